@@ -515,7 +515,7 @@ def raised(error: BaseException) -> Any:
         ({"msg": "x", "stack_info": "Stack:\n password=S3"}, f"password={MASK}"),
         ({"msg": "x", "holdfast": {"fields": {"secret": "S3"}}}, "x"),
         ({"msg": "100%", "args": None}, "100%"),
-        ({"msg": "x", "odd": Hostile(), "also": {"password": "S3"}}, "could not be masked"),
+        ({"msg": "x", "odd": Hostile(), "also": {"password": "S3"}}, "could not be redacted"),
     ],
 )
 def test_the_filter_masks_all_of_a_record(record: dict[str, Any], expected: str) -> None:

@@ -152,7 +152,7 @@ def test_every_fault_is_listed_when_the_harness_is_made() -> None:
     found = "\n".join(_fault(broken))
     for part in (
         "label",
-        "mode 'a' is there twice",
+        "mode 'a' is declared twice",
         "initial mode 'b'",
         "no instructions",
         "two tools 'look'",
@@ -184,7 +184,7 @@ def test_only_an_agent_can_be_served() -> None:
 
 @pytest.mark.parity("harness-kernel", 4)
 def test_two_modes_of_one_name_are_refused() -> None:
-    assert _fault(helper(modes=[Mode("a"), Mode("b"), Mode("a")])) == ["mode 'a' is there twice"]
+    assert _fault(helper(modes=[Mode("a"), Mode("b"), Mode("a")])) == ["mode 'a' is declared twice"]
 
 
 @pytest.mark.parity("harness-kernel", 5)

@@ -502,16 +502,16 @@ async def test_what_the_sub_agent_of_a_sub_agent_asks_comes_up_all_the_way() -> 
 @pytest.mark.parametrize(
     ("sub", "fault"),
     [
-        (SubAgent("A b", "d", instructions="I."), "use a name"),
+        (SubAgent("A b", "d", instructions="I."), "the name must be"),
         (SubAgent("scout", " ", instructions="I."), "has no description"),
-        (SubAgent("scout", "d"), "give it an agent, or instructions"),
+        (SubAgent("scout", "d"), "pass either an agent or instructions"),
         (SubAgent("scout", "d", instructions="I.", tools=["fly"]), "no tool 'fly'"),
-        (SubAgent("scout", "d", instructions="I.", tools=["subagent"]), "handed on"),
-        (SubAgent("scout", "d", instructions="I.", tools=[7]), "is no tool"),
+        (SubAgent("scout", "d", instructions="I.", tools=["subagent"]), "cannot be inherited"),
+        (SubAgent("scout", "d", instructions="I.", tools=[7]), "is neither a tool"),
         (SubAgent("scout", "d", instructions="I.", steps=0), "more than 0"),
         (SubAgent("scout", "d", instructions="I.", model="scripted/other"), "scripted/other"),
         (SubAgent("scout", "d", agent=Agent("S")), "has no instructions"),
-        ("scout", "is no sub-agent"),
+        ("scout", "is not a sub-agent"),
     ],
 )
 def test_what_is_wrong_with_a_sub_agent_is_said_at_once(sub: object, fault: str) -> None:
@@ -527,8 +527,8 @@ def test_names_are_given_once() -> None:
         return ""
 
     for agent, fault in (
-        (lead(scout(), scout()), "there twice"),
-        (lead(scout(), tools=[look, paint, subagent]), "is taken"),
+        (lead(scout(), scout()), "declared twice"),
+        (lead(scout(), tools=[look, paint, subagent]), "is reserved"),
     ):
         with pytest.raises(InvalidAgent, match=fault):
             Harness(agent, default_model=ScriptedModel([]))

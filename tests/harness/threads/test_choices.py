@@ -30,9 +30,9 @@ def hosted(agent: Agent, **settings: Any) -> Harness:
 @pytest.mark.parametrize(
     ("modes", "fault"),
     [
-        ([Mode("one"), Mode("one")], "mode 'one' is there twice"),
-        ([Mode("one", transitions=["one"])], "transition 'one' is to no other mode"),
-        ([Mode("one", transitions=["two"])], "transition 'two' is to no other mode"),
+        ([Mode("one"), Mode("one")], "mode 'one' is declared twice"),
+        ([Mode("one", transitions=["one"])], "transition 'one' is not another mode"),
+        ([Mode("one", transitions=["two"])], "transition 'two' is not another mode"),
         (
             [Mode("one", transitions=["two"], after_plan="three"), Mode("two"), Mode("three")],
             "after_plan 'three' is not in its transitions",
@@ -64,15 +64,15 @@ async def test_only_a_mode_that_follows_is_switched_to() -> None:
     async with serve(helper(modes=modes), "hi") as harness:
         session = await harness.get_or_create("s")
         before = await session.events()
-        with pytest.raises(InvalidValue, match="go to build"):
+        with pytest.raises(InvalidValue, match="its transitions: build"):
             await session.mode.switch("end")
-        with pytest.raises(InvalidValue, match="there is no mode"):
+        with pytest.raises(InvalidValue, match="'nowhere' does not exist"):
             await session.mode.switch("nowhere")
         assert not await session.mode.switch("plan")
         assert (session.mode.name, await session.events()) == ("plan", before)
         assert await session.mode.switch("build")
         assert await session.mode.switch("end")
-        with pytest.raises(InvalidValue, match="go to no other"):
+        with pytest.raises(InvalidValue, match="its transitions: none"):
             await session.mode.switch("plan")
         changes = only(await session.events(), "mode.changed")
         assert changes == [{"mode": "build", "left": "plan"}, {"mode": "end", "left": "build"}]

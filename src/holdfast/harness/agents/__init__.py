@@ -1,1 +1,1 @@
-"""An agent as it is declared, and what it is given to work with."""
+"""The declaration of an agent, its settings, sub-agents, sources of tools and user state."""

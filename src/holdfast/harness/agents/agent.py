@@ -1,7 +1,7 @@
-"""Agents: what a program says about its assistant, and the check of all of it at once.
+"""Agents: the declaration of an assistant, and its validation.
 
-An agent is portable: it names no store, no key, no machine. What a harness adds to it
-(models, store, sandbox, resources) is the harness's own.
+An agent is portable: it names no store, no key, no machine. The harness adds models, a store, a
+sandbox and resources.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .userstate import begun
 
 Instructions: TypeAlias = str | Callable[..., str | Awaitable[str]]
 DEFAULT = "default"
-DELEGATION = "subagent"  # the tool of an agent that has sub-agents
+DELEGATION = "subagent"  # the tool that delegates to sub-agents
 ROLES = ("system", "message", "hidden")  # where a context may go
-OWN_KIND = "use a namespace of your own, as in 'order.shipped'"
+OWN_KIND = "use your own namespace, as in 'order.shipped'"
 
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """Something to tell the model beside the conversation, rendered before each model call.
+    """Information for the model in addition to the conversation, rendered before each model call.
 
     `render` gets a `Reading` and the options; it returns text, a dict or list of values, or
-    None for nothing. `role` says where it goes: into the system prompt, before the newest
+    None for nothing. `role` says where the result goes: into the system prompt, before the newest
     input, or nowhere.
     """
 
@@ -49,7 +49,7 @@ class Context:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_options(self, *, required: bool | None = None, **options: Any) -> Context:
-        """The same with other options; `required` says whether its failure fails the run."""
+        """A copy with other options; `required` says whether its failure fails the run."""
         need = self.required if required is None else required
         return changed(self, options={**self.options, **options}, required=need)
 
@@ -79,7 +79,7 @@ def context(
     role: Literal["system", "message", "hidden"] = "system",
     required: bool = True,
 ) -> Context | Callable[[Callable[..., Any]], Context]:
-    """Make a context of a function, plain or async."""
+    """Create a context from a function, plain or async."""
 
     def make(function: Callable[..., Any]) -> Context:
         called = name or str(getattr(function, "__name__", ""))
@@ -90,17 +90,17 @@ def context(
 
 @dataclass(frozen=True, eq=False)
 class Hook:
-    """A function that is called with each event of one kind, in the order of the log, by the
-    process that drives. It gets an `Acting` and the event; before a model or a tool is called
-    it has seen all that came until then. Its failure is logged and hurts nobody. What came
-    while nobody drove is seen by the next driver, and perhaps again after a restart."""
+    """A function that the driver calls with each event of one kind, in the order of the log. It
+    gets an `Acting` and the event. Before each model or tool call, it has been called for all
+    earlier events. If it fails, the failure is logged and the run continues. Events written while
+    there is no driver are passed to the next one; after a restart, events may be passed again."""
 
     kind: str
     function: Callable[..., Any]
 
 
 def hook(kind: str) -> Callable[[Callable[..., Any]], Hook]:
-    """Make a hook of a function, plain or async."""
+    """Create a hook from a function, plain or async."""
     return lambda function: Hook(kind, function)
 
 
@@ -108,17 +108,17 @@ def hook(kind: str) -> Callable[[Callable[..., Any]], Hook]:
 class Mode:
     """A way for the agent to work: its own instructions, tools, contexts, model, limits.
 
-    `approval` overrides what the tools say: `auto` asks for nothing, `ask` for everything,
-    `deny` refuses everything, `tool` leaves it to them. `contexts` is `all` those of the
-    agent, by priority, but for `exclude`; or a list, in its order.
+    `approval` overrides the approval of the tools: `auto` asks for no call, `ask` for every call,
+    `deny` denies every call, `tool` leaves it to each tool. `contexts` is `all` for the agent's
+    contexts by priority, except `exclude`; or a list, used in its order.
 
-    `transitions` are the modes that may follow this one; None: any. `after_plan` is the mode
-    that follows when a person approves a plan (`submit_plan`).
+    `transitions` are the modes that may follow this one; None means any. `after_plan` is the mode
+    that follows when the user approves a plan (`submit_plan`).
 
-    When the mode changes, `on_exit` of the old one is called with what changed it (a session,
-    or what a tool or hook is given) and the name of the new one, then `on_enter` of the new
-    one with the same and the text that was given. The mode that a session begins in is not
-    entered: for that there is `@hook("session.created")`.
+    When the mode changes, `on_exit` of the old mode is called with the object that changed it (a
+    session, or the context of a tool or hook) and the name of the new mode. Then `on_enter` of the
+    new mode is called with the same object and the given text. It is not called for the mode that
+    a session starts in: use `@hook("session.created")` for that.
     """
 
     name: str
@@ -151,11 +151,11 @@ class Delegate(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Agent:
-    """An assistant: instructions, tools, modes, contexts, hooks, and the state it starts with.
-    Beside tools may stand sources of tools, as an `MCPServer`.
+    """An assistant: instructions, tools, modes, contexts, hooks, and its initial state. `tools`
+    may include sources of tools, such as an `MCPServer`.
 
-    `events` are the payload types of its own event kinds, checked when they are emitted.
-    `state_type` is what the user state has to be like: a type, or a JSON Schema.
+    `events` are the payload types of its own event kinds, validated when they are emitted.
+    `state_type` is the type of the user state, or a JSON Schema for it.
     """
 
     label: str
@@ -185,53 +185,54 @@ class Agent:
         return self.initial_mode or self.modes[0].name
 
     def mode(self, name: str | None) -> Mode:
-        """The mode of that name; the first for one that is not there any more."""
+        """The mode of that name; the first mode if it no longer exists."""
         by_name = {mode.name: mode for mode in self.modes}
         return by_name.get(name or "", by_name.get(self.first_mode, self.modes[0]))
 
     def known_mode(self, name: str) -> Mode:
-        """The mode of that name; `InvalidValue` where there is none."""
+        """The mode of that name; `InvalidValue` if it does not exist."""
         if (found := self.mode(name)).name != name:
             names = ", ".join(mode.name for mode in self.modes)
             raise InvalidValue(
-                field="mode", problem=f"there is no mode {name!r}", remedy=f"use one of {names}"
+                field="mode", problem=f"{name!r} does not exist", remedy=f"use one of {names}"
             )
         return found
 
     def follows(self, before: Mode, name: str) -> bool:
-        """Whether a change to mode `name` is one; `InvalidValue` where it is not allowed."""
+        """Whether mode `name` differs from `before`; `InvalidValue` if the change is not
+        allowed."""
         self.known_mode(name)
         if name == before.name:
             return False
         if before.transitions is not None and name not in before.transitions:
-            allowed = ", ".join(before.transitions) or "no other"
+            allowed = ", ".join(before.transitions) or "none"
             raise InvalidValue(
                 field="mode",
-                problem=f"{name!r} does not follow {before.name!r}",
-                remedy=f"from there go to {allowed}",
+                problem=f"cannot change from {before.name!r} to {name!r}",
+                remedy=f"use one of its transitions: {allowed}",
             )
         return True
 
     @cached_property
     def delegation(self) -> tuple[Tool, ...]:
-        """The tool by which the agent hands tasks to its sub-agents, if it has any."""
+        """The tool that delegates tasks to the agent's sub-agents, if it has any."""
         return tuple(item.delegation(self.subagents) for item in self.subagents[:1])
 
     def tools_in(self, mode: Mode) -> dict[str, Tool]:
-        """The tools of a mode by name: the agent's and its own, and that for its sub-agents."""
-        # A source has none before it is connected.
+        """The tools of a mode by name: the agent's, the mode's, and the one for sub-agents."""
+        # A source of tools has none until it is connected.
         listed = (*self.tools, *mode.tools, *self.delegation)
         return {tool.name: tool for tool in listed if isinstance(tool, Tool)}
 
     def tool(self, name: str, mode: Mode) -> Tool | None:
-        """The tool of this name in `mode`, or else in any: a call that was made before the
-        mode changed still finds its tool."""
+        """The tool of this name in `mode`, or else in any mode: a call from before a change of
+        mode still finds its tool."""
         found = self.tools_in(mode).get(name)
         others = (self.tools_in(other).get(name) for other in self.modes)
         return found or next(filter(None, others), None)
 
     def contexts_in(self, mode: Mode) -> list[Context]:
-        """The contexts of a mode, in the order in which they are shown."""
+        """The contexts of a mode, in display order."""
         if mode.contexts != "all":
             return [item for item in mode.contexts if item.name not in mode.exclude]
         known = {item.name: item for item in self.contexts}
@@ -242,13 +243,13 @@ class Agent:
         return sorted(shown, key=lambda item: -item.priority)
 
     def initial_state(self) -> dict[str, Any]:
-        """A fresh copy of the state that a session starts with, and the defaults of its type."""
+        """A new copy of a session's initial state, including the defaults of its type."""
         start = self.state() if callable(self.state) else self.state
         return begun(start, self.state_type)
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What there is to know about the agent, as plain values: for lists and for people."""
+        """The agent's declaration as plain values, for listings."""
         return {
             "key": self.key,
             "label": self.label,
@@ -272,13 +273,13 @@ class Agent:
 
 
 def slug(label: str) -> str:
-    """`My Agent`, `myAgent` and `my_agent` are `my-agent`."""
+    """Convert a label to a key: `My Agent`, `myAgent` and `my_agent` become `my-agent`."""
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", label) if isinstance(label, str) else ""
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "agent"
 
 
 def kind_problem(kind: str) -> str | None:
-    """Why a program may not use this kind for events of its own, if it may not."""
+    """Why a program may not use this kind for its own events, or None if it may."""
     namespace, dot, name = kind.partition(".")
     if not (namespace and dot and name):
         return f"{kind!r} must be 'namespace.name'"
@@ -288,17 +289,18 @@ def kind_problem(kind: str) -> str | None:
 
 
 def faults(agent: Any) -> list[str]:
-    """Everything that is wrong with an agent; none means that it can be served."""
+    """Every problem with an agent; empty if it can be served."""
     found = [*_naming(agent), *_mode_faults(agent), *_tool_faults(agent)]
     found.extend(_delegate_faults(agent))
     for item in _all_contexts(agent):
         if not isinstance(item, Context) or not callable(item.render):
-            found.append(f"context {item!r} is none: make it with @context")
+            found.append(f"context {item!r} is not a Context: create it with @context")
         elif item.role not in ROLES:
-            found.append(f"context {item.name!r}: role {item.role!r} is not {', '.join(ROLES)}")
+            known = ", ".join(ROLES)
+            found.append(f"context {item.name!r}: role {item.role!r} is not one of {known}")
     for each in agent.hooks:
         if not isinstance(each, Hook):
-            found.append(f"hook {each!r} is none: make it with @hook(kind)")
+            found.append(f"hook {each!r} is not a Hook: create it with @hook(kind)")
     for kind in agent.events:
         if wrong := kind_problem(kind):
             found.append(f"event kind {wrong}: {OWN_KIND}")
@@ -306,8 +308,8 @@ def faults(agent: Any) -> list[str]:
         size = len(msgspec.json.encode(agent.initial_state()))
         if size > LIMITS.map_bytes:
             found.append(f"the initial state has {size} bytes: use at most {LIMITS.map_bytes}")
-    except Exception as error:  # whatever a function of the program's own raises
-        found.append(f"the initial state cannot be made: {error}")
+    except Exception as error:  # a function of the program may raise anything
+        found.append(f"the initial state cannot be created: {error}")
     return found
 
 
@@ -320,19 +322,19 @@ def _naming(agent: Agent) -> Iterable[str]:
 
 def _mode_faults(agent: Agent) -> Iterable[str]:
     names = [mode.name for mode in agent.modes]
-    yield from (f"mode {name!r} is there twice" for name in sorted(_twice(names)))
+    yield from (f"mode {name!r} is declared twice" for name in sorted(_twice(names)))
     if agent.initial_mode is not None and agent.initial_mode not in names:
-        yield f"the initial mode {agent.initial_mode!r} is none of {', '.join(names)}"
+        yield f"the initial mode {agent.initial_mode!r} is not one of {', '.join(names)}"
     for mode in agent.modes:
         if mode.instructions is None and agent.instructions is None:
-            yield f"mode {mode.name!r} has no instructions, nor has the agent"
+            yield f"mode {mode.name!r} has no instructions, and neither has the agent"
         if mode.after_plan is not None and (
             mode.after_plan not in names or mode.after_plan == mode.name
         ):
-            yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is no other mode"
+            yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is not another mode"
         for name in mode.transitions or ():
             if name not in names or name == mode.name:
-                yield f"mode {mode.name!r}: transition {name!r} is to no other mode"
+                yield f"mode {mode.name!r}: transition {name!r} is not another mode"
         if mode.transitions is not None and mode.after_plan not in (None, *mode.transitions):
             yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is not in its transitions"
         if mode.approval not in ("auto", "ask", "deny", "tool"):
@@ -346,25 +348,25 @@ def _tool_faults(agent: Any) -> Iterable[str]:
         mine = [*agent.tools, *mode.tools]
         for item in mine:
             if not isinstance(item, Tool) and not callable(getattr(item, "tools", None)):
-                yield f"mode {mode.name!r}: {item!r} is no tool: make it with @tool"
+                yield f"mode {mode.name!r}: {item!r} is not a tool: create it with @tool"
         names = [item.name for item in mine if isinstance(item, Tool)]
         yield from (f"mode {mode.name!r} has two tools {name!r}" for name in sorted(_twice(names)))
         if FINAL in names:
-            yield f"mode {mode.name!r}: the tool name {FINAL!r} is taken"
+            yield f"mode {mode.name!r}: the tool name {FINAL!r} is reserved"
 
 
 def _delegate_faults(agent: Agent) -> Iterable[str]:
     names = []
     for item in agent.subagents:
         if not callable(getattr(item, "delegation", None)):
-            yield f"{item!r} is no sub-agent: make it with SubAgent"
+            yield f"{item!r} is not a sub-agent: create it with SubAgent"
             continue
         names.append(str(item.name))
         yield from item.faults(agent)
-    yield from (f"sub-agent {name!r} is there twice" for name in sorted(_twice(names)))
+    yield from (f"sub-agent {name!r} is declared twice" for name in sorted(_twice(names)))
     tools = [item for mode in agent.modes for item in (*agent.tools, *mode.tools)]
     if names and any(isinstance(item, Tool) and item.name == DELEGATION for item in tools):
-        yield f"the tool name {DELEGATION!r} is taken: it is how sub-agents are called"
+        yield f"the tool name {DELEGATION!r} is reserved for calling sub-agents"
 
 
 def _ref_faults(ref: str, where: str) -> Iterable[str]:
@@ -406,11 +408,11 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 async def called(function: Callable[..., Any] | None, *arguments: Any) -> None:
-    """Call what a program may have left out."""
+    """Call an optional function, and await its result if needed."""
     if function is not None:
         await settled(function(*arguments))
 
 
 async def settled(value: Any) -> Any:
-    """The value, awaited if it has to be."""
+    """The value, awaited if it is awaitable."""
     return await value if inspect.isawaitable(value) else value

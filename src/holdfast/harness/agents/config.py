@@ -1,4 +1,4 @@
-"""The settings of a harness as one value, and which agent, mode and model they lead to."""
+"""The settings of a harness as one value, and the agent, mode and model that follow from them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .agent import DELEGATION, Agent, Mode
 from .limits import RunBounds
 from .subagents import kin, models_of
 
-PARALLEL = 10  # tools at once, in one run
-RECOVERING = 200  # sessions that nobody drives, taken up at once
-CALLS = 64  # that one message of a model may hold; the rest are refused
+PARALLEL = 10  # concurrent tool calls in one run
+RECOVERING = 200  # sessions without a driver that are recovered at once
+CALLS = 64  # tool calls in one message of a model; the rest are rejected
 ANSWER = 4 << 20  # characters of one answer of a model: text, reasoning and calls together
-CONTEXT = 4 << 20  # characters that a model is shown beside the conversation
+CONTEXT = 4 << 20  # characters sent to a model in addition to the conversation
 
 Price = Callable[[str, Mapping[str, int]], "float | None"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """One harness. `owner` names it in leases and runs; `ttl` is how long a lease lasts. `offered`
-    are the models that clients of a server may choose, and models for their sub-agents; None: any
-    that there is. The program itself may always choose any."""
+    """The settings of one harness. `owner` names it in leases and runs; `ttl` is how long a lease
+    lasts. `offered` are the models that clients of a server may choose, for sub-agents too; None
+    means all models. The program itself may always choose any model."""
 
     agent: Agent
     models: Models
@@ -54,10 +54,10 @@ class Config:
     price: Price | None = None
     summarise: Callable[..., Any] | str | None = None
     offered: Collection[str] | None = None
-    clock: Callable[[Key], int] = lambda key: wall_clock()  # ms, as a log is to see it
+    clock: Callable[[Key], int] = lambda key: wall_clock()  # the time of a log, in ms
 
     def of(self, key: Key, state: State) -> Config:
-        """The same for the agent whose thread this is; `ToolMissing` if it is not there."""
+        """The settings for the agent of this thread; `ToolMissing` if that agent does not exist."""
         if state.sub is None:
             return self
         agent = kin(self.agent, state.sub)
@@ -67,7 +67,7 @@ class Config:
 
     @property
     def named(self) -> frozenset[str]:
-        """The models that the agent, its modes, its sub-agents and the harness name."""
+        """The models named by the agent, its modes, its sub-agents and the harness."""
         refs = (self.default_model, *self.fallbacks, *models_of(self.agent))
         return frozenset(filter(None, refs))
 
@@ -80,7 +80,7 @@ class Config:
         return state.next_model(mode.name, mode.model, default, run)
 
     def chosen(self, state: State, mode: str | None = None) -> str | None:
-        """The model that was chosen in a mode; without a name, in the one that is current."""
+        """The model that was chosen in a mode; by default, in the current mode."""
         current = self.mode(state).name
         first = state.mode is None and mode in (None, current)
         return state.models.get("" if first else mode or current)
@@ -90,10 +90,10 @@ class Config:
 
 
 def check_offered(ref: str, offered: Collection[str] | None, field: str = "model") -> None:
-    """Refuse a model that is not among those that may be chosen; None: all may."""
+    """Reject a model that is not in `offered`; None allows every model."""
     if offered is not None and not is_listed(ref, offered):
         raise InvalidValue(
             field=field,
-            problem=f"{ref[:200]!r} is not offered here",
+            problem=f"is {ref[:200]!r}, which is not offered here",
             remedy=f"choose one of: {', '.join(sorted(offered)) or 'none'}",
         )

@@ -10,9 +10,9 @@ from ...values.options import RunLimits
 
 
 class RunBounds(Struct, frozen=True, kw_only=True):
-    """All that a decision depends on beside the state: the limits of a run, how much of the
-    conversation a model reads (`tokens` and `turns`, before older turns are put away), how
-    often a lost driver is replaced, and whether at all."""
+    """What a decision depends on in addition to the state: the limits of a run, how much of the
+    conversation a model reads (`tokens` and `turns`, before older turns are left out), how many
+    crashes of its driver a run survives, and whether it is resumed at all."""
 
     limits: RunLimits = RunLimits()
     tokens: int = 100_000

@@ -1,4 +1,4 @@
-"""What the sessions and drivers of one harness share while it runs."""
+"""What the sessions and drivers of one running harness share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...stores.port import Store
 from ..sandbox.port import Place, Reason
 from .config import Config
 
-OUTPUTS = 1_000  # output types that are remembered; for older messages the log has the schema
+OUTPUTS = 1_000  # output types to keep; for older messages the log has the schema
 
 
 class Outputs(dict[tuple[str, int], Any]):
-    """The tools that check typed answers, by log and message: the latest `OUTPUTS`."""
+    """The tools that validate typed answers, by log and message; keeps the latest `OUTPUTS`."""
 
     def __setitem__(self, mark: tuple[str, int], made: Any) -> None:
         super().__setitem__(mark, made)

@@ -1,4 +1,4 @@
-"""What a harness may be set to: every setting is checked before anything is opened."""
+"""Validation of a harness's settings, before anything is opened."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ...values.options import RunLimits
 from ..faults import ErrorPolicy
 from ..telemetry.logs import LogConfig
 
-SHORTEST, LONGEST = 0.001, 86_400  # seconds that a store lets a lease last
+SHORTEST, LONGEST = 0.001, 86_400  # seconds that a store allows for a lease
 LIMITS = ("steps", "tokens", "cost", "seconds")
 WHOLE = ("steps", "tokens")
 
 
 def faults(settings: Mapping[str, Any]) -> list[str]:
-    """All that is wrong with these settings, in words; empty if they may be used."""
+    """Every problem with these settings as text; empty if they are valid."""
     return [f"{name} {wrong}" for name, test in _TESTS.items() for wrong in test(settings[name])]
 
 
 def settings_for(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """These settings as a function takes them that returns a harness: one that was written for the
-    former name of `store` still gets it, with a warning."""
+    """These settings as arguments for a function that returns a harness. A function that takes
+    `storage`, the former name of `store`, still gets it, with a warning."""
     given = dict(settings)
     try:
         taken = inspect.signature(made).parameters
@@ -45,9 +45,9 @@ def settings_for(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[
 
 
 def wrong_limits(limits: Any) -> Iterator[str]:
-    """What is wrong with the limits of a run."""
+    """Every problem with the limits of a run."""
     if not isinstance(limits, RunLimits):
-        yield f"is {_kind(limits)}: give RunLimits(...)"
+        yield f"is {_kind(limits)}: pass RunLimits(...)"
         return
     for name in LIMITS:
         value = getattr(limits, name)
@@ -56,7 +56,7 @@ def wrong_limits(limits: Any) -> Iterator[str]:
         right = _is_whole(value) if name in WHOLE else _is_number(value)
         if not right or value <= 0:
             what = "a whole number" if name in WHOLE else "a number"
-            yield f"{name} is {value!r}: give {what} above 0, or None"
+            yield f"{name} is {value!r}: pass {what} above 0, or None"
 
 
 def _is_whole(value: Any) -> bool:
@@ -74,7 +74,7 @@ def _kind(value: Any) -> str:
 def _at_least(least: int) -> Callable[[Any], Iterator[str]]:
     def test(value: Any) -> Iterator[str]:
         if not _is_whole(value) or value < least:
-            yield f"is {value!r}: give a whole number from {least}"
+            yield f"is {value!r}: pass a whole number of at least {least}"
 
     return test
 
@@ -90,7 +90,7 @@ def _one_of(*known: Any) -> Callable[[Any], Iterator[str]]:
 def _is_a(kind: type[Any]) -> Callable[[Any], Iterator[str]]:
     def test(value: Any) -> Iterator[str]:
         if value is not None and not isinstance(value, kind):
-            yield f"is {_kind(value)}: give {kind.__name__}(...)"
+            yield f"is {_kind(value)}: pass {kind.__name__}(...)"
 
     return test
 
@@ -99,9 +99,9 @@ def _has(*methods: str) -> Callable[[Any], Iterator[str]]:
     def test(value: Any) -> Iterator[str]:
         lacks = [name for name in methods if not callable(getattr(value, name, None))]
         if value is not None and not isinstance(value, str) and inspect.isclass(value):
-            yield f"is the class {value.__name__}: give an object of it"
+            yield f"is the class {value.__name__}: pass an instance of it"
         elif value is not None and not isinstance(value, str) and lacks:
-            yield f"is {_kind(value)}, which has no {' or '.join(lacks)}"
+            yield f"is {_kind(value)}, which has no method {' or '.join(lacks)}"
 
     return test
 
@@ -112,7 +112,7 @@ def _limits(value: Any) -> Iterator[str]:
 
 def _ttl(value: Any) -> Iterator[str]:
     if not _is_number(value) or not SHORTEST <= value <= LONGEST:
-        yield f"is {value!r}: give {SHORTEST} to {LONGEST:,} seconds"
+        yield f"is {value!r}: pass {SHORTEST} to {LONGEST:,} seconds"
 
 
 def _summarise(value: Any) -> Iterator[str]:
@@ -121,23 +121,23 @@ def _summarise(value: Any) -> Iterator[str]:
     try:
         split_ref(value, "summarise")
     except InvalidValue:
-        yield f'is {value!r}: give a function, "on", or provider/model'
+        yield f'is {value!r}: pass a function, "on", or provider/model'
 
 
 def _price(value: Any) -> Iterator[str]:
     if value is not None and not callable(value):
-        yield f"is {_kind(value)}: give a function of the model and its usage"
+        yield f"is {_kind(value)}: pass a function of the model and its usage"
 
 
 def _sandbox(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        yield "is str: give a sandbox"
+        yield "is str: pass a sandbox"
     yield from _has("open", "destroy")(value)
 
 
 def _store(value: Any) -> Iterator[str]:
     if value is None:
-        yield "is None: give the URL of a store, or a store"
+        yield "is None: pass the URL of a store, or a store"
     yield from _has("append", "read", "acquire")(value)
 
 
@@ -150,13 +150,13 @@ def _tenant(value: Any) -> Iterator[str]:
 
 def _providers(value: Any) -> Iterator[str]:
     if not isinstance(value, (list, tuple)):
-        yield f"is {_kind(value)}: give a list"
+        yield f"is {_kind(value)}: pass a list"
 
 
 def _refs(value: Any) -> Iterator[str]:
     right = isinstance(value, (list, tuple)) and all(isinstance(ref, str) for ref in value)
     if not right:
-        yield f"is {value!r}: give a list of provider/model"
+        yield f"is {value!r}: pass a list of provider/model"
 
 
 _TESTS: dict[str, Callable[[Any], Iterator[str]]] = {

@@ -1,5 +1,5 @@
-"""Sources of tools: what an agent lists beside its tools, and gives it more when it is served, as
-an MCP server does."""
+"""Sources of tools: an agent lists them among its tools, and they provide more tools when the agent
+is served. An MCP server is one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .agent import Agent, Mode, faults
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """Something that has tools once it is connected."""
+    """Provides tools once it is connected."""
 
     async def connect(self) -> Any: ...
 
@@ -23,8 +23,8 @@ class ToolSource(Protocol):
 
 
 async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
-    """The agent with the tools of all its sources in their places, and the sources that are now
-    connected. If one fails, those before it are closed again."""
+    """Connect all sources; return the agent with each source replaced by its tools, and the
+    connected sources. If one fails, those before it are closed again."""
     found: dict[int, list[Tool]] = {}
     opened: list[ToolSource] = []
     try:
@@ -55,7 +55,7 @@ async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
 
 
 async def release(sources: list[ToolSource]) -> None:
-    """Close them, the last one first."""
+    """Close the sources, the last one first."""
     for source in reversed(sources):
         await source.close()
 

@@ -1,8 +1,8 @@
-"""Sub-agents: agents that an agent may hand tasks to. Plain values, and the agents they make.
+"""Sub-agents: agents that an agent may delegate tasks to.
 
-A sub-agent works in a thread of its own. It is fresh, with instructions and tools of its own
-and those of its parent's that it may use; or it is forked: a copy of its parent at that moment,
-with all that was said so far.
+A sub-agent works in its own thread. It is fresh, with its own instructions and tools and the
+parent's tools that it may use; or it is forked: a copy of its parent at that moment, with the
+conversation so far.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ REFUSED = "This cannot be done by a forked sub-agent. Do the task yourself, with
 
 @dataclass(frozen=True, eq=False)
 class SubAgent:
-    """An agent that works for another one, in a thread of its own.
+    """An agent that works for another one, in its own thread.
 
-    It is `agent`, or one made of `instructions`. `tools` are names of the parent's tools that
-    it may use, and tools of its own, which win; it sees no others. `model` and `steps` are its
-    own choice of a model and how many model calls a task may take. `forked` makes it a copy of
-    its parent instead, with all the parent's instructions and tools.
+    It is `agent`, or an agent with `instructions`. `tools` are names of the parent's tools that
+    it may use, and its own tools, which take precedence; it sees no others. `model` is its model,
+    `steps` how many model calls a task may take. `forked` makes it a copy of its parent instead,
+    with all the parent's instructions and tools.
     """
 
     name: str
@@ -42,29 +42,29 @@ class SubAgent:
     steps: int | None = None
 
     def faults(self, parent: Agent) -> Iterator[str]:
-        """Everything that is wrong with it."""
+        """Every problem with its declaration."""
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            yield f"sub-agent {self.name!r}: use a name of 1 to 40 of a-z, 0-9, _ and -"
+            yield f"sub-agent {self.name!r}: the name must be 1 to 40 of a-z, 0-9, _ and -"
             return
         where = f"sub-agent {self.name!r}"
         if not isinstance(self.description, str) or not self.description.strip():
-            yield f"{where} has no description: say what it is good for"
+            yield f"{where} has no description: describe what it is for"
         if (self.agent is None) == (self.instructions is None) and not self.forked:
-            yield f"{where}: give it an agent, or instructions"
+            yield f"{where}: pass either an agent or instructions"
         if self.steps is not None and not self.steps > 0:
-            yield f"{where}: steps is {self.steps}: give more than 0, or None"
+            yield f"{where}: steps is {self.steps}: pass more than 0, or None"
         yield from (f"{where}: {fault}" for fault in self._tool_faults(parent))
 
     def _tool_faults(self, parent: Agent) -> Iterator[str]:
         known = _tools(parent)
-        open = any(not isinstance(item, Tool) for item in _listed(parent))  # a source may have it
+        open = any(not isinstance(item, Tool) for item in _listed(parent))  # has a source of tools
         for item in self.tools:
             if item == DELEGATION:
-                yield f"{item!r} cannot be handed on: give it sub-agents of its own"
+                yield f"{item!r} cannot be inherited: give the sub-agent its own sub-agents"
             elif isinstance(item, str) and item not in known and not open:
                 yield f"its parent has no tool {item!r}"
             elif not isinstance(item, (str, Tool)):
-                yield f"{item!r} is no tool, and no name of one"
+                yield f"{item!r} is neither a tool nor the name of one"
         if not self.forked:
             yield from faults(self.within(parent))
 
@@ -75,7 +75,7 @@ class SubAgent:
         forked: bool = False,
         approval: Literal["auto", "ask", "deny", "tool"] = "tool",
     ) -> Agent:
-        """The agent that it is when `parent` calls it."""
+        """The agent that `parent` delegates to."""
         key = f"{parent.key}/{self.name}"
         if forked:
             return replace(
@@ -105,12 +105,12 @@ class SubAgent:
         )
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
-        """The tool by which an agent hands tasks to these."""
+        """The tool by which an agent delegates tasks to these sub-agents."""
         return _delegation(all)
 
 
 class _Refusing(SubAgent):
-    """A sub-agent as a fork sees it: told of in the same words, and not to be had."""
+    """A sub-agent in a fork: described in the same words, but every call is rejected."""
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
         return _delegation(all).replace(function=_refuse)
@@ -126,7 +126,7 @@ def _fields(item: SubAgent) -> tuple[Any, ...]:
 
 
 def _without_tasks(tools: Sequence[Any]) -> list[Any]:
-    """The same tools to a model; those that keep the parent's tasks refuse."""
+    """The same tools, except that those for the parent's task list reject every call."""
     return [
         item.replace(function=_refuse) if isinstance(item, Tool) and item.name in NO_TASKS else item
         for item in tools
@@ -146,7 +146,7 @@ def _tools(agent: Agent) -> dict[str, Tool]:
 
 
 def family(agent: Agent) -> dict[str, Agent]:
-    """The agent and all that work for it, by their keys."""
+    """The agent and all its sub-agents, by key."""
     found = {agent.key: agent}
     for item in agent.subagents:
         found.update(family(item.within(agent)))
@@ -154,14 +154,14 @@ def family(agent: Agent) -> dict[str, Agent]:
 
 
 def models_of(agent: Agent) -> frozenset[str]:
-    """The models that the agent names, and all that work for it, in any mode."""
+    """The models that the agent and its sub-agents name, in any mode."""
     agents = family(agent).values()
     modes = (mode.model for one in agents for mode in one.modes)
     return frozenset(filter(None, (*(one.model for one in agents), *modes)))
 
 
 def steps_of(agent: Agent) -> list[int]:
-    """How many steps the modes of the agent allow, and of all that work for it."""
+    """The step limits of the agent's modes, its sub-agents and their modes."""
     found = [mode.steps for mode in agent.modes]
     for item in agent.subagents:
         found += [item.steps, *steps_of(item.within(agent))]
@@ -169,7 +169,8 @@ def steps_of(agent: Agent) -> list[int]:
 
 
 def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
-    """Finds the tools of a name that the agent has, or any that works for it, in any mode."""
+    """Return a function that finds the tools of a name, of the agent and its sub-agents, in any
+    mode."""
 
     def named(name: str) -> list[Tool]:
         places = [(one, mode) for one in family(agent).values() for mode in one.modes]
@@ -180,7 +181,7 @@ def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
 
 
 def kin(agent: Agent, sub: Sub) -> Agent | None:
-    """The agent of a sub-agent's thread, or None if it is not there any more."""
+    """The agent of a sub-agent's thread, or None if it no longer exists."""
     *before, last = sub.agent.removeprefix(f"{agent.key}/").split("/")
     parent: Agent | None = agent
     for name in before:
@@ -199,7 +200,7 @@ def _named(agent: Agent | None, name: str) -> SubAgent | None:
 
 @runtime_checkable
 class Delegating(Protocol):
-    """What the tool below needs of its context."""
+    """What the delegation tool needs from its context."""
 
     async def delegate(
         self, name: str, task: str, *, model: str | None, forked: bool | None
@@ -215,7 +216,7 @@ def _delegation(subagents: Sequence[SubAgent]) -> Tool:
         forked: bool | None = None,
     ) -> ToolResult:
         if not isinstance(context, Delegating):
-            raise ToolError(problem="sub-agents belong to a session: there is none here")
+            raise ToolError(problem="sub-agents need a session, and this call has none")
         return await context.delegate(agent, task, model=model, forked=forked)
 
     names = tuple(item.name for item in subagents)
@@ -228,7 +229,7 @@ def _delegation(subagents: Sequence[SubAgent]) -> Tool:
         "return": ToolResult,
     }
     listed = "\n".join(f"- {item.name}: {item.description}" for item in subagents)
-    subagent.__doc__ = f"""Hand a task to another agent, and get what it comes to.
+    subagent.__doc__ = f"""Delegate a task to another agent and get its result.
 
 It sees only what you tell it, unless it is forked. Several may work at once. There are:
 {listed}
@@ -243,8 +244,8 @@ Args:
 
 
 def told(answer: CallAnswer) -> ToolResult:
-    """What came of a task, in words that the parent's model reads: how it ended is never left
-    out where that was not well."""
+    """The result of a task for the parent's model. If the task did not succeed, it says how it
+    ended."""
     said = answer.value if isinstance(answer.value, dict) else {"text": answer.value}
     if answer.outcome != "answered":
         words = f"The sub-agent was stopped. {answer.reason or ''}".strip()

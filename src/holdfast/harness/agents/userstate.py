@@ -1,7 +1,7 @@
-"""The user state: what it may be, and one way to change it, for sessions and tools alike.
+"""The user state: its validation, and one way to change it, for sessions and tools alike.
 
-A change is decided on the latest state and written only where that still is the latest, so that
-changes of several writers all count and each is checked as a whole.
+A change is based on the latest state and written only if that state is still the latest. So
+concurrent changes are all kept, and each resulting state is validated as a whole.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Write = Callable[[list[NewEvent], int], Awaitable[bool]]
 
 
 class WithEvents(Struct, frozen=True):
-    """What a function that changes the state returns, to have events of the program's own, each
-    (kind, payload), written together with the change."""
+    """Returned by a function that changes the state, to write custom events, each (kind, payload),
+    together with the change."""
 
     result: Any = None
     events: tuple[tuple[str, Any], ...] = ()
 
 
 class _Draft:
-    """A state while a function changes it; `events` are written with it."""
+    """A state while a function changes it; `events` are written together with it."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data, self.events, self.open = data, list[tuple[str, Any]](), True
@@ -47,13 +47,13 @@ _drafts: ContextVar[Mapping[str, _Draft]] = ContextVar("drafts", default=Mapping
 
 
 def begun(start: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
-    """The state to start with: the defaults of its type, and over them what is given."""
+    """The initial state: the defaults of its type, overridden by `start`."""
     given = plain(start)
     return {**checked(given, kind), **given}
 
 
 def plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy, as JSON has it; `InvalidValue` for what JSON cannot hold."""
+    """A copy as plain JSON values; `InvalidValue` for a value that has no JSON form."""
     try:
         copied: dict[str, Any] = msgspec.json.decode(to_json(dict(data)))
     except InvalidValue as error:
@@ -62,13 +62,13 @@ def plain(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(data: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """The state as its type reads it; `InvalidValue` where it is too large or none."""
+    """The state, validated by its type; `InvalidValue` if it is too large or invalid."""
     size = len(msgspec.json.encode(data))
     if size > LIMITS.map_bytes:
         raise InvalidValue(
             field="state",
-            problem=f"would have {size} bytes",
-            remedy=f"keep at most {LIMITS.map_bytes}; put large things into blobs or your store",
+            problem=f"has {size} bytes, more than {LIMITS.map_bytes}",
+            remedy="put large values into blobs or your own database",
             limit=LIMITS.map_bytes,
         )
     if kind is None:
@@ -83,7 +83,7 @@ def checked(data: dict[str, Any], kind: Any) -> dict[str, Any]:
         raise InvalidValue(
             field="state",
             problem="; ".join(f"{path} {problem}" for path, problem in wrong),
-            remedy="give what the agent's state_type declares",
+            remedy="pass values that match the agent's state_type",
         ) from error
 
 
@@ -101,7 +101,7 @@ def _schema(text: bytes) -> Tool:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateChanged | None:
-    """The entries that are not what they were; None where all are."""
+    """The entries that changed, or None if nothing did."""
     entries = {
         name: value
         for name, value in after.items()
@@ -112,7 +112,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateChan
 
 
 def _text(value: Any) -> bytes:
-    return msgspec.json.encode(value, order="deterministic")  # tells 1 from True, and from 1.0
+    return msgspec.json.encode(value, order="deterministic")  # distinguishes 1, True and 1.0
 
 
 async def change(
@@ -124,10 +124,10 @@ async def change(
     kind: Any,
     custom: Callable[[str, Any], Any],
 ) -> Any:
-    """Let `edit` change a copy of the state, and write what it changed, if anything. It is
-    called again where another writer was first. A change within `edit` becomes part of it.
+    """Let `edit` change a copy of the state, and write the changes, if there are any. `edit` is
+    called again if another writer was first. A nested change becomes part of the outer one.
 
-    `write` appends where the number of the last event still is this one, or returns False.
+    `write` appends if the log still ends at the given event number; otherwise it returns False.
     """
     outer = _drafts.get().get(log)
     if outer is not None and outer.open:
@@ -168,10 +168,13 @@ async def _edited(log: str, draft: _Draft, edit: Edit) -> Any:
 
 
 def setting(entries: Any, drop: tuple[str, ...] = (), *, all: bool = False) -> Edit:
-    """What sets and drops entries; with `all`, no other stays."""
+    """An edit that sets and drops entries; with `all`, it drops every other entry."""
     given: Any = entries
     if not isinstance(given, Mapping):
-        problem, remedy = f"is {type(given).__name__}", "give a dict with names"
+        problem, remedy = (
+            f"must be a dict, got {type(given).__name__}",
+            "pass a mapping with string keys",
+        )
         raise InvalidValue(field="state", problem=problem, remedy=remedy)
 
     def edit(data: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""A work folder in one file, a `.tar.gz`: packed from a place, and put back into one.
+"""Archives of a work folder, as `.tar.gz`: packed from a place, and unpacked into one.
 
-Only regular files and folders travel, and never what is in `.git`. An archive may come from
-anybody: its names, kinds and sizes are all checked before anything is written, and each file is
-written through the place, which keeps every path inside. Nothing here knows where a place is.
+An archive holds only regular files and folders, and skips `.git`. It is not trusted: names, types
+and sizes are all checked before anything is written. Each file is written through the place, which
+keeps every path inside. This works for every kind of place.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ...values.records import Restored
 from .port import DirectoryEntry, Place
 
 ENTRIES = 10_000  # files and folders of an archive
-BYTES = 64 << 20  # in all files together
+BYTES = 64 << 20  # bytes of all files together
 DEPTH = 32  # names of a path
 NAME, PATH = 255, 4_096  # bytes of a name, and of a path
-EXTRA, SHORT = PATH + 512, 1_024  # bytes of a header for a long name and such, and of most
-EXTRAS, LONGS = SHORT * ENTRIES, 256  # bytes of all such headers, and how many may be longer
+EXTRA, SHORT = PATH + 512, 1_024  # bytes of an extended header: at most, and usually
+EXTRAS, LONGS = SHORT * ENTRIES, 256  # bytes of all extended headers, and how many exceed SHORT
 SKIPPED = ".git"
 _LONG = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 )
-_HEADERS = 4 * 512 * (ENTRIES + 8)  # what an archive may have beside the files' own bytes
+_HEADERS = 4 * 512 * (ENTRIES + 8)  # bytes of an archive in addition to the files' own
 _PIECE = 1 << 16
 
 
 async def pack(place: Place, to: Path) -> None:
-    """Write what is in a place to the file `to`. The same files give the same bytes. Links and
-    whatever else is no file or folder are left out."""
+    """Pack the files of a place into the file `to`. The same files give the same bytes. Links and
+    other special files are left out."""
     size = 0
     packing = await asyncio.to_thread(_Packing, to)
     try:
@@ -55,12 +55,11 @@ async def pack(place: Place, to: Path) -> None:
 
 
 async def unpack(place: Place, data: bytes) -> Restored:
-    """Put an archive's files into a place, over those with the same path; all others stay.
+    """Unpack an archive into a place. Files with the same path are replaced; all others stay.
 
-    `InvalidValue` for an archive that is damaged, too large, or has a link, a device, or a path
-    that leads out: then nothing was written. After that each file is written whole or not at all,
-    one after the other; where the place refuses one, those before it stay, and the same archive
-    may be sent again."""
+    Raises an error, before anything is written, if the archive is damaged or too large, or has a
+    link, a device, or a path that leads outside. Then the files are written one by one, each
+    atomically. If one fails, those before it stay, and the same archive can be sent again."""
     files = size = 0
     await asyncio.to_thread(_check, data)
     with closing(_members(data)) as members:
@@ -80,8 +79,8 @@ async def unpack(place: Place, data: bytes) -> Restored:
 
 
 async def _entries(place: Place) -> AsyncGenerator[DirectoryEntry, None]:
-    """Files and folders of a place, each once, each folder before what is in it, in order."""
-    seen: set[str] = set()  # by whatever name they go meanwhile
+    """Files and folders of a place, each once and in order, each folder before its contents."""
+    seen: set[str] = set()  # a path may appear twice if files are moved meanwhile
     folders = ["."]
     while folders:
         inner: list[str] = []
@@ -100,7 +99,7 @@ async def _entries(place: Place) -> AsyncGenerator[DirectoryEntry, None]:
 
 
 async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
-    """What is in a folder, or nothing if it went meanwhile."""
+    """The entries of a folder; empty if it was removed meanwhile."""
     try:
         return await place.tree(path, depth=1, limit=ENTRIES + 2)
     except NoSuchFile:
@@ -109,14 +108,14 @@ async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
 
 
 def _check_legible(path: str) -> None:
-    """Refuse a name that cannot be written down, and so not be found again."""
+    """Reject a name that is not valid UTF-8: a file cannot be opened by its replacement text."""
     if "\ufffd" in path:
-        problem = f"{path!r} has a name that is no UTF-8: rename it"
+        problem = f"{path!r} has a name that is not valid UTF-8: rename it"
         raise SandboxError(problem=problem, path=path)
 
 
 async def _read(place: Place, entry: DirectoryEntry, left: int) -> bytes | None:
-    """A file's bytes, or None if it went meanwhile."""
+    """The bytes of a file, or None if it was removed meanwhile."""
     try:
         data = await place.read(entry.path, limit=left + 1)
     except NoSuchFile:
@@ -128,7 +127,7 @@ async def _read(place: Place, entry: DirectoryEntry, left: int) -> bytes | None:
 
 
 class _Packing:
-    """An archive that is being written. Every method blocks."""
+    """Writes an archive. Every method blocks."""
 
     def __init__(self, to: Path) -> None:
         self._file = to.open("xb")
@@ -157,7 +156,7 @@ class _Packing:
 
 
 class _Member(Struct, frozen=True):
-    """A file of an archive, or a folder, which has no data."""
+    """A file of an archive, or a folder, whose data is None."""
 
     path: str
     data: bytes | None
@@ -165,9 +164,9 @@ class _Member(Struct, frozen=True):
 
 
 def _strict() -> type[tarfile.TarInfo]:
-    """How the headers of one archive are read. One that is wrong is an error: `tarfile` would take
-    it for the end of the archive. Those that say more of another are short, and so are all of them
-    together: `tarfile` reads them whole, and some at length."""
+    """A header class for one archive. An invalid header is an error: `tarfile` would treat it as
+    the end of the archive. The size of extended headers is limited, of each and of all together,
+    because `tarfile` reads them into memory."""
     left, longs = EXTRAS, LONGS
 
     class Strict(tarfile.TarInfo):
@@ -194,7 +193,7 @@ def _strict() -> type[tarfile.TarInfo]:
 
 
 class _Bounded:
-    """Reads so many bytes at most, however small the file was that they come out of."""
+    """Reads at most `limit` decompressed bytes, as a guard against decompression bombs."""
 
     def __init__(self, source: gzip.GzipFile, limit: int) -> None:
         self._source, self._left = source, limit
@@ -208,18 +207,18 @@ class _Bounded:
 
 
 def _check(data: bytes) -> None:
-    """Read an archive to its end, and refuse it if anything in it is wrong."""
+    """Read an archive to its end, and reject it if anything in it is invalid."""
     is_file: dict[str, bool] = {}
     for member in _members(data):
         path, file = member.path, member.data is not None
         if path in is_file and (file or is_file[path]):
-            raise _refused(f"has {path!r} twice")
+            raise _refused(f"contains {path!r} twice")
         is_file[path] = file
     for path in is_file:
         above = path.rpartition("/")[0]
         while above:
             if is_file.get(above):
-                raise _refused(f"has {above!r} as a file and as a folder")
+                raise _refused(f"contains {above!r} as a file and as a folder")
             above = above.rpartition("/")[0]
 
 
@@ -229,7 +228,7 @@ def _open(plain: gzip.GzipFile) -> tarfile.TarFile:
 
 
 def _members(data: bytes) -> Generator[_Member, None, None]:
-    """What is in an archive, checked; it is read once, from its beginning to its end."""
+    """The checked members of an archive, read once from beginning to end."""
     count = size = 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as plain, _open(plain) as tar:
@@ -253,7 +252,7 @@ _DAMAGED = (
 
 
 def _path(info: tarfile.TarInfo) -> str | None:
-    """Where a member belongs; None for what is left out. Refuses all others."""
+    """The path to write a member to, or None to skip it. Rejects invalid members."""
     names = [name for name in info.name.split("/") if name not in ("", ".")]
     if info.name.startswith("/") or ".." in names:
         raise OutsideSandbox(path=info.name[:200])
@@ -261,11 +260,11 @@ def _path(info: tarfile.TarInfo) -> str | None:
         return None
     plain = info.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not info.issparse()
     if not (plain or info.isdir()) or info.size < 0:
-        raise _refused(f"has {info.name[:200]!r}, which is no plain file or folder")
+        raise _refused(f"contains {info.name[:200]!r}, which is not a regular file or folder")
     path = "/".join(names)
     _check_depth(path)
     if not _is_name(path, PATH) or not all(_is_name(name, NAME) for name in names):
-        raise _refused(f"has {info.name[:200]!r}, which is no path")
+        raise _refused(f"contains {info.name[:200]!r}, which is not a valid path")
     return path
 
 
@@ -287,11 +286,11 @@ def _data(tar: tarfile.TarFile, info: tarfile.TarInfo) -> bytes | None:
 
 
 def _check_end(tar: tarfile.TarFile) -> None:
-    """Read what is behind the last member, which is nothing, so that its checksum is checked."""
+    """Read past the last member, so that the checksum is verified; only zeros are allowed there."""
     stream = tar.fileobj
     while stream is not None and (piece := stream.read(_PIECE)):
         if piece.strip(b"\0"):
-            raise _refused("goes on behind its end")
+            raise _refused("has data after its end")
 
 
 def _is_skipped(path: str) -> bool:
@@ -300,7 +299,7 @@ def _is_skipped(path: str) -> bool:
 
 def _within(field: str, found: int, limit: int) -> None:
     if found > limit:
-        problem, remedy = f"has more than {limit}", "remove some, or take them one by one"
+        problem, remedy = f"are more than {limit}", "remove some, or transfer them one by one"
         raise InvalidValue(field=field, problem=problem, remedy=remedy, limit=limit)
 
 
@@ -308,12 +307,12 @@ def _check_depth(path: str) -> None:
     if path.count("/") + 1 > DEPTH:
         raise InvalidValue(
             field="depth",
-            problem=f"{path[:200]!r} has more than {DEPTH} names",
-            remedy="move it further up, or remove it",
+            problem=f"is more than {DEPTH} names for {path[:200]!r}",
+            remedy="move it to a higher folder, or remove it",
             limit=DEPTH,
         )
 
 
 def _refused(problem: str) -> InvalidValue:
-    remedy = "give a .tar.gz of plain files, by relative paths"
+    remedy = "send a .tar.gz of regular files with relative paths"
     return InvalidValue(field="archive", problem=problem, remedy=remedy)

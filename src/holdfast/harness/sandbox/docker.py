@@ -1,8 +1,8 @@
-"""A sandbox in a container of Docker, by its command line.
+"""A sandbox in a Docker container, controlled by the `docker` command.
 
-The session's files are a folder on this machine, mounted into the container; tools that read
-and write files do it there, commands are run by `docker exec`. The daemon must see the same
-files as we do.
+The session's files are in a folder on this machine, mounted into the container. Tools read and
+write files in that folder; commands run by `docker exec`. The daemon must see the same files as
+this process.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,44}[a-z0-9])?")
 
 
 class Mount(Struct, frozen=True, kw_only=True):
-    """Something more of this machine in the container. A relative `source` is inside the
-    session's own folder; an absolute one is trusted. `env` names a variable that tells a
-    command where it is."""
+    """An extra mount in the container. A relative `source` is inside the session's own folder; an
+    absolute one is trusted. `env` names a variable that is set to `target` for commands."""
 
     source: str
     target: str
@@ -46,15 +45,14 @@ Mounts: TypeAlias = Sequence[Mount] | Callable[[Key, Any], Sequence[Mount]]
 
 
 class DockerSandbox:
-    """A container for each session, made of `image` when it is first needed.
+    """A container for each session, created from `image` when it is first needed.
 
-    `workspace` is a folder of this machine with a folder for each session in it, or, `shared`,
-    the one that all have; it is at /workspace in the container. With `persistence`
-    "workspace" the container is removed when the session is closed and the files stay; with
-    "container" it is stopped, and goes on with all that was installed in it. A container that
-    is there already is used as it is. Commands run without a network unless `network` names
-    one, and as `user`, by default the one that we are. `mounts` are more folders, or a function
-    of session and resources that names them.
+    `workspace` is a folder on this machine with one folder for each session; with `shared`, all
+    sessions use it directly. It is mounted at /workspace. With `persistence` "workspace", closing
+    the session removes the container and keeps the files; with "container", it stops the
+    container and keeps what was installed in it. An existing container is used as it is. Commands
+    have no network unless `network` names one, and run as `user`, by default the user of this
+    process. `mounts` are extra mounts, or a function of session and resources that returns them.
     """
 
     def __init__(
@@ -124,7 +122,7 @@ class DockerSandbox:
         return place
 
     async def destroy(self, session: Scope) -> None:
-        """Remove the session's container and its files; a workspace that all share stays."""
+        """Remove the session's container and its files; a shared workspace stays."""
         name = self.name(session)
         async with self._lock(name):
             await self.cli.call("rm", "--force", name, fine=MISSING)
@@ -132,18 +130,18 @@ class DockerSandbox:
             await asyncio.to_thread(self._sessions.remove, session)
 
     async def condemn(self, session: Scope, store: str) -> None:
-        """Write down that a session in this store is being deleted, before it is."""
+        """Record that a session in this store is about to be deleted."""
         if not self._shared:
             await asyncio.to_thread(self._sessions.condemn, session, store)
 
     async def sweep(self, is_gone: IsGone) -> SweptFolders:
-        """Remove what deleted sessions have left."""
+        """Remove what is left of deleted sessions."""
         return (
             SweptFolders() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
         )
 
     async def leave(self, name: str, reason: Reason) -> None:
-        """One place of a container is closed; the last of this process ends the container."""
+        """Close one place of a container; the last one in this process ends the container."""
         async with self._lock(name):
             self._users[name] = self._users.get(name, 1) - 1
             if self._users[name] > 0:
@@ -163,10 +161,10 @@ class DockerSandbox:
             mine.mkdir(mode=0o700, parents=True, exist_ok=True)
             return SandboxFolder(str(mine.resolve()), seen_as=WORKSPACE)
         except OSError as error:
-            raise SandboxError(problem=f"cannot make a folder: {error.strerror}") from error
+            raise SandboxError(problem=f"cannot create a folder: {error.strerror}") from error
 
     def _arguments(self, name: str, folder: SandboxFolder, mounts: Sequence[Mount]) -> list[str]:
-        """What is said to `docker create`."""
+        """The arguments of `docker create`."""
         env = {"HOME": WORKSPACE, **self._env}
         where = [mount(folder.path, WORKSPACE, read_only=self.read_only)]
         for each in mounts:
@@ -185,7 +183,7 @@ class DockerSandbox:
 
 
 class DockerPlace(Files):
-    """The container of one session, running."""
+    """The running container of one session."""
 
     folder = WORKSPACE
 
@@ -201,7 +199,7 @@ class DockerPlace(Files):
         self._started = False
 
     async def start(self) -> None:
-        """Make the container, or take the one that is there, and start it."""
+        """Create the container, unless it exists, and start it."""
         await self._sandbox.cli.call(*self._arguments, fine=TAKEN)
         await self._sandbox.cli.call("start", self._name)
         self._started = True
@@ -240,8 +238,8 @@ class DockerPlace(Files):
     async def _exec(self, asked: Command, mark: str) -> Running:
         where = await asyncio.to_thread(self._enter, asked.cwd or ".")
         env = variables(asked.env)
-        # Values go by our environment, not by arguments, which any user of the machine can
-        # see; unless docker itself would heed them.
+        # Pass values in the environment, not as arguments, which every user of the machine can
+        # see; except variables that docker itself would read.
         said = {name for name in env if name in os.environ or name.startswith("DOCKER_")}
         named = (f"{name}={env[name]}" if name in said else name for name in env)
         words = [
@@ -261,7 +259,7 @@ class DockerPlace(Files):
             return str(PurePosixPath(WORKSPACE, names))
 
     async def _end(self, mark: str) -> None:
-        """End a command inside: with our side of it gone, it would go on there."""
+        """End a command inside the container: ending `docker exec` alone leaves it running."""
         grace = f"{self._sandbox.cli.grace:g}"
         with suppress(SandboxError):  # the container is gone, and the command with it
             await self._sandbox.cli.call(

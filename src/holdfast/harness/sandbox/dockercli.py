@@ -1,4 +1,4 @@
-"""How Docker is spoken to: its command line, and the words of a call. Knows no sessions."""
+"""The `docker` command: how to run it and build its arguments. Independent of sessions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TAKEN = re.compile(r"already in use|already exists", re.IGNORECASE)
 DEAD = re.compile(r"Error( response from daemon)?:.*(no such container|is not running)", re.I)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# Ends everything in a container that has a mark in its environment. The shell that runs this
-# has the mark as an argument, and so is not among them.
+# Ends every process in a container that has a mark in its environment. The shell that runs this
+# has the mark only as an argument, so it does not end itself.
 END = """
 each() {
   for p in /proc/[0-9]*; do
@@ -35,7 +35,7 @@ exit 0
 
 
 class DockerCli:
-    """The program `docker`, wherever it is."""
+    """Runs the `docker` program at `path`."""
 
     def __init__(self, path: str, *, limit: int, grace: float) -> None:
         self._path = path
@@ -43,8 +43,8 @@ class DockerCli:
         self.grace = grace
 
     async def call(self, *words: str, fine: re.Pattern[str] | None = None) -> None:
-        """One call to its end. Raises `SandboxError` if it fails other than in a way that is
-        `fine`."""
+        """Run one docker command. Raises `SandboxError` if it fails, unless its error output
+        matches `fine`."""
         ran = await self.running(words, timeout=CLI_TIMEOUT).result()
         if ran.exit_code != 0 and not (fine and fine.search(ran.stderr)):
             raise SandboxError(problem=f"docker {words[0]}: {_said(ran)}")
@@ -57,7 +57,7 @@ class DockerCli:
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
     ) -> Running:
-        """A call that is about to begin, with `env` beside what this process has."""
+        """Prepare a docker command, with `env` added to the environment of this process."""
         return Running(
             [self._path, *words],
             env={**os.environ, **(env or {})},
@@ -70,19 +70,19 @@ class DockerCli:
 
 def _said(ran: Ran) -> str:
     if ran.timed_out:
-        return "took too long"
-    return ran.stderr.strip()[-500:] or f"ended with {ran.exit_code}"
+        return f"timed out after {ran.seconds:.0f} s"
+    return ran.stderr.strip()[-500:] or f"ended with exit code {ran.exit_code}"
 
 
 def flags(option: str, values: Iterable[str]) -> list[str]:
-    """An option that is said once for each value."""
+    """Repeat an option for each value."""
     return [word for value in values for word in (option, value)]
 
 
 def limits(
     *, cpus: float | None, memory: str | None, pids: int, network: str, user: str | None
 ) -> list[str]:
-    """What a container may use; as the user that we are, unless another is named."""
+    """The options for a container's limits, network and user (default: the current user)."""
     said = ["--network", network, "--pids-limit", str(pids)]
     if user is None and hasattr(os, "getuid"):
         user = f"{os.getuid()}:{os.getgid()}"
@@ -93,20 +93,22 @@ def limits(
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment whose names docker can pass on."""
+    """Check that docker accepts the names of these environment variables, and copy them."""
     for name in env:
         if not _VARIABLE.fullmatch(name):
             raise InvalidValue(
-                field="env", problem=f"names {name!r}", remedy="use letters, digits and _"
+                field="env",
+                problem=f"has the invalid name {name!r}",
+                remedy="use letters, digits and _",
             )
     return dict(env)
 
 
 def mount(source: str, target: str, *, read_only: bool) -> str:
-    """One value of `--mount`: fields as in a line of CSV, so that paths may have commas."""
+    """One value of `--mount`: its fields are written as CSV, so that paths may have commas."""
     if not target.startswith("/"):
         raise InvalidValue(
-            field="mounts", problem=f"target is {target!r}", remedy="pass an absolute path"
+            field="mounts", problem=f"has the target {target!r}", remedy="pass an absolute path"
         )
     fields = ["type=bind", f"source={source}", f"target={target}"]
     line = io.StringIO()

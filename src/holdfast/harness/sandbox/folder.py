@@ -1,9 +1,9 @@
-"""Files inside one folder, by paths that somebody else chose.
+"""File access inside one folder, by untrusted paths.
 
-A path is walked from the folder down, one name at a time, each relative to the open folder
-before it, and the kernel never follows a link: we read it and go on with what it says. So a
-link that is put in place of a folder meanwhile leads nowhere else. A hard link to a file
-outside cannot be told from a file. Everything here blocks: call it in a thread.
+A path is resolved from the folder down, one name at a time, each relative to the open folder
+before it. The kernel never follows a link: this module reads the link and resolves its target. So
+replacing a folder by a link meanwhile cannot lead outside. A hard link to a file outside cannot be
+detected. Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .patterns import Pattern
 from .port import DirectoryEntry
 from .removal import remove_tree
 
-LINKS = 40  # followed in one path, as Linux does
-MAX_DEPTH = 100  # names of a path, and folders in folders that a list looks into
+LINKS = 40  # links followed in one path, as on Linux
+MAX_DEPTH = 100  # names of a path, and levels of folders in a listing
 SKIPPED = frozenset({".git", "node_modules"})
-NOT_EMPTY = "Directory not empty: remove what is in it first, or ask for all of it (all=true)"
+NOT_EMPTY = "Directory not empty: remove its contents first, or remove it with all=true"
 _PIECE = 1 << 20
 
 
 class SandboxFolder:
-    """The files below `path`. Absolute paths and links are taken as seen from `seen_as`, which
-    is where a command finds the same folder."""
+    """The files below `path`. Absolute paths and links are relative to `seen_as`, which is the
+    path of the same folder for commands."""
 
     def __init__(self, path: str, *, seen_as: str | None = None) -> None:
         self.path = path
         self.seen_as = (seen_as or path).rstrip("/")
 
     def read(self, path: str, limit: int | None = None) -> bytes:
-        """A file's bytes, at most `limit`."""
+        """The bytes of a file, at most `limit`."""
         with self._walk(path) as walk:
             name = walk.go(path)
             file = walk.open(name, os.O_RDONLY)
@@ -49,7 +49,7 @@ class SandboxFolder:
     def write(
         self, path: str, data: bytes, *, append: bool = False, executable: bool = False
     ) -> None:
-        """Put a file in place, whole or not at all; or add to its end."""
+        """Write a file atomically, or append to it."""
         with self._walk(path) as walk:
             name = walk.go(path, make=True)
             if append:
@@ -88,7 +88,7 @@ class SandboxFolder:
         return found
 
     def tree(self, path: str, depth: int, limit: int) -> builtins.list[DirectoryEntry]:
-        """What is in a folder, by path."""
+        """The entries of a folder, sorted by path."""
         found: builtins.list[DirectoryEntry] = []
         with self._walk(path) as walk:
             walk.go(path, into=True)
@@ -96,7 +96,7 @@ class SandboxFolder:
                 above = [*walk.names, *folder.split("/")[1:]]
                 level = len(above) - len(walk.names)
                 for name in sorted([*folders, *files])[:limit]:
-                    with suppress(FileNotFoundError):  # it went meanwhile
+                    with suppress(FileNotFoundError):  # it was removed meanwhile
                         found.append(_entry("/".join([*above, name]), name, opened))
                 folders[:] = sorted(folders) if level + 1 < min(depth, MAX_DEPTH) else []
                 if len(found) >= limit:
@@ -104,12 +104,12 @@ class SandboxFolder:
         return sorted(found, key=lambda entry: entry.path)[:limit]
 
     def make(self, path: str) -> None:
-        """Make a folder, and those above it."""
+        """Create a folder and its parents."""
         with self.enter(path):
             pass
 
     def move(self, path: str, to: str) -> None:
-        """Give a file or folder another path."""
+        """Move a file or folder."""
         with self._walk(path) as source:
             name = source.go(path, last=True)
             found = os.stat(name, dir_fd=source.at, follow_symlinks=False)
@@ -137,7 +137,8 @@ class SandboxFolder:
 
     @contextmanager
     def enter(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
-        """A folder, made if it is not there: open, and its path from here without any link."""
+        """Open a folder, and create it if needed. Yields its descriptor and its path inside
+        the root, without links."""
         with ExitStack() as stack:
             with _told(path):
                 walk = stack.enter_context(closing(_Walk(self)))
@@ -152,7 +153,7 @@ class SandboxFolder:
 
 @contextmanager
 def _told(path: str) -> Iterator[None]:
-    """What the system refuses, as our error."""
+    """Convert errors of the operating system to Holdfast's errors."""
     try:
         yield
     except FileNotFoundError as error:
@@ -163,7 +164,7 @@ def _told(path: str) -> Iterator[None]:
 
 
 class _Walk:
-    """A way down from the root: the folders open, and their names."""
+    """A walk down from the root: the open folders and their names."""
 
     def __init__(self, folder: SandboxFolder) -> None:
         self._folder = folder
@@ -179,7 +180,7 @@ class _Walk:
             os.close(self._open.pop())
 
     def names_of(self, path: str) -> list[str]:
-        """A path's names from the root; an absolute path must lead there."""
+        """The names of a path from the root; an absolute path must be below the root."""
         root = self._folder.seen_as
         if path.startswith("/"):
             if path != root and not path.startswith(f"{root}/"):
@@ -188,9 +189,9 @@ class _Walk:
         return [name for name in path.split("/") if name not in ("", ".")]
 
     def go(self, path: str, *, make: bool = False, into: bool = False, last: bool = False) -> str:
-        """Enter the folders of a path, and give the name that is left: that of a file, which is
-        no link, or "." if the path is a folder that we are in. `into` enters the last as well;
-        `last` takes the last for itself, also if it is a link."""
+        """Enter the folders of a path and return the last name: that of a file that is not a link,
+        or "." if the path is the current folder. `into` enters the last name as well; `last`
+        returns the last name even if it is a link."""
         left = self.names_of(path)[::-1]
         _check_depth(len(left) - 1)
         tries = 0
@@ -212,7 +213,7 @@ class _Walk:
             elif not left and not into:
                 return name
             elif not self._down(name, make=make):
-                tries += 1  # it has become a link, or is gone
+                tries += 1  # it became a link, or was removed
                 left.append(name)
             if tries > LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -258,7 +259,8 @@ class _Walk:
         return True
 
     def open(self, name: str, flags: int) -> int:
-        """A regular file, never by a link. Anything else is refused, and none makes us wait."""
+        """Open a regular file, without following links. Rejects everything else, without
+        blocking."""
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(name, flags, 0o666, dir_fd=self.at)
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -267,7 +269,7 @@ class _Walk:
         return file
 
     def replace(self, name: str, data: bytes, *, executable: bool = False) -> None:
-        """Write beside the file, then take its name; its mode stays."""
+        """Write a temporary file, then rename it over the file; keeps the file's mode."""
         mode = None
         with suppress(FileNotFoundError):
             found = os.stat(name, dir_fd=self.at, follow_symlinks=False)
@@ -310,7 +312,7 @@ def _write(file: int, data: bytes) -> None:
 
 
 def _allow_running(file: int) -> None:
-    """Let those run a file who may read it."""
+    """Make a file executable for everyone who may read it."""
     mode = stat.S_IMODE(os.fstat(file).st_mode)
     os.fchmod(file, mode | (mode & 0o444) >> 2)
 
@@ -344,14 +346,14 @@ def _remove_all(path: str, name: str, opened: int) -> None:
 
 
 def _check_depth(folders: int) -> None:
-    """Refuse what lies too deep: each folder on the way is held open, and a tree that is too deep
-    cannot be listed."""
+    """Reject a path that is too deep: each folder on the way is held open, and a tree that is too
+    deep cannot be listed."""
     if folders > MAX_DEPTH:
-        raise ValueError(f"lies more than {MAX_DEPTH} folders deep: move it further up")
+        raise ValueError(f"is more than {MAX_DEPTH} folders deep: move it to a higher folder")
 
 
 def _levels(name: str, opened: int) -> int:
-    """How many folders are in each other, at most, from this one down."""
+    """The greatest depth of nested folders, starting with this one."""
     most = 0
     for folder, folders, _, _ in os.fwalk(name, dir_fd=opened):
         most = max(most, folder.count("/") + 1)
@@ -368,5 +370,5 @@ def _is_there(name: str, opened: int) -> bool:
 
 
 def _text(path: str) -> str:
-    """A path as text that JSON can hold."""
+    """A path as valid UTF-8 text."""
     return os.fsencode(path).decode("utf-8", "replace")

@@ -1,8 +1,8 @@
-"""Removing work folders: the intent is written down first, nothing recurses, and what could not be
-removed is told, and found again.
+"""Removal of work folders: the intent is recorded first, nothing recurses, and what could not be
+removed is reported and retried later.
 
-A folder that is removed takes another name first, so that whoever makes it again begins with an
-empty one. Everything that blocks here is called in a thread.
+A folder is renamed before it is removed, so that a new session with the same id starts with an
+empty one. Blocking calls run in a thread.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ...values.records import Remains
 from .port import digest
 
 GONE = ".gone-"  # in the name of a folder that is being removed
-INTENT = ".deleting"  # the end of the name of a file that says that a session is being deleted
-WORK_FOLDER = "the work folder"  # where something remains, as receipts say it
+INTENT = ".deleting"  # suffix of the file that records that a session is being deleted
+WORK_FOLDER = "the work folder"  # where something remains, for receipts
 REMEDY = (
-    "see to it that they can be removed; the next start of the harness tries again, "
+    "fix the permissions of these files; the next start of the harness tries again, "
     "and so does holdfast purge --sandbox FOLDER"
 )
-TRIES = 5  # to remove a folder that others put something into
-PATH = 200  # characters of a path that is told
+TRIES = 5  # attempts to remove a folder that other processes write to
+PATH = 200  # characters of a path in a message
 _GONE = re.compile(r"[0-9a-f]{32}\.gone-\w+")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -74,7 +74,7 @@ class Left:
         self.first = self.first or f"{name!r}: {error.strerror}"
 
     def check(self) -> None:
-        """Raise `SandboxError` if there is anything."""
+        """Raise `SandboxError` if anything could not be removed."""
         if self.count:
             entries = "entry" if self.count == 1 else "entries"
             problem = f"cannot remove {self.count} {entries} of a folder ({self.first})"
@@ -85,16 +85,16 @@ class Left:
 
 
 def clear(opened: int, left: Left) -> None:
-    """Remove all that is in an open folder. Folders below it are moved to its top before they are
-    emptied, so that neither the stack nor the open files grow with their depth, and no mount is
-    entered."""
-    names: dict[str, str] = {}  # by what a folder is called at the top: where it was
+    """Remove everything in an open folder. Subfolders are moved to the top before they are
+    emptied, so that neither the stack nor the number of open files grows with depth, and no mount
+    is entered."""
+    names: dict[str, str] = {}  # the original path of each folder that was moved to the top
     while _pass(opened, names, left):
-        left.count, left.first = 0, ""  # another look may find more that can go
+        left.count, left.first = 0, ""  # the next pass may remove more
 
 
 def _pass(top: int, names: dict[str, str], left: Left) -> int:
-    """One look at the folder and those at its top; how many entries went."""
+    """One pass over the folder and its subfolders; returns how many entries were removed."""
     went = 0
     for name, is_folder in _entries(top):
         path = names.get(name, name)
@@ -107,14 +107,14 @@ def _pass(top: int, names: dict[str, str], left: Left) -> int:
                 os.unlink(name, dir_fd=top)
             went += 1
         except FileNotFoundError:
-            pass  # somebody else removes it too
+            pass  # another process removes it too
         except OSError as error:
             left.add(path, error)
     return went
 
 
 def _is_removed(name: str, above: int) -> bool:
-    """Remove a folder if it is empty; whether it is gone."""
+    """Remove a folder if it is empty; return whether it is gone."""
     try:
         os.rmdir(name, dir_fd=above)
     except FileNotFoundError:
@@ -125,7 +125,8 @@ def _is_removed(name: str, above: int) -> bool:
 
 
 def _empty(top: int, name: str, path: str, names: dict[str, str], left: Left) -> int:
-    """Remove the files of a folder at the top, and move its folders there; how many."""
+    """Remove the files of a folder at the top, and move its subfolders to the top; returns how
+    many entries were removed or moved."""
     went = 0
     _allow(name, top)
     opened = os.open(name, _FOLDER, dir_fd=top)
@@ -156,7 +157,7 @@ def _entries(opened: int) -> list[tuple[str, bool]]:
 
 
 def _allow(name: str, opened: int) -> None:
-    """Let its owner change a folder; one that is another's stays as it is."""
+    """Give the owner full access to a folder; a folder of another user stays as it is."""
     with suppress(OSError):
         found = os.stat(name, dir_fd=opened, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o700 != 0o700:
@@ -164,7 +165,7 @@ def _allow(name: str, opened: int) -> None:
 
 
 def _open_to_owner(name: str, above: int) -> None:
-    """Change the mode of a folder itself: a link may have taken its place meanwhile."""
+    """Change the mode of the folder itself, without following a link that replaced it."""
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, 0o700, dir_fd=above, follow_symlinks=False)
         return
@@ -176,7 +177,7 @@ def _open_to_owner(name: str, above: int) -> None:
 
 
 def remove_tree(name: str, above: int) -> None:
-    """Remove a folder with all in it (`SandboxError` says what is left)."""
+    """Remove a folder and its contents. Raises `SandboxError` for what could not be removed."""
     _allow(name, above)
     opened = os.open(name, _FOLDER, dir_fd=above)
     try:
@@ -187,7 +188,7 @@ def remove_tree(name: str, above: int) -> None:
             try:
                 os.rmdir(name, dir_fd=above)
                 return
-            except OSError as error:  # somebody has put something into it meanwhile
+            except OSError as error:  # another process added an entry meanwhile
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or n + 1 == TRIES:
                     raise
     finally:
@@ -207,8 +208,7 @@ class WorkFolders:
         return self._dir / digest(scope)[:32]
 
     def condemn(self, scope: Scope, store: str) -> None:
-        """Write down that a session is being deleted, before it is; nothing where it has no
-        folder."""
+        """Record that a session is about to be deleted. Does nothing if it has no folder."""
         folder = self.of(scope)
         if (found := _identity(folder)) is None:
             return
@@ -222,28 +222,28 @@ class WorkFolders:
             os.close(file)
 
     def spare(self, scope: Scope) -> None:
-        """Forget that a session was to be deleted."""
+        """Remove the record that a session is being deleted."""
         with suppress(FileNotFoundError):
             os.unlink(f"{self.of(scope)}{INTENT}")
 
     def remove(self, scope: Scope) -> None:
-        """Remove a session's folder, and what earlier removals left of it; `SandboxError` says
-        what could not be removed. Another folder than the one that was to be removed belongs to a
-        new session, and stays."""
+        """Remove a session's folder, and what earlier removals left of it. Raises `SandboxError`
+        for what could not be removed. A folder that differs from the recorded one belongs to a new
+        session, and stays."""
         folder = self.of(scope)
         intended = _intent(f"{folder}{INTENT}")
         failures: list[SandboxError] = []
         with suppress(FileNotFoundError):
             if intended is None or intended.folder in (None, _identity(folder)):
-                failures += self._put_away(folder)
+                failures += self._rename_away(folder)
         for name in self._gone(f"{folder.name}{GONE}"):
             failures += self._remove(name)
         if failures:
             raise failures[0]
         self.spare(scope)
 
-    def _put_away(self, folder: Path) -> list[SandboxError]:
-        """Give a folder another name; one that must keep its name is emptied where it is."""
+    def _rename_away(self, folder: Path) -> list[SandboxError]:
+        """Rename a folder for removal; if it cannot be renamed, remove it in place."""
         try:
             folder.rename(folder.with_name(f"{folder.name}{GONE}{secrets.token_hex(8)}"))
         except FileNotFoundError:
@@ -253,12 +253,12 @@ class WorkFolders:
         return []
 
     def _remove(self, name: str) -> list[SandboxError]:
-        """Remove a folder; what was wrong, if anything was."""
+        """Remove a folder; return the error, if there was one."""
         above = os.open(self._dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             remove_tree(name, above)
         except FileNotFoundError:
-            pass  # somebody else removes it too
+            pass  # another process removes it too
         except SandboxError as error:
             return [error]
         except OSError as error:
@@ -268,7 +268,7 @@ class WorkFolders:
         return []
 
     def _gone(self, prefix: str = "") -> list[str]:
-        """The folders whose removal was begun."""
+        """The folders whose removal was started."""
         return [name for name in self._names() if name.startswith(prefix) and GONE in name]
 
     def _names(self) -> list[str]:
@@ -278,7 +278,7 @@ class WorkFolders:
             return []
 
     def intents(self) -> list[Intent]:
-        """The sessions whose deletion was begun and not finished."""
+        """The sessions whose deletion was started but not finished."""
         found = []
         for name in self._names():
             if name.endswith(INTENT) and (intent := _intent(self._dir / name)) is not None:
@@ -286,7 +286,7 @@ class WorkFolders:
         return found
 
     def remove_gone(self) -> SweptFolders:
-        """Remove all folders whose removal was begun, and the intents of those that are gone."""
+        """Remove all folders whose removal was started, and the intents of removed folders."""
         names = [name for name in self._gone() if _GONE.fullmatch(name)]
         failures = [error for name in names for error in self._remove(name)]
         remains = tuple(dict.fromkeys(remaining(error.problem) for error in failures))
@@ -298,7 +298,7 @@ class WorkFolders:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Which folder it is, whatever was written in it since; None if there is none."""
+    """The device and inode of a folder, or None if it does not exist."""
     try:
         found = os.lstat(folder)
     except FileNotFoundError:
@@ -313,19 +313,19 @@ def _intent(path: Path | str) -> Intent | None:
         return None
 
 
-# What a harness asks of its sandbox. One of a program's own may have no more than `destroy`.
+# Called by the harness. A custom sandbox may have `destroy` only.
 
 
 async def mark_for_removal(sandbox: Any, scope: Scope, store: str) -> None:
-    """Have a sandbox write down that a session is being deleted, if it can. A disk that takes no
-    more keeps nothing from being deleted."""
+    """Let a sandbox record that a session is about to be deleted, if it supports that. A full disk
+    does not prevent the deletion."""
     if (write := getattr(sandbox, "condemn", None)) is not None:
         with suppress(OSError):
             await write(scope, store)
 
 
 async def clear_sandbox(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
-    """Remove what a deleted session left in a sandbox; what remains of it."""
+    """Remove what a deleted session left in a sandbox; return what remains."""
     try:
         await sandbox.destroy(scope)
     except SandboxError as error:
@@ -334,13 +334,13 @@ async def clear_sandbox(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
 
 
 async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFolders:
-    """Finish the deletions that were begun, of those sessions that `is_gone` says are gone: True
-    for gone, False for there, None for unknown here. Then remove what removals left."""
+    """Finish the deletions that were started. `is_gone` returns True for a deleted session, False
+    for an existing one, None if unknown. Then remove what earlier removals left."""
     done = 0
     for intent in await asyncio.to_thread(folders.intents):
         gone = await is_gone(intent.scope, intent.store)
         if gone:
-            with suppress(SandboxError):  # told below, if there is a folder left
+            with suppress(SandboxError):  # reported below if a folder is left
                 await destroy(intent.scope)
                 done += 1
         elif gone is False:

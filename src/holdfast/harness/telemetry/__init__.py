@@ -1,2 +1,2 @@
-"""What a program is told about its runs: `logs` records and what they are masked by, `sinks` where
-they go, `metrics` the sums of a run, `spans` for OpenTelemetry."""
+"""Telemetry of runs: `logs` has log records and their redaction, `sinks` where records go, `spans`
+OpenTelemetry traces."""

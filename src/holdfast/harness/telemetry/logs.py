@@ -1,7 +1,8 @@
-"""Logging: structured records under the standard logger `holdfast`, masked before they leave.
+"""Logging: structured records under the standard logger `holdfast`, redacted before they are
+written.
 
-A `Log` is what the harness and agents write to; `LogConfig` says where records go beside the
-standard library's own handlers. Whatever fails in here, logging never raises.
+The harness and agents write to a `BoundLog`; `LogConfig` says where records go in addition to the
+standard library's handlers. Logging never raises.
 """
 
 from __future__ import annotations
@@ -72,14 +73,13 @@ LOGGER = logging.getLogger("holdfast")
 
 
 class LogConfig(Struct, frozen=True, kw_only=True):
-    """Where records go, and what they hold.
+    """Where log records go, and what they contain.
 
-    A sink is a path (lines of JSON), `"console"`, a `logging.Handler` or `logging.Logger`, a
-    logger of structlog, or a function of a record's dict; `Sink` gives one a level and a
-    format of its own. `redact` is a `Redactor`, or names of more secrets. With `propagate`,
-    records also go to the handlers that the program has set up for the logger `holdfast`. A
-    program that has set up neither sinks nor handlers reads warnings and errors on standard
-    error, from `level` on.
+    A sink is a path (for JSON lines), `"console"`, a `logging.Handler` or `logging.Logger`, a
+    structlog logger, or a function of a record's dict; `Sink` adds a level and a format to one.
+    `redact` is a `Redactor`, or names of additional secrets. With `propagate`, records also go to
+    the handlers that the program has configured for the logger `holdfast`. Without sinks and
+    handlers, warnings and errors from `level` on are written to standard error.
     """
 
     level: Level = "info"
@@ -100,13 +100,13 @@ class LogConfig(Struct, frozen=True, kw_only=True):
             _outlet(sink, self, f"sinks[{place}]")
 
     def open(self) -> Logs:
-        """Make the sinks ready. Nothing is opened before there is something to write."""
+        """Prepare the sinks. Each is opened when it gets its first record."""
         return Logs(self)
 
 
 class Logs:
-    """The open sinks of one harness. `log` is where to write; closing it flushes all sinks and
-    closes those that were opened here, not what it was given."""
+    """The open sinks of one harness. Write to `log`. Closing flushes all sinks and closes those
+    that were opened here, not handlers and loggers of the caller."""
 
     def __init__(self, config: LogConfig) -> None:
         keys = config.redact
@@ -127,17 +127,17 @@ class Logs:
 
     @property
     def failures(self) -> dict[str, int]:
-        """How many records each sink has failed to take, and how many came too fast."""
+        """How many records each sink failed to write, and how many were dropped."""
         found = {outlet.name: outlet.failures for outlet in self._outlets if outlet.failures}
         return {**found, "dropped": self._drain.dropped} if self._drain.dropped else found
 
     def enabled(self, level: int) -> bool:
-        """Whether anybody wants records of this level."""
+        """Whether any sink or handler accepts records of this level."""
         return level >= self._least or (self._propagate and LOGGER.isEnabledFor(level))
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Hand a record that is masked to all that want it; never raises, never waits for a
-        sink of ours."""
+        """Pass a redacted record to all sinks that accept it; never raises, and never waits for a
+        sink opened here."""
         self._give(self._direct, record)
         if any(record.levelno >= outlet.level for outlet in self._slow):
             self._drain.put(record)
@@ -156,14 +156,15 @@ class Logs:
                     _tell(_complaint(outlet.name, error))
 
     async def flush(self) -> None:
-        """Wait until the sinks have all that was logged."""
+        """Wait until the sinks have written all records."""
         await asyncio.to_thread(self._drain.flush)
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Give what waits, flush what is the caller's, close what is ours. Twice is fine."""
+        """Write waiting records, flush the caller's handlers, and close the sinks opened here. Safe
+        to call twice."""
         self._drain.close()
         for outlet in self._outlets:
             try:
@@ -186,8 +187,8 @@ class Logs:
 class BoundLog:
     """Writes records with bound fields: `log.bind(run=run).info("started", category="run")`.
 
-    `event` is a short name; `error` may be a fault or an exception. Fields that every record
-    knows stand at its top, all others under `fields`.
+    `event` is a short name; `error` may be a fault or an exception. Standard fields are at the top
+    level of a record, all others under `fields`.
     """
 
     def __init__(self, logs: Logs, fields: Mapping[str, Any] | None = None) -> None:
@@ -195,7 +196,7 @@ class BoundLog:
         self._fields = dict(fields or {})
 
     def bind(self, **fields: Any) -> BoundLog:
-        """A log whose records also have these; None takes one away."""
+        """A log whose records also have these fields; None removes a field."""
         both = {**self._fields, **fields}
         return BoundLog(
             self._logs, {name: value for name, value in both.items() if value is not None}
@@ -214,7 +215,7 @@ class BoundLog:
         self._write(logging.ERROR, event, message, fields)
 
     def deltas(self, **fields: Any) -> Deltas:
-        """What a model streams in one call, to be logged as the configuration says."""
+        """Log the streamed text of one model call, as `model_deltas` of the configuration says."""
         return Deltas(self.bind(category="model", **fields), self._logs.model_deltas)
 
     def _write(self, level: int, event: str, message: str | None, fields: dict[str, Any]) -> None:
@@ -225,13 +226,13 @@ class BoundLog:
             record = _record(level, message, both, self._logs.redactor)
         except Exception as error:
             note = {"category": "agent", "event": "unloggable"}
-            record = _make(level, f"a record could not be made: {type(error).__name__}", note)
+            record = _make(level, f"a record could not be created: {type(error).__name__}", note)
         self._logs.handle(record)
 
 
 class Deltas:
-    """The text of one model call as it comes. In full it is logged by whole lines, so that a
-    secret is not cut in two where no rule would know it."""
+    """The streamed text of one model call. In mode `full` it is logged by whole lines, so that a
+    secret is not split, which would hide it from redaction."""
 
     def __init__(self, log: BoundLog, mode: Literal["none", "summary", "full"]) -> None:
         self._log, self._mode = log, mode
@@ -247,7 +248,7 @@ class Deltas:
                 self._log.info("delta", text=lines + newline)
 
     def end(self) -> None:
-        """The call is over; called once, however it ended."""
+        """End the call; called once, whether it succeeded or failed."""
         if self._mode == "full" and self._rest:
             self._log.info("delta", text=self._rest)
         elif self._mode == "summary" and self._count:
@@ -256,8 +257,8 @@ class Deltas:
 
 
 class RedactingFilter(logging.Filter):
-    """Masks all of a record: its message, arguments, extra fields and traceback. It can be
-    put on any handler or logger, more than once; it never raises and drops nothing."""
+    """Redacts a whole record: its message, arguments, extra fields and traceback. It can be added
+    to any handler or logger, more than once; it never raises and drops no record."""
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         super().__init__()
@@ -270,7 +271,7 @@ class RedactingFilter(logging.Filter):
             extra = [name for name in vars(record) if name not in STANDARD]
             for name in [*extra, "holdfast"]:
                 vars(record).pop(name, None)
-            record.msg = f"a record could not be masked: {type(error).__name__}"
+            record.msg = f"a record could not be redacted: {type(error).__name__}"
             record.exc_info = record.exc_text = record.stack_info = None
         record.args = None
         return True
@@ -282,16 +283,16 @@ class RedactingFilter(logging.Filter):
         if record.exc_info and record.exc_info[0]:
             trace = trace or logging.Formatter().formatException(record.exc_info)
         record.exc_text = mask.text(trace) if trace else None
-        record.exc_info = None  # others would write it out themselves
+        record.exc_info = None  # other handlers would format it without redaction
         record.stack_info = mask.text(record.stack_info) if record.stack_info else None
         extra = {k: v for k, v in vars(record).items() if k not in STANDARD or k == "holdfast"}
         vars(record).update(mask(extra))
 
 
 class LastResort(logging.Handler):
-    """Writes each warning and error as one masked line to standard error, as long as the program
-    has set up no logging of its own. It stands in for `logging.lastResort`, and writes nothing
-    where a program has taken that away."""
+    """Writes each warning and error as one redacted line to standard error, as long as the program
+    has not configured logging. It replaces `logging.lastResort`, and writes nothing if the program
+    has removed that."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -309,7 +310,7 @@ class LastResort(logging.Handler):
 
 
 def logging_configured(logger: logging.Logger) -> bool:
-    """Whether a program has set up a handler that the records of a logger reach."""
+    """Whether the program has configured a handler that gets this logger's records."""
     at: logging.Logger | None = logger
     while at is not None:
         if any(not isinstance(handler, LastResort) for handler in at.handlers):
@@ -322,7 +323,7 @@ LOGGER.addHandler(LastResort())
 
 
 def shape(value: Any) -> str:
-    """What a value is like, without what it holds: `string(120)`, `object(a, b, …)`."""
+    """Describe the shape of a value without its content: `string(120)`, `object(a, b, …)`."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -364,12 +365,12 @@ def _make(level: int, message: str, fields: dict[str, Any]) -> logging.LogRecord
     made = LOGGER.makeRecord(
         LOGGER.name, level, file, line, message, (), None, function, {"holdfast": fields}
     )
-    made.args = None  # so that a percent sign in the message is one
+    made.args = None  # so that percent signs in the message are kept
     return made
 
 
 def _error(error: Any) -> tuple[Any, str | None]:
-    """An error's facts, and its traceback: of a fault, or of any exception."""
+    """The fields of an error, and its traceback; for a fault or any exception."""
     if isinstance(error, BaseException):
         facts = {
             "code": getattr(error, "code", None) or type(error).__name__,
@@ -383,14 +384,14 @@ def _error(error: Any) -> tuple[Any, str | None]:
 
 
 def _failure(given: Mapping[str, Any]) -> str:
-    """What failed and why, as `tool failed: ValueError: no such order`."""
+    """What failed and why, such as `tool failed: ValueError: no such order`."""
     error = given["error"]
     why = error["message"] if isinstance(error, dict) and "message" in error else describe(error)
     return f"{str(given['event']).replace('_', ' ')}: {why}"
 
 
 def _rendered(record: logging.LogRecord, mask: Redactor) -> str:
-    """The message with its arguments, whose secrets are masked by their names too."""
+    """The formatted message; secrets in its arguments are redacted by their names too."""
     if not record.args:
         return str(record.msg)
     args: Any = record.args
@@ -426,7 +427,7 @@ def _outlet(sink: Target | Sink, config: LogConfig, field: str) -> Outlet:
     raise InvalidValue(
         field=field,
         problem=f"is {type(to).__name__}",
-        remedy="pass a path, 'console', a logging.Handler, a logger of structlog or a function",
+        remedy="pass a path, 'console', a logging.Handler, a structlog logger or a function",
     )
 
 
@@ -438,11 +439,11 @@ def _one_of(field: str, value: Any, allowed: Iterable[str]) -> None:
 
 
 def _tell(record: logging.LogRecord) -> None:
-    """To the handlers that the program has set up, which may fail as they like."""
+    """Pass a record to the program's handlers, and ignore their failures."""
     try:
         if LOGGER.isEnabledFor(record.levelno):
             LOGGER.handle(record)
-    except Exception:  # noqa: S110 - there is nobody left to tell
+    except Exception:  # noqa: S110 - there is nowhere left to report it
         pass
 
 

@@ -1,7 +1,7 @@
-"""Where log records go: how one is written, and the kinds of sink.
+"""Log sinks: formatters, and the kinds of sink.
 
-A sink gets records that are masked already. It may be slow and it may fail: what can block
-is called on one thread of its own, and no failure comes back to whoever logged.
+A sink gets records that are already redacted. It may be slow or fail: sinks that can block run on a
+separate thread, and no failure reaches the caller who logged.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error", "silent"]
 Format: TypeAlias = Literal["pretty", "json"]
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "silent": 100}
-BACKLOG = 10_000  # records that wait for slow sinks; more are dropped and counted
+BACKLOG = 10_000  # records queued for slow sinks; more are dropped and counted
 LINE = 1_000  # characters of a message on standard error
-WHERE = ("tool", "model", "session", "thread", "run")  # fields that stand behind it
+WHERE = ("tool", "model", "session", "thread", "run")  # fields shown after the message
 PATIENCE = 5.0  # seconds that closing waits for slow sinks
 
 _BREAKS = {n: f"\\x{n:02x}" for n in (*range(32), 127, 0x85, 0x2028, 0x2029)}
 _BREAKS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
-# What a record has without our doing; all else came as `extra`.
+# The standard attributes of a record; all others came as `extra`.
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "holdfast"}
 
 
 def entry(record: logging.LogRecord) -> dict[str, Any]:
-    """A record as a plain dict: time, level, message, and then its fields."""
+    """A record as a plain dict: time, level, message, then its fields."""
     found: dict[str, Any] = {
         "at": _time(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "level": record.levelname.lower(),
@@ -67,7 +67,7 @@ def _trace(record: logging.LogRecord) -> str | None:
 
 
 class JSONLFormatter(logging.Formatter):
-    """One JSON object a line, whatever the record holds."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         found = entry(record)
@@ -78,8 +78,8 @@ class JSONLFormatter(logging.Formatter):
 
 
 class PrettyFormatter(logging.Formatter):
-    """A line for people. Line breaks within it are escaped, so that no text can pass for
-    another record; a traceback follows on lines of its own."""
+    """A readable line. Line breaks in it are escaped, so that no text can look like another
+    record; a traceback follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {**entry(record), "exception": None}
@@ -95,8 +95,8 @@ class PrettyFormatter(logging.Formatter):
 
 
 class LineFormatter(logging.Formatter):
-    """One line for whoever runs a program: what went wrong, and where. A traceback is left out
-    but for the exception itself."""
+    """One line for the operator: what went wrong, and where. Of a traceback, only the exception
+    itself is shown."""
 
     def format(self, record: logging.LogRecord) -> str:
         known = getattr(record, "holdfast", {})
@@ -112,7 +112,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _ends(text: str) -> str:
-    """The first and the last line of a text of many."""
+    """The first and the last line of a text with several lines."""
     lines = text.splitlines() or [""]
     return text if len(lines) == 1 else f"{lines[0]} … {lines[-1].strip()}"
 
@@ -143,7 +143,7 @@ FORMATTERS: dict[str, type[logging.Formatter]] = {"pretty": PrettyFormatter, "js
 
 
 class Structured(Protocol):
-    """A logger of structlog, or one like it."""
+    """A structlog logger, or a compatible one."""
 
     def bind(self, **fields: Any) -> Any: ...
     def info(self, event: str, **fields: Any) -> Any: ...
@@ -156,7 +156,7 @@ Target: TypeAlias = (
 
 
 class Sink(Struct, frozen=True):
-    """A place for records, with a level and a format of its own where they are given."""
+    """A target for records, optionally with its own level and format."""
 
     to: Target
     level: Level | None = None
@@ -164,7 +164,7 @@ class Sink(Struct, frozen=True):
 
 
 class MemorySink(logging.Handler):
-    """Keeps records as dicts in `records`: for tests, and for the last moments of a run."""
+    """Keeps records as dicts in `records`, for tests and debugging."""
 
     def __init__(self, level: Level | None = None) -> None:
         super().__init__(LEVELS[level] if level else logging.NOTSET)
@@ -178,8 +178,8 @@ class MemorySink(logging.Handler):
 
 
 class Outlet:
-    """A sink made ready: `give` hands it a record, and `close` gives back what was opened
-    here. `direct` says that it never blocks."""
+    """A prepared sink: `give` passes it a record, and `close` closes what was opened here.
+    `direct` means that it never blocks."""
 
     direct = False
 
@@ -191,11 +191,11 @@ class Outlet:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing by default: nothing was opened."""
 
 
 class ToHandler(Outlet):
-    """A handler or a logger of the standard library; it is the caller's, and stays open."""
+    """A handler or logger of the standard library; it belongs to the caller and stays open."""
 
     def __init__(self, target: logging.Handler | logging.Logger, level: int) -> None:
         super().__init__(type(target).__name__, level)
@@ -213,7 +213,8 @@ class ToHandler(Outlet):
 
 
 class ToCallable(Outlet):
-    """A function that takes a record as a dict. It is called at once, so it must not block."""
+    """A function that takes a record as a dict. It is called synchronously, so it must not
+    block."""
 
     direct = True
 
@@ -226,7 +227,7 @@ class ToCallable(Outlet):
 
 
 class ToStructured(Outlet):
-    """A logger of structlog: the fields of the record become its own."""
+    """A structlog logger: the fields of the record are passed as its fields."""
 
     def __init__(self, logger: Structured, level: int) -> None:
         super().__init__("structlog", level)
@@ -242,7 +243,7 @@ class ToStructured(Outlet):
 
 
 class ToStream(Outlet):
-    """Standard error as it is at the time."""
+    """Standard error, looked up for each record."""
 
     def __init__(self, formatter: logging.Formatter, level: int) -> None:
         super().__init__("console", level)
@@ -254,7 +255,7 @@ class ToStream(Outlet):
 
 
 class ToFile(Outlet):
-    """A file to which lines are added; opened with the first of them, and ours to close."""
+    """A file that lines are appended to; opened for the first line, and closed by `close`."""
 
     def __init__(self, path: Path, formatter: logging.Formatter, level: int) -> None:
         super().__init__(path.name, level)
@@ -275,9 +276,9 @@ class ToFile(Outlet):
 
 
 class Drain:
-    """Hands records to sinks that may block, in order, on a thread that starts with the first.
-    Each is given in the context in which it was logged. A program that ends without closing
-    is caught up with by `at_exit`."""
+    """Passes records to sinks that may block, in order, on a thread that starts with the first
+    record. Each is passed in the context in which it was logged. If the program exits without
+    closing, `at_exit` is called."""
 
     def __init__(
         self, give: Callable[[logging.LogRecord], None], at_exit: Callable[[], None]
@@ -290,7 +291,7 @@ class Drain:
         self.dropped = 0
 
     def put(self, record: logging.LogRecord) -> None:
-        """Never waits: with too many waiting, or when closed, the record is dropped."""
+        """Queue a record without waiting; it is dropped if the queue is full or closed."""
         if self._closed or self._queue.qsize() >= BACKLOG:
             self.dropped += 1
             return
@@ -306,7 +307,7 @@ class Drain:
                 atexit.register(self._at_exit)
 
     def flush(self) -> bool:
-        """Wait until all that was put is given; False if that takes too long."""
+        """Wait until all queued records are passed on; False if that takes too long."""
         if self._thread is None:
             return True
         done = threading.Event()
@@ -314,7 +315,7 @@ class Drain:
         return done.wait(PATIENCE)
 
     def close(self) -> None:
-        """Give what waits, and end the thread."""
+        """Pass on the queued records, and end the thread."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None

@@ -1,8 +1,8 @@
-"""Traces by the GenAI conventions of OpenTelemetry: a span for a run, each model call, each tool.
+"""Traces by OpenTelemetry's GenAI conventions: a span for each run, model call and tool call.
 
-The package is imported when tracing is asked for, or when the program uses it already; else
-every span is a silent one. Spans name models, tools and ids. They never hold what was said:
-no messages, no arguments, no results, no text of an error.
+The package is imported if tracing is enabled or the program already uses it; otherwise spans do
+nothing. Spans name models, tools and ids. They never hold content: no messages, no arguments, no
+results, no error messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
 LOGGER = logging.getLogger("holdfast.tracing")
-# Our names of usage that the conventions spell in another way.
+# Names of usage that differ in the conventions.
 USAGE = {
     "cache_read_tokens": "cache_read.input_tokens",
     "cache_write_tokens": "cache_creation.input_tokens",
@@ -32,7 +32,7 @@ USAGE = {
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """What a tracer raises is its own affair: whatever is traced goes on."""
+    """Log what a tracer raises, so that it never fails the traced work."""
     try:
         yield
     except Exception as error:
@@ -40,34 +40,34 @@ def _apart() -> Iterator[None]:
 
 
 class OpenSpan:
-    """One span while it is open; without OpenTelemetry, nothing at all."""
+    """One open span; it does nothing without OpenTelemetry."""
 
     def __init__(self, span: OtelSpan | None = None) -> None:
         self._span = span
 
     def set(self, name: str, value: Any) -> None:
-        """Put an attribute down; None puts nothing down."""
+        """Set an attribute; None sets nothing."""
         if self._span is not None and value is not None:
             with _apart():
                 self._span.set_attribute(name, value)
 
     @property
     def trace(self) -> str | None:
-        """The trace that it belongs to, in hexadecimal."""
+        """The trace id in hexadecimal."""
         return None if self._span is None else f"{self._span.get_span_context().trace_id:032x}"
 
     def usage(self, usage: Mapping[str, int], model: str | None = None) -> None:
-        """What the model call used, and which model answered if it told."""
+        """Record the usage of a model call, and the model that answered, if known."""
         for name, number in usage.items():
             self.set(f"gen_ai.usage.{USAGE.get(name, name)}", number)
         self.set("gen_ai.response.model", model)
 
     def finish(self, *reasons: str) -> None:
-        """Why the model stopped."""
+        """Record why the model stopped."""
         self.set("gen_ai.response.finish_reasons", list(reasons) or None)
 
     def fail(self, code: str) -> None:
-        """It went wrong: `code` is a fault's, or the name of an error's type."""
+        """Mark the span as failed; `code` is the code of a fault or the name of an exception."""
         if self._span is not None:
             from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - an extra
 
@@ -80,25 +80,25 @@ SILENT = OpenSpan()
 
 
 class Tracing:
-    """Where spans are begun. A span is the parent of those that begin inside it."""
+    """Starts spans. A span is the parent of those that start inside it."""
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer
-        self._traces: dict[str, str | None] = {}  # of the runs that are driven here
+        self._traces: dict[str, str | None] = {}  # by run, for runs driven by this process
 
     @property
     def enabled(self) -> bool:
         return self._tracer is not None
 
     def trace(self, run: str | None) -> str | None:
-        """The trace of a run that is driven here."""
+        """The trace id of a run driven by this process."""
         return self._traces.get(run or "")
 
     @contextmanager
     def run(
         self, session: str, agent: str | None, run: str, thread: str | None = None
     ) -> Iterator[OpenSpan]:
-        """One run of an agent."""
+        """A span for one run of an agent."""
         with self._span(
             f"invoke_agent {agent}" if agent else "invoke_agent",
             {
@@ -118,7 +118,7 @@ class Tracing:
     def chat(
         self, provider: str, model: str, step: int | None = None
     ) -> AbstractContextManager[OpenSpan]:
-        """One call of a model."""
+        """A span for one model call."""
         return self._span(
             f"chat {model}",
             {
@@ -131,7 +131,7 @@ class Tracing:
         )
 
     def tool(self, name: str, call: str) -> AbstractContextManager[OpenSpan]:
-        """One call of a tool."""
+        """A span for one tool call."""
         return self._span(
             f"execute_tool {name}",
             {
@@ -157,7 +157,7 @@ class Tracing:
                 name,
                 kind=SpanKind.CLIENT if remote else SpanKind.INTERNAL,
                 attributes={key: value for key, value in attributes.items() if value is not None},
-                record_exception=False,  # its text may hold what was said
+                record_exception=False,  # its message may hold content
                 set_status_on_exception=False,
             )
             span = OpenSpan(opened.__enter__())
@@ -173,7 +173,7 @@ class Tracing:
 
 
 class RunSpan:
-    """The span of the run that one driver drives, if it drives one."""
+    """The span of a driver's current run, if there is one."""
 
     def __init__(self, tracing: Tracing, key: Key, agent: str) -> None:
         self._tracing, self._key, self._agent = tracing, key, agent
@@ -181,13 +181,13 @@ class RunSpan:
         self._span: OpenSpan | None = None
 
     def begin(self, run: str) -> None:
-        """A run is driven now."""
+        """Start the span of a run."""
         key = self._key
         span = self._tracing.run(key.session, self._agent, run, key.thread)
         self._span = self._stack.enter_context(span)
 
     def end(self, run: Run | None) -> None:
-        """It is not driven any more; this is how it stands."""
+        """End the span; `run` is the final state of the run."""
         if self._span is not None and run is not None and run.status == "failed":
             self._span.fail(run.code or "run_failed")
         self._span = None
@@ -195,8 +195,8 @@ class RunSpan:
 
 
 def tracing(enabled: bool | None = None, tracer_provider: TracerProvider | None = None) -> Tracing:
-    """Where to begin spans. None: if a provider is given, or the program has set one; True:
-    always, and `MissingExtra` without the package."""
+    """Create the tracing of a harness. With None, it is enabled if a provider is given or the
+    program has set one; with True, always, and `MissingExtra` is raised without the package."""
     if enabled is None:
         known = sys.modules.get("opentelemetry.trace")
         enabled = tracer_provider is not None or (
