@@ -403,7 +403,7 @@ def test_without_auth_a_server_warns_loudly(tmp_path: Path) -> None:
         said = server.said()
     finally:
         server.close()
-    assert "WARNING: this server asks for no token" in said
+    assert "WARNING: this server requires no token" in said
     assert "proxy" in said
     assert not TOKEN.search(said)
     assert find() == []

@@ -156,8 +156,8 @@ def test_a_server_says_that_nothing_is_kept(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("store", "words"),
     [
-        ("sqlite:bad.db", ["bad.db", "no SQLite database"]),
-        ("sqlite:nowhere/x.db", ["nowhere", "make it first"]),
+        ("sqlite:bad.db", ["bad.db", "not an SQLite database"]),
+        ("sqlite:nowhere/x.db", ["nowhere", "create it first"]),
         (f"postgresql://ann:{SECRET}@127.0.0.1:1/x?patience=1", ["127.0.0.1:1", "doctor"]),
         (f"mongodb://ann:{SECRET}@127.0.0.1:1/x?patience=1", ["did not answer", "doctor"]),
     ],
@@ -212,7 +212,7 @@ def test_several_workers_are_said_to_serve_once_one_does(folder: Path) -> None:
         url = url_in(line(server))
         assert httpx.get(f"{url}/ready", timeout=PATIENCE).status_code == 200
         assert server.ended() == 0
-        assert "ending" in server.said()
+        assert "stopping" in server.said()
 
 
 # TLS
@@ -382,7 +382,7 @@ def test_what_a_file_says_rightly_holds(folder: Path) -> None:
 @pytest.mark.parametrize("at", ["front_shop.py/inside", "/proc/nowhere"])
 def test_a_folder_that_cannot_be_made_is_told(refused: Refused, at: str) -> None:
     said = refused("front_shop:agent", "--store", "memory:", "--sandbox", at)
-    assert f"'{at}' cannot be made" in said
+    assert f"'{at}' cannot be created" in said
 
 
 # Origins

@@ -362,7 +362,7 @@ async def test_calls_within_calls_have_an_end() -> None:
     async with serve(helper(tools=[deeper]), default_model=model) as harness:
         assert (await harness.send("s", "go")).text == "ok"
     assert len(depths) == 10
-    assert "9 deep at most" in read(model.calls[1])[-1]
+    assert "at most 9 deep" in read(model.calls[1])[-1]
 
 
 @pytest.mark.parity("harness-kernel", 23)

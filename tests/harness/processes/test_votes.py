@@ -111,10 +111,10 @@ async def test_nobody_agrees_for_nobody_nor_to_something_else() -> None:
         session = await serving.get_or_create("s")
         (waiting,) = (await session.send("Pay.")).pending
         head = core_of(session).live.state.head
-        with pytest.raises(InvalidValue, match="2 people") as unnamed:
+        with pytest.raises(InvalidValue, match="2 approvals") as unnamed:
             await session.approve(waiting.id)
         assert unnamed.value.field == "actor"
-        with pytest.raises(InvalidValue, match="several people") as changed:
+        with pytest.raises(InvalidValue, match="several approvals") as changed:
             await session.approve(waiting.id, actor="ann", arguments={"n": 99})
         assert changed.value.field == "arguments"
         assert (await core_of(session).catch_up()).head == head

@@ -30,8 +30,8 @@ TEXT = 100_000  # characters of the answer that the parent receives
 TITLE = 200
 FORKED = (
     "[You are a copy of the agent above, made for one task. Do the task below and nothing else, "
-    "then say what came of it: only your last message is passed on. You cannot hand tasks on, "
-    "nor change the list of tasks.]"
+    "then report the result: only your last message is passed on. You cannot delegate tasks or "
+    "change the list of tasks.]"
 )
 
 

@@ -44,13 +44,6 @@ STREAMED = {"schema": {"type": "string", "description": "Server-sent events."}}
 OPEN = ("health", "ready")  # need no key
 OTHERS = (Imported, Display, Decision, Result, Status, Receipt)
 REF = "#/components/schemas/{name}"
-# Published names of types that have other names in the code, or had a namesake once.
-PUBLISHED = {
-    "File": "holdfast.wire.files.File",
-    "FileChanges": "holdfast.state.values.File",
-    "Queued": "holdfast.harness.parts.views.Queued",
-    "QueuedInput": "holdfast.state.values.Queued",
-}
 
 
 class NoLitestarPages(Router):
@@ -69,7 +62,7 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
     _, types = msgspec.json.schema_components(
         [*shapes, *OTHERS], ref_template=REF, schema_hook=_hook
     )
-    found["components"]["schemas"].update(_published(types))
+    found["components"]["schemas"].update(types)
     found["components"]["schemas"]["DisplayShown"] = {"$ref": REF.format(name="Display")}
     for path in found["paths"].values():
         for method, operation in path.items():
@@ -81,18 +74,6 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
                 operation["responses"]["200"]["content"][STREAM] = STREAMED
             if method in CHANGES:
                 operation.setdefault("parameters", []).append(KEY)
-    return found
-
-
-def _published(types: dict[str, Any]) -> dict[str, Any]:
-    """The types under their published names."""
-    text = msgspec.json.encode(types).decode()
-    for name, published in PUBLISHED.items():
-        text = text.replace(f'"{REF.format(name=name)}"', f'"{REF.format(name=published)}"')
-    found: dict[str, Any] = {}
-    for name, shape in msgspec.json.decode(text).items():
-        published = PUBLISHED.get(name, name)
-        found[published] = {**shape, "title": published.rpartition(".")[2]}
     return found
 
 
