@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 
 from .cancellation import ended
 from .errors import HarnessClosed, InvalidValue
-from .harness.agents.agent import Agent
-from .harness.host import GRACE
-from .harness.host import Harness as AsyncHarness
+from .harness import GRACE, Agent
+from .harness import Harness as AsyncHarness
 
 T = TypeVar("T")
 
@@ -73,15 +72,15 @@ class Remote:
 
 
 class Harness(Remote):
-    """`holdfast.Harness` without `await`: takes the same settings, has the same verbs.
+    """`holdfast.Harness` without `await`: takes the same settings, has the same methods.
 
         with Harness(agent, store="sqlite:shop.db") as harness:
             session = harness.get_or_create("customer-42")
             result = session.send("Refund order 42")
 
-    Any thread may use it, also one whose own event loop runs, as in a notebook. A Ctrl-C while
-    it waits raises here and leaves the run going. Functions that are handed over (tools,
-    listeners) run on the loop of the harness, and must not call back into this module there.
+    Any thread can use it, including one that runs its own event loop, as in a notebook. Ctrl-C
+    during a call raises here, and the run continues. Functions that you pass (tools, listeners)
+    run on the loop of the harness, and must not call this module there.
     """
 
     __slots__ = ()

@@ -148,7 +148,7 @@ def test_an_error_in_json_has_code_message_and_fields(shop: str, cli: Cli) -> No
 
 
 def test_an_argument_that_is_not_unicode_is_an_error_like_any_other(shop: str, cli: Cli) -> None:
-    assert cli("show", "x\udcff").err.startswith("error: SESSION holds a lone surrogate")
+    assert cli("show", "x\udcff").err.startswith("error: SESSION contains a lone surrogate")
     assert json.loads(cli("show", "x", "y\udcff", "--json").err)["code"] == "usage"
 
 

@@ -158,7 +158,7 @@ async def test_a_listener_is_a_plain_function() -> None:
 async def test_a_result_is_there_when_the_stream_was_read() -> None:
     async with served() as harness:
         stream = (await harness.get_or_create("s")).stream("x")
-        with pytest.raises(InvalidValue, match="read to its end"):
+        with pytest.raises(InvalidValue, match="before the stream has ended"):
             _ = stream.result
         async for _ in stream:
             pass

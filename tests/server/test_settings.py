@@ -77,7 +77,7 @@ async def test_an_option_of_a_store_is_told_in_words(option: str, what: str) -> 
     made = Settings(agents=[shop()], auth=NoAuth(), stores=url, harness={"default_model": model()})
     with pytest.raises(InvalidValue) as caught:
         await known_callers(made)
-    assert str(caught.value) == f"{option} is 'zz': give a number of {what}, 1 to 3600"
+    assert str(caught.value) == f"{option} is 'zz': use a number of {what} from 1 to 3600"
 
 
 @pytest.mark.parity("computeragent", "S1")

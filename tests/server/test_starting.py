@@ -157,7 +157,7 @@ def test_a_server_says_that_nothing_is_kept(folder: Path, monkeypatch: pytest.Mo
     ("store", "words"),
     [
         ("sqlite:bad.db", ["bad.db", "not an SQLite database"]),
-        ("sqlite:nowhere/x.db", ["nowhere", "make it first"]),
+        ("sqlite:nowhere/x.db", ["nowhere", "create it first"]),
         (f"postgresql://ann:{SECRET}@127.0.0.1:1/x?patience=1", ["127.0.0.1:1", "doctor"]),
         (f"mongodb://ann:{SECRET}@127.0.0.1:1/x?patience=1", ["did not answer", "doctor"]),
     ],

@@ -17,7 +17,7 @@ from ..values.records import Receipt
 from .agents.config import Config
 from .agents.runtime import HarnessRuntime
 from .agents.subagents import family
-from .faults import CODES
+from .faults import FAULT_CODES
 from .listeners import Listeners
 from .live.log import Hearer, Live
 from .live.open_logs import Lives
@@ -96,7 +96,7 @@ class OpenSessions:
         except SessionNotFound:
             if created is None or mine:
                 raise
-        # A concurrent caller opened it without wanting to create it.
+        # A concurrent `open` found no session: create it now.
         return await self.get_or_create(where, created)
 
     async def _open(self, where: Key, created: ev.SessionCreated | None) -> SessionCore[Session]:
@@ -126,7 +126,7 @@ class OpenSessions:
         if row.agent not in (None, agent):
             raise InvalidValue(
                 field="id",
-                problem=f"{row.session!r} belongs to agent {row.agent!r}",
+                problem=f"is {row.session!r}, a session of agent {row.agent!r}",
                 remedy=f"serve it with that agent, or use another id for {agent!r}",
             )
 
@@ -239,9 +239,9 @@ def _check(usable: bool) -> None:
 
 
 def _fatal(event: Event) -> bool:
-    """Whether a run ended with a fault that is not transient."""
+    """Whether a run failed with severity error or fatal."""
     ended = typed(event) if event.kind == "run.finished" else None
     if not isinstance(ended, ev.RunFinished) or ended.status != "failed":
         return False
-    kind = CODES.get(ended.code or "run_failed")
+    kind = FAULT_CODES.get(ended.code or "run_failed")
     return kind is not None and kind.severity in ("error", "fatal")

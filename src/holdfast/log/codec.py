@@ -158,7 +158,7 @@ def check_event(event: NewEvent) -> None:
 
 
 def check_stored(event: Event) -> None:
-    """Reject an event of another log that does not fit into one of ours."""
+    """Reject an event that cannot be restored into a log."""
     check_event(event)
     if not isinstance(event, Event):
         raise InvalidValue(

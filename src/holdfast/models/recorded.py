@@ -57,8 +57,8 @@ class RecordedModel:
     - each text of a user message is the next `message.received`, received before the answer
       was given; texts that the log has as context or as a summary are skipped;
     - each model message has the text, and the names and arguments of the calls, of the next
-      `message.completed`; one that was interrupted or says nothing may be there or not;
-    - each tool result has the name of its call, and says what `tool.finished` says: its
+      `message.completed`; one that was interrupted or is empty is optional;
+    - each tool result has the name of its call, and the content of `tool.finished`: its
       `content`, or the `result` as text or as JSON, or for a failure the `error` in it.
 
     Ids, media, the system prompt, tools and settings are not compared. After a compaction the

@@ -151,5 +151,5 @@ def _is_model(source: Any) -> TypeGuard[Model]:
 
 
 def _refused(field: str, problem: str, known: Sequence[str]) -> InvalidValue:
-    remedy = f"there are: {', '.join(sorted(known))}" if known else "give a provider"
+    remedy = f"use one of: {', '.join(sorted(known))}" if known else "pass a provider"
     return InvalidValue(field=field, problem=problem, remedy=remedy)

@@ -90,7 +90,7 @@ def _delete(target: Scope | Key, *, fence: Lease | None = None) -> None:
     if fence is not None and isinstance(target, Scope):
         raise InvalidValue(
             field="fence",
-            problem="applies to one thread, but target is a whole session",
+            problem="belongs to one thread, but target is a whole session",
             remedy="pass a Key as target, or omit fence",
         )
 

@@ -42,7 +42,7 @@ def damaged(key: Key, seq: int, what: str) -> LogDamaged:
     """The error for an event that cannot be returned."""
     return LogDamaged(
         problem=f"event {seq} of {key.session!r}/{key.thread!r} {what}: "
-        "`holdfast verify` tells more, reading on after it works",
+        "run `holdfast verify` for details, or continue to read after it",
         tenant=key.tenant,
         session=key.session,
         thread=key.thread,

@@ -159,7 +159,7 @@ class LinkWalk:
             self._bare = True
             return []
         if not (was_linked and is_blank(event)):
-            self._before = b""  # the chain begins anew after it
+            self._before = b""  # a new chain begins after it
         self._bare = not was_linked
         return [self._found("unlinked", BARE, event.seq)] if was_linked else []
 

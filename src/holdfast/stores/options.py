@@ -49,7 +49,7 @@ def _number(default: float, what: str, type: type[int] | type[float] = float) ->
             raise ValueError(text)
         return number
 
-    return UrlOption(default, read, f"give a number of {what}, 1 to 3600")
+    return UrlOption(default, read, f"use a number of {what} from 1 to 3600")
 
 
 def _read_mode(text: str) -> int:
@@ -88,7 +88,7 @@ OPTIONS: dict[str, dict[str, UrlOption]] = {
         "schema": UrlOption(
             "holdfast",
             _read_schema,
-            "use 1 to 48 of a-z, 0-9 and _, not beginning with a digit or pg_",
+            "use 1 to 48 characters a-z, 0-9 and _, not starting with a digit or pg_",
         ),
         "pooler": _choice("none", "transaction"),
         "listen_url": UrlOption(None, _read_postgres_url, "begin it with postgresql://"),

@@ -99,7 +99,7 @@ async def test_only_an_unknown_kind_of_the_core_keeps_a_session_from_being_drive
         await harness.store.append(key("s"), [NewEvent.of("langgraph.to_come")])
         assert (await session.send("go")).text == "one"
         await harness.store.append(key("s"), [NewEvent.of("session.to_come")])
-        with pytest.raises(LogDamaged, match="upgrade this program"):
+        with pytest.raises(LogDamaged, match="upgrade holdfast"):
             await session.send("go")
 
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast import AlreadyDecided, InvalidValue, Mode, NewEvent, Sessions, connect, key, tool
 from holdfast.bundle import export_bundle, replay
 from holdfast.events import PendingSettled, ToolFinished
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.harness.session.session import core_of
 from holdfast.log.catalog import PendingQuery
 from holdfast.models.scripted import Say, ScriptedModel, Use
@@ -75,7 +75,7 @@ async def test_of_many_at_once_as_many_count_as_are_needed(kind: str, tmp_path: 
             session = await serving.get_or_create("s")
             (waiting,) = (await session.send("Pay.")).pending
             votes = [
-                settle((store, other)[n % 2], AT, waiting.id, "approved", actor=who)
+                settle_pending((store, other)[n % 2], AT, waiting.id, "approved", actor=who)
                 for n, who in enumerate(PEOPLE)
             ]
             said = await asyncio.gather(*votes, return_exceptions=True)
@@ -111,10 +111,10 @@ async def test_nobody_agrees_for_nobody_nor_to_something_else() -> None:
         session = await serving.get_or_create("s")
         (waiting,) = (await session.send("Pay.")).pending
         head = core_of(session).live.state.head
-        with pytest.raises(InvalidValue, match="2 people") as unnamed:
+        with pytest.raises(InvalidValue, match="2 approvals") as unnamed:
             await session.approve(waiting.id)
         assert unnamed.value.field == "actor"
-        with pytest.raises(InvalidValue, match="several people") as changed:
+        with pytest.raises(InvalidValue, match="several approvals") as changed:
             await session.approve(waiting.id, actor="ann", arguments={"n": 99})
         assert changed.value.field == "arguments"
         assert (await core_of(session).catch_up()).head == head

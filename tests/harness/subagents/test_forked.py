@@ -138,7 +138,7 @@ async def test_the_call_says_whether_it_is_a_fork() -> None:
         assert len(asked_as(model, "Copy.")) == 1
         refused = await outcome(session, 2)  # it has no instructions to begin afresh with
         assert refused["outcome"] == "failed"
-        assert "fork it" in refused["content"]
+        assert "use forked=True" in refused["content"]
 
 
 async def test_what_a_fork_asks_is_answered_at_the_parent() -> None:

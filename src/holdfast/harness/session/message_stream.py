@@ -187,7 +187,7 @@ async def wait(core: SessionCore[Any], output_type: Any = None) -> Result:
 
 
 async def _watched(live: Live, run: Run | None, head: int) -> MessageWatch:
-    """The messages of a run, watched up to event `head`."""
+    """The outcome of a run, from its events up to `head`."""
     watch = MessageWatch(live.key, run=run.id if run is not None else None)
     start = run.seq if run is not None else 1
     async for event in live.store.read(live.key, after=start - 1, before=head + 1, log=live.log):

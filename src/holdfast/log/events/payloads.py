@@ -464,7 +464,7 @@ class CheckpointDropped(Payload, frozen=True, kw_only=True):
 # Reserved first words of event kinds, which programs may not use for their own. The list is closed:
 # a later version adds kinds, and each begins with one of these, so that a program's own kind never
 # becomes one of Holdfast's. A process that meets an unknown core kind does not drive, because a
-# newer version may mean something by it; an unknown kind of an adapter, or of any other namespace,
+# newer version may rely on it; an unknown kind of an adapter, or of any other namespace,
 # never stops it.
 CORE_NAMESPACES = frozenset(
     {

@@ -16,7 +16,7 @@ QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each
 OPERATIONS = 10  # on one file that are kept
 PATH = 256  # characters of a file's path; a longer one is not kept
-FINAL = "final_result"  # the tool whose call is the answer of a run that wants a typed one
+FINAL = "final_result"  # the tool whose call is the typed answer of a run
 
 CallStatus: TypeAlias = Literal[
     "proposed",

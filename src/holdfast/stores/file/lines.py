@@ -200,7 +200,7 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
         if line is None or not _follows(line.seq, seq, coming[-1] if coming else None):
             bad.append((start, len(raw)))
             continue
-        # One damaged stretch may cover several numbers, or less than one line.
+        # One damaged line may replace several numbers, or only part of a line.
         for number in range(seq + 1, line.seq):
             placed.append(Placed(number, None, *(bad.pop(0) if bad else (start, 0))))
         bad.clear()

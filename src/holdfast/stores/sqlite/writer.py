@@ -212,7 +212,7 @@ class SqliteWriter:
                     self._open_again(rebuild=damaged)
                     self._perform(batch)
                 if self._reopen is None:
-                    self._file.check()  # otherwise the writes are in a file that nobody can find
+                    self._file.check()  # otherwise the writes are lost in a removed file
         except BaseException as error:
             for waiting in batch:
                 waiting.error = waiting.error or _copy(error)

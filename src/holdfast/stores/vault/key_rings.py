@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Unsealed(Exception):
-    """The data to decrypt is not what was encrypted for this place; says why."""
+    """The data was not encrypted for this place; the message says why."""
 
     def __init__(self, why: str = ALTERED) -> None:
         super().__init__(why)
