@@ -189,6 +189,17 @@ print(*(name for name in sys.modules if name.startswith(inner)))
     assert ended.stdout.split() == []
 
 
+def test_other_packages_import_the_facade_of_the_harness_alone() -> None:
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in graph().items()
+        if part(module) != "harness"
+        for target in targets
+        if target.startswith("holdfast.harness.")
+    ]
+    assert wrong == []
+
+
 def test_every_module_has_a_place_in_the_layout() -> None:
     assert {part(module) for module in MODULES} <= set(LINES)
 

@@ -60,14 +60,26 @@ if TYPE_CHECKING:
     from .bundle.format import bundle_schema
     from .bundle.read import import_bundle
     from .bundle.write import export_bundle
-    from .harness.agents.agent import Agent, Context, Hook, Mode, context, hook
-    from .harness.agents.subagents import SubAgent
-    from .harness.faults import Attempts, ErrorPolicy, Retry
-    from .harness.host import Harness
-    from .harness.loop.prompt_context import Reading
-    from .harness.session.session import Session
-    from .harness.telemetry.logs import LogConfig
-    from .harness.tools import Tool, ToolContext, ToolResult, tool
+    from .harness import (
+        Agent,
+        Attempts,
+        Context,
+        ErrorPolicy,
+        Harness,
+        Hook,
+        LogConfig,
+        Mode,
+        Reading,
+        Retry,
+        Session,
+        SubAgent,
+        Tool,
+        ToolContext,
+        ToolResult,
+        context,
+        hook,
+        tool,
+    )
     from .sessions import Inbound, Retention, Sessions, Sweeper
     from .stores import connect
     from .stores.port import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
@@ -78,40 +90,40 @@ __version__ = "0.1.0"
 # Imported when they are first used: a client, or a program that only reads logs, needs neither
 # stores nor the harness.
 _LATER = {
-    "Agent": ".harness.agents.agent",
-    "Attempts": ".harness.faults",
+    "Agent": ".harness",
+    "Attempts": ".harness",
     "BlobRef": ".stores.port",
-    "Context": ".harness.agents.agent",
+    "Context": ".harness",
     "Damage": ".stores.port",
     "Draft": ".stores.port",
-    "ErrorPolicy": ".harness.faults",
-    "Harness": ".harness.host",
-    "Hook": ".harness.agents.agent",
+    "ErrorPolicy": ".harness",
+    "Harness": ".harness",
+    "Hook": ".harness",
     "Inbound": ".sessions",
     "Lease": ".stores.port",
-    "LogConfig": ".harness.telemetry.logs",
-    "Mode": ".harness.agents.agent",
-    "Reading": ".harness.loop.prompt_context",
+    "LogConfig": ".harness",
+    "Mode": ".harness",
+    "Reading": ".harness",
     "Retention": ".sessions",
-    "Retry": ".harness.faults",
-    "Session": ".harness.session.session",
+    "Retry": ".harness",
+    "Session": ".harness",
     "Sessions": ".sessions",
     "Snapshot": ".stores.port",
     "Store": ".stores.port",
     "StoreInfo": ".stores.port",
-    "SubAgent": ".harness.agents.subagents",
+    "SubAgent": ".harness",
     "Sweeper": ".sessions",
-    "Tool": ".harness.tools",
-    "ToolContext": ".harness.tools",
-    "ToolResult": ".harness.tools",
+    "Tool": ".harness",
+    "ToolContext": ".harness",
+    "ToolResult": ".harness",
     "Vault": ".stores.vault.keys",
     "bundle_schema": ".bundle.format",
     "connect": ".stores",
-    "context": ".harness.agents.agent",
+    "context": ".harness",
     "export_bundle": ".bundle.write",
-    "hook": ".harness.agents.agent",
+    "hook": ".harness",
     "import_bundle": ".bundle.read",
-    "tool": ".harness.tools",
+    "tool": ".harness",
     "validate_bundle": ".bundle.check",
 }
 

@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 
 from .cancellation import ended
 from .errors import HarnessClosed, InvalidValue
-from .harness.agents.agent import Agent
-from .harness.host import GRACE
-from .harness.host import Harness as AsyncHarness
+from .harness import GRACE, Agent
+from .harness import Harness as AsyncHarness
 
 T = TypeVar("T")
 

@@ -53,7 +53,7 @@ async def test_an_agent_is_asked_for_by_its_source_and_resumed_by_id(tmp_path: P
             with pytest.raises(UnknownLoader):
                 await client.get_or_create(source="https://a.example/x#main")
             agent = {"name": "a", "instructions": "b", "tools": ["shell"]}
-            with pytest.raises(InvalidValue, match="name 'shell'"):
+            with pytest.raises(InvalidValue, match="does not offer the tool 'shell'"):
                 await client.get_or_create(source={"manifest": agent})
             with pytest.raises(InvalidValue, match="is not the source of an agent"):
                 await client.get_or_create(source={"path": "x"})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Agent, Harness, PendingQuery, connect, key, tool
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.harness.session.session import core_of
 from holdfast.models.scripted import Say, ScriptedModel, Use
 
@@ -45,7 +45,7 @@ async def test_it_is_listed_answered_and_gone_on_with(
         items = (await store.pending(PendingQuery(tenant="main", user="ann"))).items
         (item,) = [item for item in items if item.session == "customer"]
         assert (item.title, item.approvals) == ("refund(order='42')", 1)
-        await settle(store, key("customer"), item.id, answer, actor="bob")  # type: ignore[arg-type]
+        await settle_pending(store, key("customer"), item.id, answer, actor="bob")  # type: ignore[arg-type]
     async with harness, asyncio.timeout(PATIENCE):
         session = await harness.get_or_create("customer")
         while core_of(session).live.state.queue or core_of(session).live.state.active is not None:

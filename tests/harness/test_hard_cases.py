@@ -27,7 +27,7 @@ from holdfast import (
 )
 from holdfast import events as ev
 from holdfast.events import NewEvent
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.harness.session.session import Session, core_of
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.values.delta import Delta
@@ -104,7 +104,7 @@ async def test_a_missing_tool_is_told_before_anything_is_written_and_is_no_crash
         async with Harness(agent, default_model=script(*PAY), store=store) as harness:
             session = await harness.get_or_create("s")
             item = (await session.send("go")).pending[0].id
-        await settle(store, key("s"), item, "approved")
+        await settle_pending(store, key("s"), item, "approved")
         bare = Agent("shop", instructions="Help.")
         for _ in range(5):
             async with Harness(bare, default_model=script("?"), store=store) as harness:
@@ -247,7 +247,7 @@ async def test_a_yes_after_the_deadline_is_too_late_unless_it_was_moved() -> Non
             second = (await session.send("again")).pending[0].id
         await asyncio.sleep(0.06)
         with pytest.raises(AlreadyDecided, match="expired"):
-            await settle(store, key("s"), second, "approved", actor="ann")
+            await settle_pending(store, key("s"), second, "approved", actor="ann")
         async with Harness(agent, default_model=script(*PAY), store=store) as harness:
             session = await harness.get_or_create("s")
             assert (await session.wait()).status == "done"

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import connect
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Fail, ScriptedModel
 from holdfast.server import ServerLimits
@@ -184,7 +184,9 @@ async def test_a_message_sent_again_is_driven_on_when_its_item_was_settled_meanw
         await api("PUT", "/sessions/one")
         [item] = (await api("POST", path, message, status=200, key="k"))["pending"]
     async with connect(url) as store:
-        await settle(store, holdfast.key("one", tenant="acme"), item["id"], "approved", actor="bob")
+        await settle_pending(
+            store, holdfast.key("one", tenant="acme"), item["id"], "approved", actor="bob"
+        )
     async with serving(settings(url, harness={"recovery": "leave"})) as api:
         done = await api("POST", path, message, status=200, key="k")
         assert (done["status"], done["text"], done["pending"]) == ("done", "Refunded.", [])

@@ -13,7 +13,7 @@ import pytest
 from holdfast import PendingQuery, Query, Store, StoreUnavailable, connect
 from holdfast.client import Client
 from holdfast.events import Event, Key, Scope
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.server import MemoryAudit
 from holdfast.server.app import service_of
 from holdfast.stores.copy import copy_session
@@ -402,7 +402,7 @@ async def test_what_was_left_undone_in_another_store_is_taken_up(tmp_path: Path)
         asked = await api("POST", "/sessions/there/messages?wait=true", said)
     where = Key("acme", "there", "main")
     async with connect(stores["archive"]) as store:
-        await settle(store, where, asked["pending"][0]["id"], "approved", actor="boss")
+        await settle_pending(store, where, asked["pending"][0]["id"], "approved", actor="boss")
         async with serving(settings(stores, tenants=["acme"])):
             async with asyncio.timeout(PATIENCE):
                 async for item in store.follow(where):

@@ -8,9 +8,16 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from ..errors import BlobNotFound, InvalidValue
-from ..harness.agents.agent import Agent
-from ..harness.replay import Divergence, Recording, Replayed, play, stored_recording
-from ..harness.session.session import Session, core_of
+from ..harness import (
+    Agent,
+    Divergence,
+    Recording,
+    Replayed,
+    Session,
+    core_of,
+    play,
+    stored_recording,
+)
 from ..log.events import Key, Scope
 from ..models.port import Model
 from ..stores.port import Store

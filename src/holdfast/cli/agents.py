@@ -15,11 +15,7 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Parameter
 
 from ..errors import HoldfastError, InvalidValue
-from ..harness.agents.agent import Agent, context
-from ..harness.agents.settings import for_function
-from ..harness.host import Harness
-from ..harness.loop.prompt_context import Reading
-from ..harness.tools import ToolContext, tool
+from ..harness import Agent, Harness, Reading, ToolContext, context, settings_for, tool
 from ..log.catalog import Row
 from ..models.scripted import offline
 from ..stores.port import Store
@@ -159,7 +155,7 @@ def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: An
     if choice.default is not None:
         settings["default_model"] = choice.default
     try:
-        found = made(**for_function(made, settings))
+        found = made(**settings_for(made, settings))
     except HoldfastError:
         raise
     except Exception as error:  # whatever a function of the user's own raises

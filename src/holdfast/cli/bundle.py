@@ -15,7 +15,7 @@ from ..bundle.format import bundle_schema
 from ..bundle.harn import harn_schema_text
 from ..bundle.recorded import replay
 from ..errors import InvalidBundle, InvalidValue
-from ..harness.agents.agent import Agent
+from ..harness import Agent
 from ..models.registry import Models
 from ..models.scripted import offline
 from .agents import Name, find

@@ -10,7 +10,7 @@ from rich.text import Text
 from ..bundle.differences import BundleDiff, Difference, ThreadDiff
 from ..bundle.format import Document
 from ..bundle.recorded import Divergence, Replayed
-from ..harness.replay.comparison import said
+from ..harness import payload_fields
 from ..log.events import Event
 from .bundle_files import ReadBundle
 from .output import json_text
@@ -120,7 +120,7 @@ def replay_lines(told: Replayed) -> Iterator[str]:
     for thread, events in told.events.items():
         for event in events:
             if event.kind == "message.completed":
-                yield f"thread {thread} answers now: {said(event).get('text', '')}"
+                yield f"thread {thread} answers now: {payload_fields(event).get('text', '')}"
     if told.stopped in ENDS:
         yield ENDS[told.stopped]
 
@@ -144,4 +144,4 @@ def replay_json(told: Replayed) -> dict[str, Any]:
 
 
 def _event(event: Event) -> dict[str, Any]:
-    return {"seq": event.seq, "kind": event.kind, "data": said(event)}
+    return {"seq": event.seq, "kind": event.kind, "data": payload_fields(event)}

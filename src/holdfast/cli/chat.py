@@ -14,8 +14,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..cancellation import ended
-from ..harness.host import Harness, sessions_of
-from ..harness.session.session import Session, core_of
+from ..harness import Harness, Session, core_of, sessions_of
 from ..log.events import Event, Key, new_id
 from ..stores import connect
 from ..stores.address import shown

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ..errors import HoldfastError, InvalidValue
-from ..harness.session.session import Session
+from ..harness import Session
 from ..log.events import ids, new_id
 from ..values.pending import Ask
 from .options import BY

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ..errors import DeletionRefused
-from ..harness.sandbox import LocalSandbox
+from ..harness import LocalSandbox
 from ..log.catalog import Row
 from ..log.events import Key, Scope
 from ..sessions import Sessions

@@ -21,10 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import AlreadyDecided
-from ..harness.agents.agent import Agent
-from ..harness.host import Harness
-from ..harness.live.inbox import settle
-from ..harness.tools import ToolContext, tool
+from ..harness import Agent, Harness, ToolContext, settle_pending, tool
 from ..log.events import Event, key
 from ..models.scripted import Say, ScriptedModel, Use
 from ..stores import connect
@@ -99,7 +96,7 @@ async def approve(url: str, session: str, item: str) -> int:
     """Approve, as `holdfast approve` does."""
     async with connect(url) as store:
         try:
-            made = await settle(store, key(session), item, "approved", actor="ann")
+            made = await settle_pending(store, key(session), item, "approved", actor="ann")
         except AlreadyDecided:
             return 1
     _say(item=made.item, outcome=made.outcome, by=made.by)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from ..errors import InvalidValue
-from ..harness.agents.agent import slug
+from ..harness import slug
 from .error_report import UsageError
 from .output import Output
 

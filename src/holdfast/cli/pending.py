@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
-from ..harness.live.inbox import Answer, settle
+from ..harness import Answer, settle_pending
 from ..log import events as ev
 from ..log.catalog import Pending, PendingQuery
 from ..log.codec import LIMITS
@@ -232,7 +232,7 @@ async def _settle(
     out = common.output()
     async with common.open() as store:
         await row_of(store, key)
-        made = await settle(
+        made = await settle_pending(
             store, key, item, outcome, actor=by.who, reason=by.reason, answer=answer
         )
     said = f"{made.outcome} {made.item} by {made.by} (event {made.seq})"

@@ -13,10 +13,7 @@ from rich.text import Text
 from .. import errors
 from ..cancellation import cancellable, ended
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
-from ..harness.host import Harness, sessions_of
-from ..harness.loop.decide import decide
-from ..harness.loop.steps import Idle, SetDue
-from ..harness.session.session import Session, core_of
+from ..harness import Harness, Idle, Session, SetDue, core_of, decide, sessions_of
 from ..log.catalog import Query
 from ..log.codec import LIMITS
 from ..log.events import Event, Key

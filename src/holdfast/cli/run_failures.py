@@ -6,9 +6,15 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..harness.faults import CODES
-from ..harness.session.session import Session, core_of
-from ..harness.telemetry.logs import LOGGER, LineFormatter, RedactingFilter, configured
+from ..harness import (
+    FAULT_CODES,
+    LOGGER,
+    LineFormatter,
+    RedactingFilter,
+    Session,
+    core_of,
+    logging_configured,
+)
 from ..log import events as ev
 from ..log.codec import typed
 from ..log.events import Event
@@ -21,7 +27,7 @@ ENDS = "run_failed"  # the log record of a failed run
 def shown(tell: Callable[[str], None], *, ends: bool) -> Iterator[None]:
     """Show warnings and errors that are logged meanwhile, unless the agent's program has configured
     logging. With `ends`, include the records of failed runs, for output that does not show them."""
-    if configured(LOGGER):
+    if logging_configured(LOGGER):
         yield
         return
     handler = _Handler(tell, ends)
@@ -51,7 +57,7 @@ def reason(session: Session, event: Event) -> str | None:
     cause = core_of(session).live.failures.get(event.run or "")
     if not isinstance(ended, ev.RunFinished) or ended.status != "failed" or cause is None:
         return None
-    kind = CODES.get(ended.code or "")
+    kind = FAULT_CODES.get(ended.code or "")
     if kind is None or ended.error != kind.public_message:
         return None  # the event has its own message
     return core_of(session).config.redactor.text(describe(cause))

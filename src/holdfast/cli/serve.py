@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 
-from ..harness.agents.agent import Agent
+from ..harness import Agent
 from ..stores.address import shown
 from ..stores.creation import StoreCreation
 from .agents import Choice, ModelRef, choose, find

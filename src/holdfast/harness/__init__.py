@@ -1,1 +1,157 @@
-"""The harness: agents, tools, and the durable run loop."""
+"""The harness: agents, tools, and the loop that runs them durably.
+
+Other packages import these names and no module inside. Each is loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .agents.agent import Agent, Context, Hook, Mode, context, hook, slug
+    from .agents.config import Config, check_offered
+    from .agents.settings import settings_for, wrong_limits
+    from .agents.subagents import SubAgent, steps_of
+    from .faults import FAULT_CODES, Attempts, ErrorPolicy, Retry
+    from .host import GRACE, Harness, sessions_of
+    from .live.inbox import Answer, settle_pending
+    from .live.log import Listener, Live
+    from .live.subscribers import is_stub, item_size, stub_size
+    from .loop.decide import decide, rest_of
+    from .loop.delegation import subagent_model_key
+    from .loop.prompt_context import Reading
+    from .loop.steps import Idle, SetDue
+    from .replay import Divergence, Recording, Replayed, play, stored_recording
+    from .replay.comparison import payload_fields
+    from .sandbox import LocalSandbox, NoSandbox, Place, Ran, Sandbox
+    from .sandbox.archive import pack, unpack
+    from .sandbox.folder import MAX_DEPTH
+    from .sandbox.removal import WORK_FOLDER, clear_sandbox, mark_for_removal
+    from .session.message_stream import MessageStream
+    from .session.pending_answers import settle_item
+    from .session.regenerate import regeneration_of
+    from .session.session import Session, core_of
+    from .session.subagents import thread_of_item
+    from .session.threads import messages_of
+    from .telemetry.logs import (
+        LOGGER,
+        LineFormatter,
+        LogConfig,
+        RedactingFilter,
+        logging_configured,
+    )
+    from .tools import Tool, ToolContext, ToolResult, tool
+    from .workers.signals import on_shutdown
+
+_MODULES = {
+    ".agents.agent": "Agent Context Hook Mode context hook slug",
+    ".agents.config": "Config check_offered",
+    ".agents.settings": "settings_for wrong_limits",
+    ".agents.subagents": "SubAgent steps_of",
+    ".faults": "Attempts ErrorPolicy FAULT_CODES Retry",
+    ".host": "GRACE Harness sessions_of",
+    ".live.inbox": "Answer settle_pending",
+    ".live.log": "Listener Live",
+    ".live.subscribers": "is_stub item_size stub_size",
+    ".loop.decide": "decide rest_of",
+    ".loop.delegation": "subagent_model_key",
+    ".loop.prompt_context": "Reading",
+    ".loop.steps": "Idle SetDue",
+    ".replay": "Divergence Recording Replayed play stored_recording",
+    ".replay.comparison": "payload_fields",
+    ".sandbox": "LocalSandbox NoSandbox Place Ran Sandbox",
+    ".sandbox.archive": "pack unpack",
+    ".sandbox.folder": "MAX_DEPTH",
+    ".sandbox.removal": "WORK_FOLDER clear_sandbox mark_for_removal",
+    ".session.message_stream": "MessageStream",
+    ".session.pending_answers": "settle_item",
+    ".session.regenerate": "regeneration_of",
+    ".session.session": "Session core_of",
+    ".session.subagents": "thread_of_item",
+    ".session.threads": "messages_of",
+    ".telemetry.logs": "LOGGER LineFormatter LogConfig RedactingFilter logging_configured",
+    ".tools": "Tool ToolContext ToolResult tool",
+    ".workers.signals": "on_shutdown",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = [
+    "FAULT_CODES",
+    "GRACE",
+    "LOGGER",
+    "MAX_DEPTH",
+    "WORK_FOLDER",
+    "Agent",
+    "Answer",
+    "Attempts",
+    "Config",
+    "Context",
+    "Divergence",
+    "ErrorPolicy",
+    "Harness",
+    "Hook",
+    "Idle",
+    "LineFormatter",
+    "Listener",
+    "Live",
+    "LocalSandbox",
+    "LogConfig",
+    "MessageStream",
+    "Mode",
+    "NoSandbox",
+    "Place",
+    "Ran",
+    "Reading",
+    "Recording",
+    "RedactingFilter",
+    "Replayed",
+    "Retry",
+    "Sandbox",
+    "Session",
+    "SetDue",
+    "SubAgent",
+    "Tool",
+    "ToolContext",
+    "ToolResult",
+    "check_offered",
+    "clear_sandbox",
+    "context",
+    "core_of",
+    "decide",
+    "hook",
+    "is_stub",
+    "item_size",
+    "logging_configured",
+    "mark_for_removal",
+    "messages_of",
+    "on_shutdown",
+    "pack",
+    "payload_fields",
+    "play",
+    "regeneration_of",
+    "rest_of",
+    "sessions_of",
+    "settings_for",
+    "settle_item",
+    "settle_pending",
+    "slug",
+    "steps_of",
+    "stored_recording",
+    "stub_size",
+    "subagent_model_key",
+    "thread_of_item",
+    "tool",
+    "unpack",
+    "wrong_limits",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name], __name__), name)
+    globals()[name] = value
+    return value

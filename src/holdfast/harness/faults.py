@@ -44,7 +44,7 @@ class FaultKind(Struct, frozen=True):
     public_message: str
 
 
-CODES: dict[str, FaultKind] = {
+FAULT_CODES: dict[str, FaultKind] = {
     "run_failed": FaultKind("run", "fatal", False, False, "The run failed."),
     "run_aborted": FaultKind("run", "warn", False, False, "The run was stopped."),
     "limit_steps": FaultKind("run", "warn", False, False, "The run took too many steps."),
@@ -207,7 +207,7 @@ _MASK = Redactor()
 def make(code: str, message: str = "", *, source: Source = "run", **fields: Any) -> RunFault:
     """A fault without an exception, for example a limit. Its other fields follow from the code, or
     from `source` if the application defined the code."""
-    kind = CODES.get(code) or CODES[DEFAULTS[source]]
+    kind = FAULT_CODES.get(code) or FAULT_CODES[DEFAULTS[source]]
     return RunFault(
         **{
             "code": code,
@@ -227,7 +227,7 @@ def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFA
     fault = make(
         code,
         clean(describe(error)[:WORDS]),
-        public_message=" ".join(filter(None, (CODES[code].public_message, hint))),
+        public_message=" ".join(filter(None, (FAULT_CODES[code].public_message, hint))),
         source=source,
         name=type(error).__name__,
         stack=_trace(error),
@@ -306,7 +306,7 @@ def _code(error: BaseException, source: Source) -> str:
     if isinstance(error, HoldfastError):
         code = _known(error)
         within = _WITHIN.get(source)
-        if code is not None and (within is None or CODES[code].category in within):
+        if code is not None and (within is None or FAULT_CODES[code].category in within):
             return code
     elif source in _PASSING and isinstance(error, (TimeoutError, ConnectionError)):
         late, away = _PASSING[source]
@@ -317,7 +317,7 @@ def _code(error: BaseException, source: Source) -> str:
 def _known(error: HoldfastError) -> str | None:
     """The code of a Holdfast error, or of its nearest base class that has one."""
     for code in (error.code, *(vars(kind).get("code") for kind in type(error).__mro__)):
-        if code in CODES:
+        if code in FAULT_CODES:
             return str(code)
         if code == StoreError.code:
             return "storage_failed"
@@ -330,7 +330,7 @@ def _changed(fault: RunFault, answer: RunFault | dict[str, Any] | None) -> RunFa
     if isinstance(answer, RunFault):
         return answer
     changes = dict(answer)
-    kind = CODES.get(changes.get("code", fault.code))
+    kind = FAULT_CODES.get(changes.get("code", fault.code))
     derived = msgspec.structs.asdict(kind) if kind and "code" in changes else {}
     whole = {**msgspec.structs.asdict(fault), **derived, **changes}
     return _Strict.check(whole)

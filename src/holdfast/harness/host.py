@@ -34,18 +34,18 @@ from .agents.subagents import models_of, tools_named
 from .faults import ErrorPolicy
 from .idle_sessions import evict
 from .listeners import Listener, Listeners
-from .live.inbox import settle
+from .live.inbox import settle_pending
 from .live.inputs import check_entries, check_seconds
 from .open_sessions import GRACE, OpenSessions
 from .prices import price
 from .sandbox.port import Reason, Sandbox
-from .sandbox.removal import SweptFolders, cleared, condemn
+from .sandbox.removal import SweptFolders, clear_sandbox, mark_for_removal
 from .session.message_stream import MessageStream
 from .session.session import Session
-from .session.subagents import holder
+from .session.subagents import thread_of_item
 from .setup import prepare
 from .telemetry.logs import LogConfig, Logs
-from .workers.signals import ending, told
+from .workers.signals import ending, on_shutdown
 
 __all__ = ["GRACE", "TTL", "Harness"]
 
@@ -133,7 +133,7 @@ class Harness:
             if self._opened is None:
                 self._opened = await self._open()
                 self._sweeping = asyncio.create_task(self._sweep(), name="sweep folders")
-                self._signals.enter_context(told(self.end_subscriptions, ending()))
+                self._signals.enter_context(on_shutdown(self.end_subscriptions, ending()))
                 if self._recovery != "leave":
                     await self._opened.drivers.start()
         return self
@@ -338,9 +338,9 @@ class Harness:
             check_held(row)
         await self.close(id, grace=0.0, reason="delete")
         sandbox = self._sessions().config.sandbox
-        await condemn(sandbox, scope, self.store.info().location)
+        await mark_for_removal(sandbox, scope, self.store.info().location)
         receipt = await self.store.delete(scope)
-        left = await cleared(sandbox, scope)
+        left = await clear_sandbox(sandbox, scope)
         receipt = replace(receipt, remains=(*receipt.remains, *left))
         if receipt.removed.get("logs"):
             self._notices.tell("session.deleted", id)
@@ -424,11 +424,13 @@ class Harness:
         **options: Any,
     ) -> Decision:
         self._check_open()
-        where, item = await holder(self.store, key(_named(id), thread, self.tenant), item)
+        where, item = await thread_of_item(self.store, key(_named(id), thread, self.tenant), item)
         if arguments is not None:
             answer = {"arguments": dict(arguments)}
         tools = tools_named(self.agent)
-        made = await settle(self.store, where, item, outcome, answer=answer, tools=tools, **options)
+        made = await settle_pending(
+            self.store, where, item, outcome, answer=answer, tools=tools, **options
+        )
         live = self._sessions().lives.get(where)
         if live is not None:
             await live.reach(made.seq)

@@ -17,7 +17,7 @@ from ..values.records import Receipt
 from .agents.config import Config
 from .agents.runtime import HarnessRuntime
 from .agents.subagents import family
-from .faults import CODES
+from .faults import FAULT_CODES
 from .listeners import Listeners
 from .live.log import Hearer, Live
 from .live.open_logs import Lives
@@ -243,5 +243,5 @@ def _fatal(event: Event) -> bool:
     ended = typed(event) if event.kind == "run.finished" else None
     if not isinstance(ended, ev.RunFinished) or ended.status != "failed":
         return False
-    kind = CODES.get(ended.code or "run_failed")
+    kind = FAULT_CODES.get(ended.code or "run_failed")
     return kind is not None and kind.severity in ("error", "fatal")

@@ -13,7 +13,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, SecurityScheme
 
-from ..harness.workers.signals import told
+from ..harness import on_shutdown
 from ..log.events import new_id
 from ..stores.port import wall_clock
 from ..wire import Failed
@@ -120,7 +120,7 @@ async def _lifespan(app: Litestar) -> AsyncGenerator[None, None]:
     service = service_of(app)
     await service.start()
     try:
-        with told(service.leave):
+        with on_shutdown(service.leave):
             yield
     finally:
         await service.aclose()

@@ -16,11 +16,16 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from ..errors import HeadMoved, InvalidAgent, InvalidValue, RateLimited, UnknownAgent
-from ..harness.agents.agent import Agent
-from ..harness.agents.settings import for_function
-from ..harness.host import GRACE, Harness, sessions_of
-from ..harness.sandbox.removal import cleared, condemn
-from ..harness.session.session import Session
+from ..harness import (
+    GRACE,
+    Agent,
+    Harness,
+    Session,
+    clear_sandbox,
+    mark_for_removal,
+    sessions_of,
+    settings_for,
+)
 from ..log import events as ev
 from ..log.events import Key, NewEvent, Scope
 from ..models.scripted import ScriptedModel, offline
@@ -300,8 +305,8 @@ class HoldfastEngine:
         harness = await self._harness(place, agent).start()
         await harness.close(id, grace=0.0, reason="delete")
         scope, sandbox = Scope(place.tenant, id), sessions_of(harness).config.sandbox
-        await condemn(sandbox, scope, place.store.info().location)
-        left = await cleared(sandbox, scope)
+        await mark_for_removal(sandbox, scope, place.store.info().location)
+        left = await clear_sandbox(sandbox, scope)
         self._uses.forget(harness, id)
         return left
 
@@ -339,7 +344,7 @@ class HoldfastEngine:
 
 def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
     """The result of a function for these settings (`InvalidValue` if it does not take one)."""
-    given = for_function(made, _for_function(settings))
+    given = settings_for(made, _for_function(settings))
     name = getattr(made, "__name__", "the function")
     if refused := _refused(made, given):
         raise InvalidValue(

@@ -20,8 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidValue
-from ..harness.sandbox import Place
-from ..harness.sandbox.folder import DEPTH
+from ..harness import MAX_DEPTH, Place
 from ..wire.files import File
 from .uploads import git, manifest
 from .uploads.manifest import AgentManifest
@@ -292,12 +291,12 @@ def check_path(path: Any) -> str:
         )
     if "\0" in path or "\\" in path:
         raise InvalidValue(field="path", problem="contains NUL or a backslash", remedy="use /")
-    if len(parts) > DEPTH:
+    if len(parts) > MAX_DEPTH:
         raise InvalidValue(
             field="path",
             problem=f"has {len(parts)} segments",
-            remedy=f"use at most {DEPTH}",
-            limit=DEPTH,
+            remedy=f"use at most {MAX_DEPTH}",
+            limit=MAX_DEPTH,
         )
     return path
 

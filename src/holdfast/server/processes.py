@@ -32,7 +32,7 @@ from uvicorn.config import LOGGING_CONFIG
 from uvicorn.supervisors import Multiprocess
 
 from ..errors import HoldfastError, InvalidSettings
-from ..harness.telemetry.logs import configured
+from ..harness import logging_configured
 from ..local_token import LocalToken, keep
 from ..stores.creation import StoreCreation
 from .app import create_app
@@ -187,7 +187,7 @@ def logs() -> dict[str, Any]:
     """The logging configuration: warnings and audit records go to stderr. A program that has
     configured logging itself keeps its configuration."""
     config: dict[str, Any] = copy.deepcopy(LOGGING_CONFIG)
-    if not configured(logging.getLogger("holdfast")):
+    if not logging_configured(logging.getLogger("holdfast")):
         config["formatters"]["bare"] = {"format": "%(message)s"}
         stderr = {"class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
         config["handlers"]["bare"] = {**stderr, "formatter": "bare"}

@@ -10,12 +10,17 @@ from msgspec import UNSET
 
 from ..bundle.archive import Bundle
 from ..errors import InvalidValue
-from ..harness.agents.agent import Agent, Mode
-from ..harness.agents.config import Config, check_offered
-from ..harness.agents.subagents import steps_of
-from ..harness.loop.delegation import model_setting
-from ..harness.session.regenerate import again
-from ..harness.session.session import Session, core_of
+from ..harness import (
+    Agent,
+    Config,
+    Mode,
+    Session,
+    check_offered,
+    core_of,
+    regeneration_of,
+    steps_of,
+    subagent_model_key,
+)
 from ..log import events as ev
 from ..log.codec import typed
 from ..log.state import State
@@ -69,7 +74,7 @@ class Choices(NamedTuple):
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Reject metadata that choose a model for sub-agents which is not offered."""
-        every = model_setting(None)
+        every = subagent_model_key(None)
         for name, value in metadata.items():
             if (name == every or name.startswith(f"{every}.")) and isinstance(value, str):
                 self.check_model(value, f"metadata.{name[:100]}")
@@ -115,7 +120,7 @@ class Choices(NamedTuple):
 async def check_again(session: Session, seq: int, choices: Choices) -> None:
     """Reject regenerating a message with a model or limits that are not allowed."""
     core = core_of(session)
-    plan = await again(core.live, seq)
+    plan = await regeneration_of(core.live, seq)
     for one in plan.asked:
         choices.check_message(one.message, core.config.mode(core.live.state))
 

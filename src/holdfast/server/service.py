@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 from ..cancellation import cancellable, ended
 from ..errors import HarnessClosed, HoldfastError, UnknownEngine
-from ..harness.agents.agent import Agent
+from ..harness import Agent
 from ..log.catalog import Row
 from ..values.options import RunLimits
 from .auth.audit import Audit

@@ -21,10 +21,7 @@ import msgspec
 
 from ..errors import HoldfastError, InvalidSettings
 from ..errors.root import instead
-from ..harness.agents.agent import Agent
-from ..harness.agents.settings import wrong_limits
-from ..harness.host import Harness
-from ..harness.tools import Tool
+from ..harness import Agent, Harness, Tool, wrong_limits
 from ..models.port import split_ref
 from ..models.scripted import offline
 from ..redact import Redactor

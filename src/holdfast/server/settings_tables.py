@@ -12,8 +12,7 @@ from typing import Any
 
 from ..errors import HoldfastError
 from ..errors.root import instead
-from ..harness.sandbox import LocalSandbox
-from ..harness.tools import Tool
+from ..harness import LocalSandbox, Tool
 from . import settings_values
 from .auth.audit import unmade
 from .engines import Engine

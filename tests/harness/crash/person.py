@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import Event, Store
 from holdfast.errors import AlreadyDecided
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 
 from ...crash.outcome import Outcome
 from .scene import ENDED, REASON, RESULTS, WHOLE, Effects, doubled, illegal, place, said
@@ -43,13 +43,15 @@ class Person:
             self.asked += 1
             tool = next(name for name in RESULTS if f" {name}(" in title)
             if any(done.key == about["call"] for done in self.effects.all()):
-                await settle(self._store, at, item, "answered", answer=RESULTS[tool], actor="ann")
+                await settle_pending(
+                    self._store, at, item, "answered", answer=RESULTS[tool], actor="ann"
+                )
             else:
-                await settle(self._store, at, item, "approved", actor="ann")
+                await settle_pending(self._store, at, item, "approved", actor="ann")
         elif title.startswith("refund"):
-            await settle(self._store, at, item, "approved", actor="ann")
+            await settle_pending(self._store, at, item, "approved", actor="ann")
         else:
-            await settle(self._store, at, item, "denied", actor="ann", reason=REASON)
+            await settle_pending(self._store, at, item, "denied", actor="ann", reason=REASON)
 
 
 def judge(outcome: Outcome, when: str, events: list[Event], person: Person) -> None:

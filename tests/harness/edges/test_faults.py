@@ -14,7 +14,7 @@ import pytest
 from holdfast import errors
 from holdfast.errors import InvalidValue
 from holdfast.harness.faults import (
-    CODES,
+    FAULT_CODES,
     Attempts,
     ErrorPolicy,
     Retry,
@@ -73,7 +73,7 @@ def test_a_code_of_the_programs_own_is_what_is_usual_there() -> None:
 
 
 def test_there_are_no_other_codes() -> None:
-    assert set(CODES) == set(TABLE)
+    assert set(FAULT_CODES) == set(TABLE)
 
 
 class Named(errors.HoldfastError):
@@ -215,7 +215,7 @@ def test_users_see_what_the_policy_lets_out_and_never_a_secret(expose: bool, sta
                 "code": "model_rate_limited",
                 "severity": "warn",
                 "retryable": True,
-                "public_message": CODES["model_rate_limited"].public_message,
+                "public_message": FAULT_CODES["model_rate_limited"].public_message,
                 "message": "ValueError: quota",
             },
         ),
@@ -383,7 +383,7 @@ def test_a_failing_provider_is_passed_over_only_where_all_agree(
 
 def test_the_documents_have_the_same_table() -> None:
     page = (Path(__file__).parents[3] / "docs/logging.md").read_text()
-    for code, kind in CODES.items():
+    for code, kind in FAULT_CODES.items():
         goes_on, again = ("yes" if flag else "no" for flag in (kind.recoverable, kind.retryable))
         row = f"| `{code}` | {kind.category} | {kind.severity} | {goes_on} | {again} |"
         assert f"{row} {kind.public_message} |" in page

@@ -31,7 +31,7 @@ from holdfast import (
     tool,
 )
 from holdfast.harness.host import sessions_of
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.harness.session.session import Session
 from holdfast.harness.tools.values import Permission
 from holdfast.models.port import CallChunk
@@ -199,7 +199,9 @@ async def by_store(harness: Harness, session: Session, item: str, yes: bool) -> 
     """As another process does: the driver here sees it in the log."""
     reason = None if yes else "too much"
     outcome: Any = "approved" if yes else "denied"
-    made = await settle(harness.store, session.key, item, outcome, actor="ann", reason=reason)
+    made = await settle_pending(
+        harness.store, session.key, item, outcome, actor="ann", reason=reason
+    )
     await sessions_of(harness).drivers.look()
     return made
 
@@ -292,7 +294,7 @@ async def test_edited_arguments_are_recorded_and_checked() -> None:
                 await refuse(asked.id, arguments={"cents": 1, "money": 2})
         assert [ask.id for ask in await session.pending()] == [asked.id]
         edited = {"arguments": {"cents": "many"}}
-        await settle(harness.store, session.key, asked.id, "approved", answer=edited)
+        await settle_pending(harness.store, session.key, asked.id, "approved", answer=edited)
         await sessions_of(harness).drivers.look()
         await until(lambda: session.status.phase == "idle")
         assert len(till.paid) == 1
@@ -309,7 +311,7 @@ async def test_an_approval_takes_no_answer_in_place_of_yes_or_no() -> None:
             with pytest.raises(InvalidValue, match=r"approve it.* or deny it"):
                 await refuse
         with pytest.raises(InvalidValue, match=r"approve it.* or deny it"):
-            await settle(harness.store, session.key, asked.id, "answered", answer="no")
+            await settle_pending(harness.store, session.key, asked.id, "answered", answer="no")
         assert [ask.id for ask in await session.pending()] == [asked.id]
         await session.approve(asked.id)
         assert (await session.wait()).text == "ok"
@@ -532,7 +534,7 @@ async def test_a_question_outlives_the_process_that_asked(tmp_path: Path) -> Non
     row = await store.row(key("s"))
     assert row is not None
     (item,) = row.pending
-    made = await settle(store, key("s"), item, "approved", actor="ann")
+    made = await settle_pending(store, key("s"), item, "approved", actor="ann")
     await store.aclose()
     model = script(Say("Well.", calls=[Use("pay", cents=5)]), "all done")
     async with serve(payer(ledger), default_model=model, store=storage, ttl=0.5) as harness:

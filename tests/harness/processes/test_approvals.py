@@ -22,7 +22,7 @@ from holdfast import (
     key,
     tool,
 )
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import Tool, ToolContext
@@ -134,7 +134,7 @@ async def test_of_two_approvers_at_once_one_is_told_who_was_first(tmp_path: Path
         assert (listed.id, listed.call, listed.title) == (ask.id, ask.call, ask.title)
         answers = await asyncio.gather(
             session.approve(ask.id, actor="ann"),
-            settle(other, AT, ask.id, "denied", actor="bob"),
+            settle_pending(other, AT, ask.id, "denied", actor="bob"),
             return_exceptions=True,
         )
         (late,) = [answer for answer in answers if isinstance(answer, BaseException)]
@@ -155,7 +155,7 @@ async def test_what_one_answers_who_serves_nobody_is_taken_up_where_the_session_
     async with harness(url, paid.tool(), ttl=600.0) as serving, connect(url) as other:
         session = await serving.get_or_create("s")
         (ask,) = (await session.send("Pay.")).pending
-        await settle(other, AT, ask.id, "approved", actor="bob")
+        await settle_pending(other, AT, ask.id, "approved", actor="bob")
         with pytest.raises(AlreadyDecided, match="by bob"):
             await session.approve(ask.id, actor="ann")
         assert core_of(session).live.state.pending == {}
@@ -174,7 +174,7 @@ async def test_what_comes_as_a_driver_ends_is_not_left_to_the_next_look(when: st
         def answer(event: Event) -> None:
             if event.kind == when:
                 item = next(iter(live.state.pending))
-                tasks.append(asyncio.create_task(settle(store, AT, item, "approved")))
+                tasks.append(asyncio.create_task(settle_pending(store, AT, item, "approved")))
 
         tasks: list[asyncio.Task[object]] = []
         live.watchers.append(answer)
@@ -192,7 +192,7 @@ async def test_a_tool_that_changed_is_asked_about_again() -> None:
     async with harness(store, before.tool()) as serving:
         session = await serving.get_or_create("s")
         (ask,) = (await session.send("Pay.")).pending
-    await settle(store, AT, ask.id, "approved", actor="ann")
+    await settle_pending(store, AT, ask.id, "approved", actor="ann")
     async with harness(store, after.tool(version="2")) as serving:
         session = await serving.get_or_create("s")
         async with asyncio.timeout(PATIENCE):
@@ -213,7 +213,7 @@ async def test_a_tool_that_is_gone_stops_the_session_before_anything_happens() -
     store, paid = MemoryStore(), Paid()
     async with harness(store, paid.tool()) as serving:
         (ask,) = (await serving.send("s", "Pay.")).pending
-    await settle(store, AT, ask.id, "approved", actor="ann")
+    await settle_pending(store, AT, ask.id, "approved", actor="ann")
     head = (await store.row(AT)).head  # type: ignore[union-attr]
     async with harness(store, paid.tool(name="other")) as serving:
         session = await serving.get_or_create("s")

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Agent, Event, Harness, Store, tool
 from holdfast.events import key
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext
@@ -136,12 +136,12 @@ async def test_a_question_within_a_call_outlives_its_process(early: bool) -> Non
         await session.abort()
     store = await restored(left)
     if early:
-        await settle(store, AT, first, "approved", actor="ann")
+        await settle_pending(store, AT, first, "approved", actor="ann")
     async with shop.harness(store) as serving:
         session = await serving.get_or_create("s")
         if not early:
             await waits(session, bool)
-            await settle(store, AT, first, "approved", actor="ann")
+            await settle_pending(store, AT, first, "approved", actor="ann")
         second = await waits(session, lambda items: bool(items) and items != [first])
         await session.approve(second, actor="bob")
         assert await result(session) == "noted, paid 1, paid 2"

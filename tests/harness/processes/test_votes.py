@@ -12,7 +12,7 @@ import pytest
 from holdfast import AlreadyDecided, InvalidValue, Mode, NewEvent, Sessions, connect, key, tool
 from holdfast.bundle import export_bundle, replay
 from holdfast.events import PendingSettled, ToolFinished
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.harness.session.session import core_of
 from holdfast.log.catalog import PendingQuery
 from holdfast.models.scripted import Say, ScriptedModel, Use
@@ -75,7 +75,7 @@ async def test_of_many_at_once_as_many_count_as_are_needed(kind: str, tmp_path: 
             session = await serving.get_or_create("s")
             (waiting,) = (await session.send("Pay.")).pending
             votes = [
-                settle((store, other)[n % 2], AT, waiting.id, "approved", actor=who)
+                settle_pending((store, other)[n % 2], AT, waiting.id, "approved", actor=who)
                 for n, who in enumerate(PEOPLE)
             ]
             said = await asyncio.gather(*votes, return_exceptions=True)

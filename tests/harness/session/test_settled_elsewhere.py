@@ -13,7 +13,7 @@ import pytest
 from holdfast import Event, Harness, LogConfig, NewEvent, Store, connect, key, tool
 from holdfast import events as ev
 from holdfast.harness.builtins import ask_user
-from holdfast.harness.live.inbox import settle
+from holdfast.harness.live.inbox import settle_pending
 from holdfast.harness.session.session import Session
 from holdfast.models.scripted import Say, Use
 from holdfast.values.result import Result
@@ -77,7 +77,7 @@ async def test_a_call_that_was_decided_on_meanwhile_is_driven_on(
     store: Store, way: Way, recovery: str, outcome: Any
 ) -> None:
     [item] = await asked(paying(store))
-    await settle(store, AT, item, outcome, actor="ann")
+    await settle_pending(store, AT, item, outcome, actor="ann")
     async with paying(store, recovery=recovery) as harness:
         result = await way(await harness.get_or_create("s"))
         assert (result.status, result.text, result.pending) == ("done", "Done.", ())
@@ -87,7 +87,7 @@ async def test_a_call_that_was_decided_on_meanwhile_is_driven_on(
 async def test_a_question_that_was_answered_meanwhile_is_driven_on(store: Store, way: Way) -> None:
     question = Use("ask_user", question="How many?")
     [item] = await asked(paying(store, question))
-    await settle(store, AT, item, "answered", answer="two")
+    await settle_pending(store, AT, item, "answered", answer="two")
     async with paying(store, question) as harness:
         result = await way(await harness.get_or_create("s"))
         assert (result.status, result.text) == ("done", "Done.")
@@ -111,7 +111,7 @@ async def test_an_item_that_has_expired_meanwhile_is_driven_on(store: Store, way
 async def test_of_two_items_the_one_that_is_left_is_still_pending(store: Store, way: Way) -> None:
     calls = (Use("pay", n=1), Use("pay", n=2))
     first, second = await asked(paying(store, *calls))
-    await settle(store, AT, first, "approved", actor="ann")
+    await settle_pending(store, AT, first, "approved", actor="ann")
     async with paying(store, *calls, recovery="leave") as harness:
         session = await harness.get_or_create("s")
         result = await way(session)
@@ -131,7 +131,7 @@ async def test_an_item_of_a_sub_agent_that_was_settled_meanwhile_is_driven_on(
     async with serving() as harness:
         session = await harness.get_or_create("s")
         [item] = (await session.send("Go.", key="k")).pending
-    await settle(store, key("s", item.thread), item.id, "approved", actor="ann")
+    await settle_pending(store, key("s", item.thread), item.id, "approved", actor="ann")
     async with serving(recovery="leave") as harness:
         result = await way(await harness.get_or_create("s"))
         assert (result.status, result.text, result.pending) == ("done", "All is well.", ())
@@ -150,7 +150,7 @@ async def test_a_stream_of_a_message_that_was_sent_before_shows_how_it_went_on(
     store: Store,
 ) -> None:
     [item] = await asked(paying(store))
-    await settle(store, AT, item, "approved", actor="ann")
+    await settle_pending(store, AT, item, "approved", actor="ann")
     async with paying(store, recovery="leave") as harness:
         stream = (await harness.get_or_create("s")).stream("Go.", key="k")
         shown = [item.kind async for item in stream if isinstance(item, Event)]

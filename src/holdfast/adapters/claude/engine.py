@@ -7,8 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...harness.agents.agent import Agent
-from ...harness.host import Harness
+from ...harness import Agent, Harness
 from ...log import events as ev
 from ...log.catalog import Query
 from ...log.codec import typed

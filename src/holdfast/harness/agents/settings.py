@@ -27,7 +27,7 @@ def faults(settings: Mapping[str, Any]) -> list[str]:
     return [f"{name} {wrong}" for name, test in _TESTS.items() for wrong in test(settings[name])]
 
 
-def for_function(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def settings_for(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """These settings as arguments for a function that returns a harness. A function that takes
     `storage`, the former name of `store`, still gets it, with a warning."""
     given = dict(settings)

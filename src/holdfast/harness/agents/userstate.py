@@ -171,11 +171,11 @@ def setting(entries: Any, drop: tuple[str, ...] = (), *, all: bool = False) -> E
     """An edit that sets and drops entries; with `all`, it drops every other entry."""
     given: Any = entries
     if not isinstance(given, Mapping):
-        problem, remedy = (
-            f"must be a dict, got {type(given).__name__}",
-            "pass a mapping with string keys",
+        raise InvalidValue(
+            field="state",
+            problem=f"must be a dict, got {type(given).__name__}",
+            remedy="pass a mapping with string keys",
         )
-        raise InvalidValue(field="state", problem=problem, remedy=remedy)
 
     def edit(data: dict[str, Any]) -> None:
         for name in list(data) if all else drop:

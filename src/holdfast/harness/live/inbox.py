@@ -23,7 +23,7 @@ Answer: TypeAlias = Literal["approved", "denied", "answered"]
 Tools: TypeAlias = Callable[[str], Sequence[Tool]]
 
 
-async def settle(
+async def settle_pending(
     store: Store,
     key: Key,
     item: str | None,

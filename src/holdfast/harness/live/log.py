@@ -29,7 +29,7 @@ from .debounce import Later
 from .drafts import Speech
 from .history import History
 from .log_loader import LogLoader, Snapshots, payload_of
-from .subscribers import BUFFER, Audience, Hearer, Listener, size
+from .subscribers import BUFFER, Audience, Hearer, Listener, item_size
 
 __all__ = ["BUFFER", "Hearer", "Listener", "Live"]
 
@@ -273,9 +273,9 @@ class Recent:
 
     def add(self, event: Event) -> None:
         self._events.append(event)
-        self._size += size(event)
+        self._size += item_size(event)
         while len(self._events) > RECENT or (self._size > RECENT_BYTES and len(self._events) > 1):
-            self._size -= size(self._events.popleft())
+            self._size -= item_size(self._events.popleft())
 
     def event(self, seq: int) -> Event | None:
         place = seq - self._events[0].seq if self._events else -1

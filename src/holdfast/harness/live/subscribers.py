@@ -93,7 +93,7 @@ class Heard(Protocol):
     async def event(self, seq: int) -> Event | None: ...
 
 
-def size(item: Item) -> int:
+def item_size(item: Item) -> int:
     """The approximate size of an item in bytes."""
     if isinstance(item, Event):
         return 256 + len(item.data)
@@ -108,13 +108,13 @@ def set_apart(event: Event) -> Event:
     return replace(event, data=Raw(_APART + b'{"size":%d}}' % len(event.data)))
 
 
-def is_apart(event: Event) -> bool:
+def is_stub(event: Event) -> bool:
     """Whether an event looks like a stub, so that its data must be read from the log. A small
     payload can look like a stub; then the log returns the same data."""
     return len(event.data) < _STUB and bytes(event.data).startswith(_APART)
 
 
-def size_apart(event: Event) -> int:
+def stub_size(event: Event) -> int:
     """The size in bytes of the data that a stub stands for."""
     try:
         return msgspec.json.decode(event.data, type=_Stub).apart.size
@@ -126,7 +126,7 @@ class Listener:
     """One reader of a log: first the events that it missed, then `CaughtUp`, then live events. Each
     event comes once, in order, and deltas have no gaps. A reader that falls behind reads from the
     log: its buffer is bounded in number and bytes, and large data stay in the log until they are
-    read. Without `whole`, events with large data are stubs (`is_apart`). Close it, or read it to
+    read. Without `whole`, events with large data are stubs (`is_stub`). Close it, or read it to
     its end."""
 
     def __init__(self, live: Heard, after: int, now: bool, *, whole: bool = True) -> None:
@@ -146,7 +146,7 @@ class Listener:
             return
         if isinstance(item, Event):
             item = set_apart(item)
-        self._size += size(item)
+        self._size += item_size(item)
         if len(self._buffer) >= BUFFER or self._size > BUFFER_BYTES:
             self._buffer.clear()
             self._size = 0
@@ -185,7 +185,7 @@ class Listener:
                         yield delta
                 while self._buffer:
                     taken = self._buffer.popleft()
-                    self._size -= size(taken)
+                    self._size -= item_size(taken)
                     if (item := self._next(taken)) is not None:
                         yield await self._given(item)
                 if self._behind:
@@ -228,7 +228,7 @@ class Listener:
             try:
                 async for event in read:
                     found.append(event)
-                    held += size(event)
+                    held += item_size(event)
                     if held >= MISSED_BYTES:
                         break
             except HoldfastError as error:  # deliver the events before the error first
@@ -237,7 +237,7 @@ class Listener:
 
     async def _given(self, item: Item) -> Item:
         """An item, with all its data if `whole` is set."""
-        if not self._whole or not isinstance(item, Event) or not is_apart(item):
+        if not self._whole or not isinstance(item, Event) or not is_stub(item):
             return item
         return await self._live.event(item.seq) or item
 

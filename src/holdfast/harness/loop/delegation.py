@@ -46,14 +46,14 @@ def child_of(item: str) -> str | None:
     return None if call == item else thread_of(call)
 
 
-def model_setting(name: str | None) -> str:
+def subagent_model_key(name: str | None) -> str:
     """The metadata key of the model that is set for a sub-agent; without a name, for all."""
     return "subagent_model" if name is None else f"subagent_model.{name}"
 
 
 def chosen(shared: State, name: str | None) -> str | None:
     """The model that is set in this session for a sub-agent, or for all."""
-    for setting in (model_setting(name), model_setting(None)):
+    for setting in (subagent_model_key(name), subagent_model_key(None)):
         if isinstance(ref := shared.settings.get(setting), str):
             return ref
     return None

@@ -60,7 +60,7 @@ class ComparisonTerms(Struct, frozen=True, kw_only=True):
         return self.masked and name in ("title", "detail") and kind == "pending.opened"
 
 
-def said(event: NewEvent) -> dict[str, Any]:
+def payload_fields(event: NewEvent) -> dict[str, Any]:
     """The payload as it was written; empty if it is not an object."""
     try:
         found = msgspec.json.decode(event.data)
@@ -71,7 +71,7 @@ def said(event: NewEvent) -> dict[str, Any]:
 
 def body(event: NewEvent) -> dict[str, Any]:
     """The payload with default values for missing fields."""
-    found, kind = said(event), KINDS.get(event.kind)
+    found, kind = payload_fields(event), KINDS.get(event.kind)
     with suppress(msgspec.ValidationError):
         payload = msgspec.convert(found, kind) if kind is not None else None
         for name in payload.__struct_fields__ if payload is not None else ():

@@ -9,7 +9,7 @@ from ...errors import BlobNotFound, SessionNotFound
 from ...log.events import KINDS, Event, Key, Scope
 from ...stores.measure import threads_of
 from ...stores.port import BlobRef, Store
-from .comparison import body, masked, said
+from .comparison import body, masked, payload_fields
 from .report import RedactionMode
 
 
@@ -72,4 +72,4 @@ async def stored_recording(store: Store, scope: Scope, thread: str | None) -> Re
 
 def _readable(event: Event) -> bool:
     """Whether an event was not erased; after an erased one nothing can be decided again."""
-    return event.kind not in KINDS or "erased" not in said(event)
+    return event.kind not in KINDS or "erased" not in payload_fields(event)

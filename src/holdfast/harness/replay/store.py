@@ -21,7 +21,7 @@ from ...log.events import Appended, Event, Key, NewEvent, Scope, ids
 from ...log.state import FINAL
 from ...stores.memory import MemoryStore
 from ...stores.port import BlobRef, Draft, Lease, Snapshot
-from .comparison import FIELDS, ComparisonTerms, body, differs, said
+from .comparison import FIELDS, ComparisonTerms, body, differs, payload_fields
 from .drivers import ReplayDrivers
 from .report import ReplayNotes, Stopped
 from .track import Track
@@ -169,7 +169,7 @@ class ReplayStore(MemoryStore):
             and event.kind not in self.plan.ignore
             and (whole or event.kind != "context.built")
             and not (n > about and event.kind in TURNS)
-            and not (event.kind == "tool.finished" and said(event).get("call") in finals)
+            and not (event.kind == "tool.finished" and payload_fields(event).get("call") in finals)
             and not (event.kind == "message.received" and event.actor is not None)
         ]
 
@@ -213,7 +213,10 @@ class ReplayStore(MemoryStore):
         self._empty[track.key] = track.at, times
         coming = track.following()
         if times > EMPTY and events and coming is not None:
-            sides = {coming[0].kind: said(coming[0])}, {events[0].kind: said(events[0])}
+            sides = (
+                {coming[0].kind: payload_fields(coming[0])},
+                {events[0].kind: payload_fields(events[0])},
+            )
             self.notes.add(track, coming[0], "kind", *sides)
             raise self.end(track, "diverged")
 
@@ -272,7 +275,11 @@ class ReplayStore(MemoryStore):
                 return "system", old.system, new.get("system", "")
             return "messages", old.messages, new.get("messages", [])
         if found[0] == "kind":
-            return "kind", {recorded.kind: said(recorded)}, {came.kind: said(came)}
+            return (
+                "kind",
+                {recorded.kind: payload_fields(recorded)},
+                {came.kind: payload_fields(came)},
+            )
         return found
 
     # After the replay has left the recording
@@ -340,7 +347,11 @@ class ReplayStore(MemoryStore):
 
 def _finals(events: Sequence[NewEvent]) -> set[str]:
     """The calls that give a typed answer."""
-    made = (said(event).get("calls", []) for event in events if event.kind == "message.completed")
+    made = (
+        payload_fields(event).get("calls", [])
+        for event in events
+        if event.kind == "message.completed"
+    )
     return {call["id"] for calls in made for call in calls if call["name"] == FINAL}
 
 

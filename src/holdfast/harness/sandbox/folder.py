@@ -22,7 +22,7 @@ from .port import DirectoryEntry
 from .removal import remove_tree
 
 LINKS = 40  # links followed in one path, as on Linux
-DEPTH = 100  # names of a path, and levels of folders in a listing
+MAX_DEPTH = 100  # names of a path, and levels of folders in a listing
 SKIPPED = frozenset({".git", "node_modules"})
 NOT_EMPTY = "Directory not empty: remove its contents first, or remove it with all=true"
 _PIECE = 1 << 20
@@ -77,7 +77,7 @@ class SandboxFolder:
                     name
                     for name in sorted(folders)
                     if name not in skipped
-                    and len(above) < DEPTH
+                    and len(above) < MAX_DEPTH
                     and wanted.leads_into([*above, name])
                 ]
                 for name in sorted(files):
@@ -98,7 +98,7 @@ class SandboxFolder:
                 for name in sorted([*folders, *files])[:limit]:
                     with suppress(FileNotFoundError):  # it was removed meanwhile
                         found.append(_entry("/".join([*above, name]), name, opened))
-                folders[:] = sorted(folders) if level + 1 < min(depth, DEPTH) else []
+                folders[:] = sorted(folders) if level + 1 < min(depth, MAX_DEPTH) else []
                 if len(found) >= limit:
                     break
         return sorted(found, key=lambda entry: entry.path)[:limit]
@@ -348,8 +348,8 @@ def _remove_all(path: str, name: str, opened: int) -> None:
 def _check_depth(folders: int) -> None:
     """Reject a path that is too deep: each folder on the way is held open, and a tree that is too
     deep cannot be listed."""
-    if folders > DEPTH:
-        raise ValueError(f"is more than {DEPTH} folders deep: move it to a higher folder")
+    if folders > MAX_DEPTH:
+        raise ValueError(f"is more than {MAX_DEPTH} folders deep: move it to a higher folder")
 
 
 def _levels(name: str, opened: int) -> int:
@@ -357,7 +357,7 @@ def _levels(name: str, opened: int) -> int:
     most = 0
     for folder, folders, _, _ in os.fwalk(name, dir_fd=opened):
         most = max(most, folder.count("/") + 1)
-        folders[:] = folders if most <= DEPTH else []
+        folders[:] = folders if most <= MAX_DEPTH else []
     return most
 
 

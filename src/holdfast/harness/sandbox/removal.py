@@ -28,7 +28,7 @@ from .port import digest
 
 GONE = ".gone-"  # in the name of a folder that is being removed
 INTENT = ".deleting"  # suffix of the file that records that a session is being deleted
-WHERE = "the work folder"  # where something remains, for receipts
+WORK_FOLDER = "the work folder"  # where something remains, for receipts
 REMEDY = (
     "fix the permissions of these files; the next start of the harness tries again, "
     "and so does holdfast purge --sandbox FOLDER"
@@ -316,7 +316,7 @@ def _intent(path: Path | str) -> Intent | None:
 # Called by the harness. A custom sandbox may have `destroy` only.
 
 
-async def condemn(sandbox: Any, scope: Scope, store: str) -> None:
+async def mark_for_removal(sandbox: Any, scope: Scope, store: str) -> None:
     """Let a sandbox record that a session is about to be deleted, if it supports that. A full disk
     does not prevent the deletion."""
     if (write := getattr(sandbox, "condemn", None)) is not None:
@@ -324,7 +324,7 @@ async def condemn(sandbox: Any, scope: Scope, store: str) -> None:
             await write(scope, store)
 
 
-async def cleared(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
+async def clear_sandbox(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
     """Remove what a deleted session left in a sandbox; return what remains."""
     try:
         await sandbox.destroy(scope)
@@ -351,4 +351,4 @@ async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFol
 
 def remaining(problem: str) -> Remains:
     """Something in a work folder that could not be removed."""
-    return Remains(where=WHERE, what=problem, remedy=REMEDY)
+    return Remains(where=WORK_FOLDER, what=problem, remedy=REMEDY)

@@ -20,7 +20,7 @@ from ..live.inputs import check_text
 from ..live.log import Live
 from ..live.log_loader import SNAPSHOT
 from .base import S, SessionCore, SessionPart
-from .regenerate import again
+from .regenerate import regeneration_of
 from .views import StateView
 
 
@@ -136,7 +136,7 @@ class Forks(SessionPart, Generic[S]):
         continued and nothing is duplicated; raises `SessionExists` if it was created otherwise."""
         core, outputs = self._core, self._core.host.runtime.outputs
         core.check()
-        back = await again(core.live, seq)
+        back = await regeneration_of(core.live, seq)
         where = self._key(new_id() if thread is None else thread)
         try:
             await self.fork(at=back.at, thread=where.thread, actor=actor)

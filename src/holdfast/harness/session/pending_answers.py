@@ -12,10 +12,10 @@ from ...log.state import OpenItem
 from ...stores.port import wall_clock
 from ...values.pending import Ask, Decision, ask
 from ..agents.subagents import tools_named
-from ..live.inbox import Answer, settle
+from ..live.inbox import Answer, settle_pending
 from ..live.inputs import check_seconds
 from .base import SessionCore, SessionPart
-from .subagents import Subagents, holder
+from .subagents import Subagents, thread_of_item
 from .views import Permissions
 
 Response: TypeAlias = Literal["approve", "decline", "always_allow_category"]
@@ -46,13 +46,13 @@ async def settle_item(
     `channel` names where the decision came from."""
     core.check()
     store, live = core.host.store, core.live
-    where, item = await holder(store, core.key, item)
+    where, item = await thread_of_item(store, core.key, item)
     if where != core.key:
         live = (await core.host.open(where.session, where.thread)).live
     more: Any = {"actor": actor, "reason": reason, "answer": answer, "channel": channel}
     tools = tools_named(core.host.config.agent)
     try:
-        made = await settle(store, where, item, outcome, tools=tools, **more)
+        made = await settle_pending(store, where, item, outcome, tools=tools, **more)
     except AlreadyDecided:
         await core.catch_up(live)  # so that it is no longer shown as pending
         raise

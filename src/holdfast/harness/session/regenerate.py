@@ -43,7 +43,7 @@ class Regeneration(Struct, frozen=True):
             yield NewEvent.of("message.received", message, actor=who)
 
 
-async def again(live: Live, seq: int) -> Regeneration:
+async def regeneration_of(live: Live, seq: int) -> Regeneration:
     """How to run message `seq` again. A message that arrived during another run is sent where a run
     took it up. If it joined a run, all messages that the run had read before are sent too. Raises
     `InvalidValue` if event `seq` is not a user message."""

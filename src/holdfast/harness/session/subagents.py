@@ -19,7 +19,7 @@ from ...values.result import Result
 from ...values.watch import delegates
 from ..live.inbox import was
 from ..live.log import Live
-from ..loop.delegation import child_of, chosen, model_setting
+from ..loop.delegation import child_of, chosen, subagent_model_key
 from .base import SessionCore
 
 PAGE = 100
@@ -80,7 +80,7 @@ class Subagents(Generic[S]):
     async def set_model(self, ref: str | None, name: str | None = None) -> None:
         """Set the model of one sub-agent, or of all that have none set, from their next task on, in
         all threads of the session. None removes the setting."""
-        core, setting = self._core, model_setting(name)
+        core, setting = self._core, subagent_model_key(name)
         if name is not None and name not in [item.name for item in core.config.agent.subagents]:
             remedy = "name one of the agent's sub-agents, or leave the name out for all"
             raise InvalidValue(field="name", problem=f"is {name!r}", remedy=remedy)
@@ -169,7 +169,7 @@ async def used(live: Live) -> dict[str, int]:
     return total
 
 
-async def holder(store: Store, key: Key, item: str | None) -> tuple[Key, str | None]:
+async def thread_of_item(store: Store, key: Key, item: str | None) -> tuple[Key, str | None]:
     """The thread in which an item is pending, searched from `key` down through its sub-agents, and
     the item if it is the only one. Raises `NotPending` if there is none."""
     rows = await _down(store, key)

@@ -54,7 +54,7 @@ __all__ = [
     "PrettyFormatter",
     "RedactingFilter",
     "Sink",
-    "configured",
+    "logging_configured",
     "shape",
 ]
 
@@ -141,7 +141,7 @@ class Logs:
         self._give(self._direct, record)
         if any(record.levelno >= outlet.level for outlet in self._slow):
             self._drain.put(record)
-        if self._propagate and (record.levelno >= self._unheard or configured(LOGGER)):
+        if self._propagate and (record.levelno >= self._unheard or logging_configured(LOGGER)):
             _tell(record)
 
     def _give(self, outlets: Iterable[Outlet], record: logging.LogRecord) -> None:
@@ -303,13 +303,13 @@ class LastResort(logging.Handler):
         last = logging.lastResort
         if last is None or record.levelno < last.level:
             return
-        if configured(logging.getLogger(record.name)):
+        if logging_configured(logging.getLogger(record.name)):
             return
         line = self._redactor.text(self.format(record))
         last.handle(logging.makeLogRecord({"msg": line, "levelno": record.levelno}))
 
 
-def configured(logger: logging.Logger) -> bool:
+def logging_configured(logger: logging.Logger) -> bool:
     """Whether the program has configured a handler that gets this logger's records."""
     at: logging.Logger | None = logger
     while at is not None:

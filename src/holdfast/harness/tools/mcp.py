@@ -153,7 +153,7 @@ class MCPServer:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InvalidValue(
                 field="tools",
-                problem=f"of server {self.name!r} have the same name: {', '.join(twice)}",
+                problem=f"have duplicate names on server {self.name!r}: {', '.join(twice)}",
                 remedy="rename them with overrides",
             )
         return tools

@@ -15,7 +15,9 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def told(leave: Callable[[], None], signals: Iterable[signal.Signals] = ENDS) -> Iterator[None]:
+def on_shutdown(
+    leave: Callable[[], None], signals: Iterable[signal.Signals] = ENDS
+) -> Iterator[None]:
     """Context manager: call `leave` on the loop when the process receives a termination signal,
     then the previous handler. Does nothing outside the main thread, or for signals without a
     handler."""

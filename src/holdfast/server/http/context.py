@@ -12,8 +12,7 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from ...errors import Forbidden, InvalidValue, SessionNotFound, UnknownAgent
-from ...harness.live.log import Live
-from ...harness.session.session import Session, core_of
+from ...harness import Live, Session, core_of
 from ...log.catalog import Row
 from ...log.codec import check_name
 from ...log.events import Key, new_id

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...cancellation import cancellable
 from ...errors import HoldfastError
-from ...harness.host import Harness
+from ...harness import Harness
 from ..auth.limits import ServerLimits
 
 LOOK = 0.1  # of the idle time: how often idle sessions are looked for

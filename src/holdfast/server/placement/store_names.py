@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...errors import HoldfastError, SessionMoved
-from ...harness.sandbox.removal import WHERE
+from ...harness import WORK_FOLDER
 from ...log.catalog import Row
 from ...log.events import Event, Scope, to_json
 from ...log.events.defaults import complete
@@ -85,7 +85,7 @@ def remains(place: TenantStore, left: tuple[Remains, ...] | list[Remains]) -> tu
     at, shown = place.store.info().location, f"the {place.kind} store"
 
     def where(text: str) -> str:
-        if text.startswith((LOG, WHERE)):
+        if text.startswith((LOG, WORK_FOLDER)):
             return text
         before, found, rest = text.partition(at) if at else (text, "", "")
         if not found or before:

@@ -15,7 +15,7 @@ from litestar.params import HeaderParameter, QueryParameter
 from msgspec.structs import replace
 
 from ...errors import InvalidValue, LogReplaced
-from ...harness.live.subscribers import is_apart, size_apart
+from ...harness import is_stub, stub_size
 from ...log.catalog import Pending, PendingQuery, Row
 from ...log.events import Event
 from ...stores.port import Store
@@ -159,7 +159,7 @@ async def _outlined(store: Store, row: Row, after: int, limit: int) -> tuple[lis
     )
     async with aclosing(read):
         async for event in read:
-            more = size_apart(event) if is_apart(event) else len(event.data)
+            more = stub_size(event) if is_stub(event) else len(event.data)
             if found and size + more > PAGE_BYTES:
                 break
             found.append(event)
@@ -168,7 +168,7 @@ async def _outlined(store: Store, row: Row, after: int, limit: int) -> tuple[lis
 
 
 async def _whole(store: Store, row: Row, event: Event) -> Event:
-    if not is_apart(event):
+    if not is_stub(event):
         return event
     read = store.read(row.key, after=event.seq - 1, before=event.seq + 1, log=row.log)
     async with aclosing(read):

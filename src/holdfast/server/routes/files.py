@@ -13,9 +13,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from ...errors import InvalidValue, OutsideSandbox, RequestTooLarge
-from ...harness.sandbox import Place
-from ...harness.sandbox.archive import pack, unpack
-from ...harness.session.session import core_of
+from ...harness import Place, core_of, pack, unpack
 from ...values.records import Restored
 from ...wire.files import PATH, Edited, EditFile, FileShown, MakeFolder, MoveFile, Tree, Written
 from ..http.context import Context, RequestContext

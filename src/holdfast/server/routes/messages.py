@@ -13,9 +13,7 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from ...cancellation import ended
 from ...errors import InvalidValue, KeyReused
-from ...harness.session.message_stream import MessageStream
-from ...harness.session.session import Session, core_of
-from ...harness.session.threads import messages_of
+from ...harness import MessageStream, Session, core_of, messages_of
 from ...log import events as ev
 from ...log.codec import typed
 from ...values.media import Media

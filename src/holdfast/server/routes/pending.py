@@ -9,9 +9,7 @@ from litestar import get, post
 from litestar.params import JSONBody, PathParameter
 
 from ...errors import AlreadyDecided, Forbidden
-from ...harness.session.pending_answers import settle_item
-from ...harness.session.session import Session, core_of
-from ...harness.session.subagents import holder
+from ...harness import Session, core_of, settle_item, thread_of_item
 from ...log.catalog import Parent
 from ...log.codec import typed
 from ...log.events import (
@@ -123,7 +121,7 @@ async def _decide(
 
 async def _decided(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
     """The decision that an actor has made on an item, or their vote for it."""
-    where, _ = await holder(core_of(session).live.store, session.key, item)
+    where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
     voters: dict[str | None, int] = {}  # who approved, the last first
     opened: PendingOpened | None = None
     async for event in core_of(session).live.store.read(where, reverse=True):
@@ -149,7 +147,7 @@ async def _check_other_person(ctx: RequestContext, session: Session, item: str) 
     item: in its thread, or in the threads above, which may have delegated the work."""
     if not ctx.service.settings.two_person:
         return
-    where, _ = await holder(core_of(session).live.store, session.key, item)
+    where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
     asked: set[str | None] = {session.identity.user}
     thread: str | None = where.thread
     while thread is not None:

@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 from msgspec.structs import replace
 
 from ...errors import Forbidden
-from ...harness.session.session import Session, core_of
+from ...harness import Session, core_of
 from ...values.display import to_json
 from ...wire import (
     ChangeState,

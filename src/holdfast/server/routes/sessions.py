@@ -11,8 +11,7 @@ from litestar.params import FromQuery, JSONBody
 from msgspec.structs import replace
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
-from ...harness.sandbox.removal import cleared, condemn
-from ...harness.session.session import core_of
+from ...harness import clear_sandbox, core_of, mark_for_removal
 from ...log import events as ev
 from ...log.catalog import Phase, Query, Row
 from ...log.codec import check_name
@@ -253,9 +252,9 @@ async def _removed(ctx: RequestContext, place: TenantStore, row: Row) -> Receipt
         return await served.engine.delete(place, served.agent, row.session)
     if (sandbox := ctx.service.settings.harness.get("sandbox")) is None:
         return await place.store.delete(row.scope)
-    await condemn(sandbox, row.scope, place.store.info().location)
+    await mark_for_removal(sandbox, row.scope, place.store.info().location)
     receipt = await place.store.delete(row.scope)
-    left = await cleared(sandbox, row.scope)
+    left = await clear_sandbox(sandbox, row.scope)
     return replace(receipt, remains=(*receipt.remains, *left))
 
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from ...cancellation import cancellable, ended
 from ...errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
-from ...harness.live.subscribers import is_apart, size_apart
-from ...harness.live.subscribers import size as item_size
+from ...harness import is_stub, item_size, stub_size
 from ...log.events import Event
 from ...values.delta import Delta
 from ...values.stream_items import CaughtUp, Trouble
@@ -99,7 +98,7 @@ class StreamWriter:
         small: list[bytes] = []
         held = 0
         for part in merged(told):
-            if not isinstance(part, Event) or not is_apart(part):
+            if not isinstance(part, Event) or not is_stub(part):
                 for frame in self._frames(part):
                     small.append(frame)
                     held += len(frame)
@@ -122,7 +121,7 @@ class StreamWriter:
 
     async def _large(self, event: Event) -> AsyncGenerator[bytes, None]:
         """An event with large data, once there is room for it. Nothing if the stream ends first."""
-        outbox, place, size = self._outbox, (self._log, event.seq), size_apart(event)
+        outbox, place, size = self._outbox, (self._log, event.seq), stub_size(event)
         pause = FIRST
         while not self._cut:
             if not outbox.join(self._name, place, size):

@@ -25,9 +25,7 @@ from ...errors import (
     StoreError,
     UnknownAgent,
 )
-from ...harness.live.log import Live
-from ...harness.live.subscribers import is_apart
-from ...harness.session.session import Session, core_of
+from ...harness import Live, Session, core_of, is_stub
 from ...log.catalog import Row
 from ...log.events import Event, Scope
 from ...values.delta import Delta
@@ -239,7 +237,7 @@ class SessionReader:
     async def _whole(self, item: Item) -> Item:
         """An item with the data that the goal needs. It does not need the input itself."""
         looks = self._goal.reads and isinstance(item, Event) and item.kind != "message.received"
-        if looks and isinstance(item, Event) and is_apart(item):
+        if looks and isinstance(item, Event) and is_stub(item):
             return await self.event(item.seq)
         return item
 

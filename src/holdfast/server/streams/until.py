@@ -6,9 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Protocol
 
-from ...harness.live.log import Listener
-from ...harness.loop.decide import rest_of
-from ...harness.session.session import Session, core_of
+from ...harness import Listener, Session, core_of, rest_of
 from ...log.events import Event
 from ...stores.port import wall_clock
 from ...values.stream_items import CaughtUp, Item

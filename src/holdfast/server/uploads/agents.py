@@ -24,8 +24,7 @@ from ...errors import (
     SessionNotFound,
     UnknownLoader,
 )
-from ...harness.agents.agent import Agent
-from ...harness.tools import Tool
+from ...harness import Agent, Tool
 from ...log import events as ev
 from ...log.catalog import Query
 from ...log.codec import LIMITS

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from ...errors import InvalidValue
 from ...errors.root import instead
-from ...harness.agents.agent import Agent, Mode
-from ...harness.tools import Tool
+from ...harness import Agent, Mode, Tool
 
 NAMES = ("agent.toml", "agent.json")  # the files of a manifest, in the order of precedence
 BYTES = 256 << 10  # of a manifest, at most

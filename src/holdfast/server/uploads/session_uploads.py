@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, UnknownAgent
-from ...harness.sandbox import NoSandbox
-from ...harness.session.session import core_of
+from ...harness import NoSandbox, core_of
 from ...log.events import Key
 from ...wire import CreateSession, GetOrCreate
 from ..engines import Engine, TenantStore, is_uploaded

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from ...errors import InvalidValue
-from ...harness.sandbox import Place, Ran, Sandbox
+from ...harness import Place, Ran, Sandbox
 from ...log.events import Key, Scope
 from ...redact import values_only
 from ..recent import RecentMap
