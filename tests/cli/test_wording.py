@@ -191,7 +191,10 @@ PROGRAMS = {
     "adapters/claude/provider.py": [
         "install Claude Code, or pass ClaudeProvider(…, options={'cli_path': …})"
     ],
-    "bundle/write.py": ["use it with purpose='move'"],  # no verb takes `move_to`
+    "bundle/write.py": [
+        "pass a list with at least one thread",
+        "pass it only with purpose='move'",  # no verb takes `move_to`
+    ],
     "log/codec.py": [
         "make it with NewEvent.of",
         "make it with holdfast.key()",

@@ -152,7 +152,7 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
     if document.mode == "replay_only":
         problem, remedy = "has no content", "import it with purpose='read', or replay it"
     elif document.purpose == "share" and not checked.quiet:
-        problem = "was exported with purpose='share', and its open work may continue in the source"
+        problem = "was exported for sharing, and its open work may continue in the source"
         remedy = "export it with purpose='copy' or 'move', or import it with purpose='read'"
     elif accept_redacted:
         return

@@ -45,7 +45,7 @@ REMEDIES = {
     "export it as local, or pass accept_redacted=True": "export it with --mode local, or add "
     "--accept-redacted",
     "pass to= with the path of an archive": "omit --json-file, and name a file with --out",
-    "move with mode='local', without threads and upto; or copy": "add --mode local, and omit "
+    "pass mode='local' without threads and upto, or purpose='copy'": "add --mode local, and omit "
     "--thread and --upto; or use --purpose copy",
     "pass connect(url, vault=...), or add ?vault=FILE to the URL": "add ?vault=FILE to its URL",
     "keep large values in events or blobs": "keep large values elsewhere",
