@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from holdfast import Sessions
 from holdfast.store import wall_clock
-from holdfast.stores.address import place
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.url_display import place
 
 HOUR = 3_600_000  # ms
 DAY = 24 * HOUR

@@ -15,8 +15,8 @@ from holdfast import StoreUnavailable
 from holdfast.cli import sessions
 from holdfast.cli.app import GROUPS, VERBS, options_behind_verb
 from holdfast.cli.options import data_folder, default_store
-from holdfast.stores.address import place
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.url_display import place
 
 from .conftest import Cli, sample, write
 from .programs import ARGUMENTS, append, start, without

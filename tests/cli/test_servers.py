@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.cli.app import VERBS
-from holdfast.stores.address import shown
+from holdfast.stores.url_display import shown
 
 from .conftest import Cli
 from .programs import ARGUMENTS, start

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import CaughtUp, Delta, Event
-from holdfast.client.feed import Joined, ServerSentEvent, frames
+from holdfast.client.reconnecting_feed import Joined, ServerSentEvent, frames
 from holdfast.client.transport import split
 from holdfast.errors import ServerUnavailable
 from holdfast.events import MessageCompleted, MessageInterrupted, to_json

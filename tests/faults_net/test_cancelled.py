@@ -28,7 +28,7 @@ from holdfast.cancellation import cancellable, ended
 from holdfast.cli.output import Output
 from holdfast.cli.resume import ResumeWorker
 from holdfast.client import Client, Patience
-from holdfast.client.feed import Feed
+from holdfast.client.reconnecting_feed import Feed
 from holdfast.client.transport import Transport
 from holdfast.events import Scope
 from holdfast.models.scripted import Say, ScriptedModel

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import InvalidValue
-from holdfast.stores.options import OPTIONS, read_option, read_options
+from holdfast.stores.url_options import OPTIONS, read_option, read_options
 
 URLS = {
     "memory": "memory:",

@@ -23,7 +23,7 @@ from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import Settings, create_app
 from holdfast.server.auth import LocalTokenAuth
 from holdfast.server.processes import ServePlan
-from holdfast.stores.address import address
+from holdfast.stores.url_display import address
 from tests.servers.wire import Wire
 
 from .scene import serving, settings

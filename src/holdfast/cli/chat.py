@@ -17,10 +17,10 @@ from ..cancellation import ended
 from ..harness import Harness, Session, core_of, sessions_of
 from ..log.events import Event, Key, new_id
 from ..stores import connect
-from ..stores.address import shown
 from ..stores.creation import StoreCreation
 from ..stores.migrations import schema_of
 from ..stores.port import Store
+from ..stores.url_display import shown
 from ..values.stream_items import Item, Trouble
 from . import run_failures
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of

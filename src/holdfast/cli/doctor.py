@@ -18,9 +18,9 @@ from .. import local_token
 from ..errors import HoldfastError
 from ..log.events import Scope, new_id
 from ..stores import connect
-from ..stores.address import place, shown
 from ..stores.migrations import schema_of
 from ..stores.port import Store, StoreInfo
+from ..stores.url_display import place, shown
 from .error_report import scrubbed
 from .options import EVERYWHERE, Common, check_made
 from .output import plain, version

@@ -26,10 +26,10 @@ from cyclopts import Group, Parameter, validators
 from ..errors import InvalidValue, MissingExtra
 from ..log.codec import LIMITS
 from ..stores import connect
-from ..stores.address import place, shown
 from ..stores.migrations import SchemaState, schema_of
 from ..stores.port import Store
 from ..stores.retry import slow
+from ..stores.url_display import place, shown
 from .error_report import UsageError
 from .output import Output, plain
 

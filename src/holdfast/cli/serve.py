@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter, validators
 
 from ..harness import Agent
-from ..stores.address import shown
 from ..stores.creation import StoreCreation
+from ..stores.url_display import shown
 from .agents import Choice, ModelRef, choose, find
 from .error_report import UsageError
 from .options import EVERYWHERE, WAITING, Common, default_store, server_part

@@ -9,7 +9,7 @@ from cyclopts import Parameter, validators
 
 from ..errors import InvalidValue
 from ..local_token import LocalToken, find
-from ..stores.address import address
+from ..stores.url_display import address
 from .options import EVERYWHERE, Common
 
 PORT = 7700  # default port of `holdfast serve`

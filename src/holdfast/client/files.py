@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import wire
 from ..values.records import Restored
-from .parts import RemotePart
+from .session_parts import RemotePart
 from .transport import Query
 
 BYTES, GZIP = "application/octet-stream", "application/gzip"

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from .feed import Feed
+from .reconnecting_feed import Feed
 from .transport import Query, Transport, part
 
 T = TypeVar("T")

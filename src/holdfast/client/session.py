@@ -18,7 +18,7 @@ from ..values.result import Result
 from ..values.status import Status
 from .files import FilesPart
 from .location import ThreadLocation
-from .parts import (
+from .session_parts import (
     DisplayPart,
     FollowUpsPart,
     ModelPart,

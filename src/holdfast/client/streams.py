@@ -17,8 +17,8 @@ from ..values.result import Result
 from ..values.status import Status
 from ..values.stream_items import CaughtUp, Item
 from ..values.watch import MessageWatch
-from .feed import Feed
 from .location import ThreadLocation
+from .reconnecting_feed import Feed
 
 PAGE = 500  # events that are asked for at once
 

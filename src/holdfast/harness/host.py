@@ -32,7 +32,6 @@ from .agents.config import PARALLEL, RECOVERING, Config, Price
 from .agents.sources import ToolSource, gather, release
 from .agents.subagents import models_of, tools_named
 from .faults import ErrorPolicy
-from .idle_sessions import evict
 from .listeners import Listener, Listeners
 from .live.inbox import settle_pending
 from .live.inputs import check_entries, check_seconds
@@ -43,6 +42,7 @@ from .sandbox.removal import SweptFolders, clear_sandbox, mark_for_removal
 from .session.message_stream import MessageStream
 from .session.session import Session
 from .session.subagents import thread_of_item
+from .session_eviction import evict
 from .setup import prepare
 from .telemetry.logs import LogConfig, Logs
 from .workers.signals import ending, on_shutdown

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 from ..errors import InvalidValue, MissingExtra
 from ..log.events import Scope
-from .options import read_options, reject_unknown, split_url
 from .port import Store
+from .url_options import read_options, reject_unknown, split_url
 from .vault.keys import RESERVED, Vault
 
 Opener = Callable[[str], Awaitable[Store]]

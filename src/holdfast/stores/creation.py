@@ -13,8 +13,8 @@ from types import TracebackType
 from urllib.parse import quote
 
 from ..file_lock import FileLock
-from .address import place
 from .sqlite.schema import DEAD
+from .url_display import place
 
 AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # the files of a SQLite store
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 from ..errors import InvalidValue
 from . import connect, needing, without_vault
 from .file.store import VERSION as FORMAT
-from .options import split_url
 from .sqlite import schema
+from .url_options import split_url
 
 
 class SchemaState(Struct, frozen=True):

@@ -20,9 +20,9 @@ from ..cancellation import ended
 from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, UnknownStore
 from ..log.codec import check_name
 from . import connect
-from .address import address
-from .options import parse_query
 from .port import Store
+from .url_display import address
+from .url_options import parse_query
 
 Options: TypeAlias = Mapping[str, Any]
 Builder: TypeAlias = Callable[[Options], "Store | Awaitable[Store]"]

@@ -20,7 +20,7 @@ _TESTS = (
     "samples",
     "store_contract",
     "history_contract",
-    "beside_contract",
+    "records_contract",
     "catalog_contract",
     "hostile_contract",
 )

@@ -1,6 +1,6 @@
 """The store port as tests, one test per guarantee. Here: append, read, follow, leases.
 
-`history_contract` has fork, restore, erase and delete; `beside_contract` drafts, blobs and
+`history_contract` has fork, restore, erase and delete; `records_contract` drafts, blobs and
 snapshots; `catalog_contract` rows, lists and claims; `hostile_contract` unusual values, races and
 tenants. `StoreContract` combines them. No test knows which store it runs on or sets its clock:
 where time matters, it waits for the state.
@@ -28,10 +28,10 @@ from ..log.codec import LIMITS
 from ..log.events import Appended, Event, NewEvent
 from ..stores.port import Store
 from ..values.stream_items import CaughtUp
-from .beside_contract import BesideContract
 from .catalog_contract import CatalogContract
 from .history_contract import HistoryContract
 from .hostile_contract import HostileContract
+from .records_contract import BesideContract
 from .samples import (
     KEY,
     SIDE,

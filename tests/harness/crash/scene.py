@@ -14,7 +14,7 @@ from msgspec import Struct
 from holdfast import Agent, Event, tool
 from holdfast.errors import ModelError
 from holdfast.events import Key, key
-from holdfast.harness.live.history import History
+from holdfast.harness.live.prompt_history import History
 from holdfast.harness.tools import Tool, ToolContext
 from holdfast.models.port import FromUser, ModelCall, Text
 from holdfast.models.scripted import Say, ScriptedModel, Use, check_prompt

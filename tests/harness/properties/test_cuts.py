@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Event
-from holdfast.harness.live.history import History
 from holdfast.harness.live.log import Live
+from holdfast.harness.live.prompt_history import History
 from holdfast.log.state import fold
 from holdfast.models.port import PromptMessage
 from holdfast.state import VERSION, State

@@ -27,8 +27,8 @@ from ...values.display import LiveDisplay
 from ...values.stream_items import Trouble
 from .debounce import Later
 from .drafts import Speech
-from .history import History
 from .log_loader import LogLoader, Snapshots, payload_of
+from .prompt_history import History
 from .subscribers import BUFFER, Audience, Hearer, Listener, item_size
 
 __all__ = ["BUFFER", "Hearer", "Listener", "Live"]

@@ -17,7 +17,7 @@ from ...log.events import Event, Key
 from ...log.state import VERSION, State, fold
 from ...stores.port import Snapshot, Store
 from ...values.display import since
-from .history import History
+from .prompt_history import History
 
 P = TypeVar("P", bound=ev.Payload)
 

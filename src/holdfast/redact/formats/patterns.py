@@ -12,16 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..names import listed
 from ..spans import Span
-from ..values import (
-    DIGIT,
-    NO_SECRET,
-    UNRESOLVED,
-    Looks,
-    is_plausible,
-    looks,
-    mixed,
-    random,
-)
+from ..values import DIGIT, NO_SECRET, UNRESOLVED, Looks, is_plausible, looks, mixed, random
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 

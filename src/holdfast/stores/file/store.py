@@ -25,11 +25,11 @@ from ...log import catalog
 from ...log.catalog import Project
 from ...log.events import Event, Key, Scope, new_id
 from ...values.records import Receipt, Remains
-from ..options import read_option
 from ..port import Damage, Durability, StoreInfo, wall_clock
 from ..sqlite import schema, upkeep
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
 from ..sqlite.store import SqliteStore, check_path, sync_folder
+from ..url_options import read_option
 from .folder import StoreFolder
 from .index import TABLES, Index
 from .payloads import FilePayloads

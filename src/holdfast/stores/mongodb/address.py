@@ -14,7 +14,7 @@ from pymongo.errors import ConfigurationError, InvalidURI
 from pymongo.uri_parser import split_options
 
 from ...errors import InvalidValue
-from ..options import OPTIONS, parse_query, read_options
+from ..url_options import OPTIONS, parse_query, read_options
 from .entry import Document
 
 DATABASE = "holdfast"

@@ -21,8 +21,8 @@ from asyncpg import Connection, Pool, Record
 
 from ...errors import InvalidValue, StoreUnavailable
 from ..event_loop import OwnLoop
-from ..options import parse_query, read_options
 from ..retry import patiently
+from ..url_options import parse_query, read_options
 from .failure import broken, passing, translated
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from asyncpg import exceptions as pg
 
 from ...errors import InvalidValue, StoreError, StoreTooNew
+from .append_function import APPEND_1, APPEND_2
 from .database import Link, PostgresDatabase
-from .functions import APPEND_1, APPEND_2
 
 TABLES = """
 CREATE TABLE hf.logs (

@@ -27,10 +27,10 @@ from .. import paging, rules
 from ..checked import CheckedStore
 from ..links import seals
 from ..notify import Wakes, follow
-from ..options import read_option
 from ..paging import batches, read_in_pages
 from ..port import BlobRef, Damage, Durability, Lease, StoreInfo, wall_clock
 from ..rules import APART, Extension
+from ..url_options import read_option
 from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
 from .identity import DatabaseFile, inode, replaced
