@@ -60,7 +60,7 @@ async def test_a_line_that_cannot_be_read_is_reported_and_the_rest_loads(
         with caplog.at_level(logging.WARNING, "holdfast.adapters.claude"):
             loaded: Any = await sessions.load(key())
         assert [e["uuid"] for e in loaded] == ["u0", "u2", "u3"]
-        assert "passed over" in caplog.text
+        assert "skipped a damaged entry" in caplog.text
         await sessions.append(key(), [entry("u4")])
         assert await sessions.size(key()) == 4
 
