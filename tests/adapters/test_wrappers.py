@@ -215,7 +215,7 @@ def test_the_former_name_of_a_wrapped_store_still_works_with_a_warning() -> None
     with pytest.warns(DeprecationWarning, match=r"PinnedSessionStore\(store=…\)"):
         PinnedSessionStore(inner=bare(), session_id="mine")
     PinnedSessionStore(store=bare(), session_id="mine")
-    with pytest.raises(InvalidValue, match="store: is missing"):
+    with pytest.raises(InvalidValue, match="store is missing"):
         ValidatingSessionStore()
-    with pytest.raises(InvalidValue, match="session_id: is missing"):
+    with pytest.raises(InvalidValue, match="session_id is missing"):
         PinnedSessionStore(bare())
