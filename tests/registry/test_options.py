@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import InvalidValue
+from holdfast.stores.migrations import schema_of
 from holdfast.stores.url_options import OPTIONS, read_option, read_options
 
 URLS = {
@@ -55,3 +56,11 @@ def test_the_value_of_an_option_is_read() -> None:
     assert read_option("sqlite", "mode", "0640") == 0o640
     assert read_option("postgres", "connections", "3") == 3
     assert read_option("mongodb", "patience", "2.5") == 2.5
+
+
+@pytest.mark.parametrize("url", ["sqlite:", "file:", "sqlite:?durability=process", "sqlite:%00"])
+async def test_a_url_without_a_path_is_rejected_before_anything_is_opened(url: str) -> None:
+    with pytest.raises(InvalidValue, match="url has no path: write it as sqlite:PATH or file:DIR"):
+        await schema_of(url)
+    with pytest.raises(InvalidValue, match="url has no path"):
+        await holdfast.connect(url)

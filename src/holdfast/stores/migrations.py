@@ -15,7 +15,7 @@ from ..errors import InvalidValue
 from . import connect, needing, without_vault
 from .file.store import VERSION as FORMAT
 from .sqlite import schema
-from .url_options import split_url
+from .url_options import check_path, split_url
 
 
 class SchemaState(Struct, frozen=True):
@@ -45,7 +45,7 @@ async def schema_of(url: str) -> SchemaState:
         return SchemaState(1, 1)
     if scheme in ("sqlite", "file"):
         look = _in_file if scheme == "sqlite" else _in_folder
-        return await asyncio.to_thread(look, split_url(url)[0])
+        return await asyncio.to_thread(look, check_path(split_url(url)[0]))
     if scheme.startswith("postgres"):
         with needing("postgres", "asyncpg"):
             from . import postgres  # noqa: PLC0415 - only those who use it need its driver

@@ -139,6 +139,15 @@ def split_url(url: str) -> tuple[str, dict[str, str]]:
     return unquote(place.removeprefix("//")), parse_query(query)
 
 
+def check_path(path: str) -> str:
+    """The path of a local store. Raises `InvalidValue` if it cannot name a file."""
+    if not path or "\0" in path:
+        raise InvalidValue(
+            field="url", problem="has no path", remedy="write it as sqlite:PATH or file:DIR"
+        )
+    return path
+
+
 def parse_query(query: str) -> dict[str, str]:
     """The options after the `?` of a URL; of an option that occurs twice, the last value."""
     return dict(parse_qsl(query, keep_blank_values=True))

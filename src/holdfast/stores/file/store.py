@@ -28,8 +28,8 @@ from ...values.records import Receipt, Remains
 from ..port import Damage, Durability, StoreInfo, wall_clock
 from ..sqlite import schema, upkeep
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
-from ..sqlite.store import SqliteStore, check_path, sync_folder
-from ..url_options import read_option
+from ..sqlite.store import SqliteStore, sync_folder
+from ..url_options import check_path, read_option
 from .folder import StoreFolder
 from .index import TABLES, Index
 from .payloads import FilePayloads

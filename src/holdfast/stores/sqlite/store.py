@@ -30,7 +30,7 @@ from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
 from ..port import BlobRef, Damage, Durability, Lease, StoreInfo, wall_clock
 from ..rules import APART, Extension
-from ..url_options import read_option
+from ..url_options import check_path, read_option
 from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
 from .identity import DatabaseFile, inode, replaced
@@ -423,12 +423,3 @@ def sync_folder(path: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def check_path(path: str) -> str:
-    """The path, if it can name a file."""
-    if not path or "\0" in path:
-        raise InvalidValue(
-            field="url", problem="names no file", remedy="write it as sqlite:PATH or file:DIR"
-        )
-    return path
