@@ -240,7 +240,7 @@ def recovered(storage: str, sessions: int) -> float:
         with steady():
             start = time.perf_counter()
             async with Harness(shop(), default_model=model, store=storage) as harness:
-                while model.asked < sessions or list(sessions_of(harness).lives):  # noqa: ASYNC110
+                while model.asked < sessions or list(sessions_of(harness).logs):  # noqa: ASYNC110
                     await asyncio.sleep(0.002)
                 return sessions / (time.perf_counter() - start)
 

@@ -105,15 +105,20 @@ def _far_from_the_users_state(tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="session", autouse=True)
 def _certificates_are_read_once() -> Iterator[None]:
     """Each HTTP client with the usual settings reads all certificates, which takes it 40 ms: here
-    they share what was read. Who asks for anything else gets a context of their own."""
-    make, usual = ssl.create_default_context, {"cafile": certifi.where()}
+    they share what was read. The usual ones are those of the package `certifi`, or what the
+    environment names instead. Who asks for anything else gets a context of their own."""
+    make = ssl.create_default_context
+    usual = {certifi.where(), os.environ.get("SSL_CERT_FILE")}
 
     @cache
-    def shared() -> ssl.SSLContext:
-        return make(cafile=certifi.where())
+    def shared(cafile: str) -> ssl.SSLContext:
+        return make(cafile=cafile)
 
     def create(*args: Any, **given: Any) -> ssl.SSLContext:
-        return shared() if not args and given == usual else make(*args, **given)
+        alone = not args and given.keys() == {"cafile"}
+        if alone and given["cafile"] in usual:
+            return shared(given["cafile"])
+        return make(*args, **given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", create)

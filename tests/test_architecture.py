@@ -22,7 +22,8 @@ SOURCE = ROOT / "src"
 
 # Each line may import the lines above it. What stands on one line does not import its neighbour.
 LAYOUT = """
-errors cancellation file_lock
+environment errors cancellation file_lock
+backoff sync_proxy
 log
 redact values
 events state transcript
@@ -67,7 +68,9 @@ CORE_FLOORS = {part: n for n, line in enumerate(LOG.split("\n")) for part in lin
 # What server and client share stands on this alone.
 PURE = {"errors", "log", "values"}
 PUBLIC_CORE = {"events", "state", "transcript", "store"}  # public names of modules further in
-CORE = PURE | PUBLIC_CORE | {"redact", "stores", "cancellation", "file_lock"}
+CORE = (
+    PURE | PUBLIC_CORE | {"redact", "stores", "environment", "cancellation", "file_lock", "backoff"}
+)
 # May import what they are made for.
 DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb", "holdfast.stores.vault")
 
@@ -180,6 +183,7 @@ def test_the_client_loads_no_harness_no_store_and_no_server() -> None:
     child = """
 import sys
 import holdfast.client
+import holdfast.client.sync
 inner = ("holdfast.harness", "holdfast.stores", "holdfast.server")
 print(*(name for name in sys.modules if name.startswith(inner)))
 """

@@ -3,20 +3,37 @@ area names it. What needs nothing is listed, so that leaving it out is a decisio
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+from litestar.handlers import HTTPRouteHandler
 
 from holdfast import Harness
+from holdfast.bundle.redaction.fields import listed
 from holdfast.events import KINDS
 from holdfast.log.state.fold import STEPS
+from holdfast.server import routes
+from holdfast.sessions import search
 from holdfast.stores.registry import SCHEMES
+from holdfast.stores.url_display import place
+from holdfast.stores.url_options import OPTIONS
 from tests import servers, test_architecture
+from tests.bundle.core import scene as bundle_scene
+from tests.client import test_operations
+from tests.compat import write
 from tests.contract import test_stores
+from tests.copy import scene as copy_scene
+from tests.crash import places as crash_places
 from tests.harness import test_settings
+from tests.links import places as links_places
+from tests.sessions import test_laws
+from tests.vault import hands, test_around
 
 ROOT = Path(__file__).parent.parent
 ADAPTERS = [path.parent.name for path in sorted(ROOT.glob("src/holdfast/adapters/*/__init__.py"))]
@@ -38,6 +55,50 @@ CHANGE_NO_STATE = {
     "thread.renamed",
 }
 
+# Which readers of a log look at which kinds; the others have neither text nor decisions for them.
+READERS = {
+    "thread.forked": "transcript",
+    "message.received": "search transcript audit",
+    "message.completed": "search transcript audit",
+    "message.interrupted": "search transcript",
+    "run.started": "transcript audit",
+    "run.finished": "transcript",
+    "model.called": "transcript audit",
+    "tool.started": "transcript audit",
+    "tool.nested": "audit",
+    "tool.finished": "search transcript audit",
+    "pending.opened": "audit",
+    "pending.voted": "audit",
+    "pending.settled": "audit",
+    "queue.changed": "transcript",
+    "compaction.made": "search",
+}
+UNREAD = """
+session.created session.touched session.suspended session.resumed session.expired session.pinned
+session.held session.timed session.moved session.reopened thread.created thread.reported
+thread.renamed label.added label.removed metadata.changed surface.attached surface.detached
+run.resumed run.waiting abort.requested progress.reported pending.warned pending.extended
+mode.changed model.changed state.changed permission.changed grant.given grant.revoked task.changed
+context.built context.added context.removed timer.set timer.cleared timer.fired timer.planned
+checkpoint.made checkpoint.dropped
+"""
+
+# Texts of events that bundles keep as they are, because they are ids or names and not content.
+KEPT_TEXTS = """
+abort.requested.run checkpoint.dropped.id checkpoint.made.id compaction.made.model context.added.id
+context.added.on context.built.mode context.removed.ids grant.given.category grant.given.tool
+grant.revoked.category grant.revoked.tool message.completed.model message.completed.reason
+message.interrupted.model message.interrupted.reason message.received.model mode.changed.left
+mode.changed.mode model.called.model model.changed.mode model.changed.model pending.extended.id
+pending.opened.call pending.opened.id pending.settled.id pending.voted.id pending.warned.id
+progress.reported.call run.finished.code run.started.model run.waiting.reason session.created.agent
+session.touched.surface surface.attached.surface surface.detached.surface thread.created.agent
+thread.created.call thread.created.item thread.created.parent thread.forked.agent thread.forked.call
+thread.forked.item thread.forked.parent thread.reported.item timer.cleared.id timer.fired.id
+timer.set.id tool.finished.call tool.finished.code tool.nested.parent tool.started.call
+tool.started.key tool.started.name
+"""
+
 # Settings of a harness of which every value is right, or that are checked by a test of their own.
 UNCHECKED = {"agent", "default_model", "resources"}
 OLD = {"storage"}  # another name of a setting, from an earlier version
@@ -48,8 +109,101 @@ def test_every_kind_changes_the_state_or_is_listed() -> None:
     assert STEPS.keys() <= KINDS.keys()
 
 
+def test_every_kind_is_searched_transcribed_and_audited_or_is_listed() -> None:
+    found = {
+        "search": {*search.SEARCHED},
+        "transcript": kinds_in("log/transcript.py"),
+        "audit": kinds_in("sessions/audit.py"),
+    }
+    for reader, kinds in found.items():
+        assert kinds == {kind for kind, readers in READERS.items() if reader in readers.split()}
+    assert KINDS.keys() == {*READERS, *UNREAD.split()}
+
+
+def kinds_in(path: str) -> set[str]:
+    """The kinds that a module names, as text or as the class of their payload."""
+    kind_of = {payload.__name__: kind for kind, payload in KINDS.items()}
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / "src" / "holdfast" / path).read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in kind_of:
+            found.add(kind_of[node.attr])
+        elif isinstance(node, ast.Constant) and node.value in KINDS:
+            found.add(node.value)
+    return found
+
+
+def test_every_text_that_a_bundle_keeps_is_listed() -> None:
+    kept = {
+        f"{kind}.{name}"
+        for kind, payload in KINDS.items()
+        for name, role in listed(payload).items()
+        if role in ("id", "name")
+    }
+    assert kept == {*KEPT_TEXTS.split()}
+
+
 def test_the_contract_runs_on_every_kind_of_store() -> None:
     assert {*test_stores.URLS, *servers.KINDS} >= SCHEMES.keys()
+
+
+@pytest.mark.parametrize(
+    ("tested", "without"),
+    [
+        pytest.param({*copy_scene.URLS, *copy_scene.SERVERS}, set(), id="copy/scene.py"),
+        pytest.param({*bundle_scene.KINDS}, set(), id="bundle/core/scene.py"),
+        pytest.param({*test_laws.KINDS}, set(), id="sessions/test_laws.py"),
+        pytest.param({*links_places.KINDS}, set(), id="links/places.py"),
+        pytest.param({*test_around.KINDS}, set(), id="vault/test_around.py"),
+        pytest.param({*hands.KINDS}, {"memory"}, id="vault/hands.py"),
+        pytest.param({*crash_places.KINDS, *crash_places.SHARED}, {"memory"}, id="crash/places.py"),
+    ],
+)
+def test_the_tests_of_a_folder_run_on_every_kind_of_store(
+    tested: set[str], without: set[str]
+) -> None:
+    assert tested >= SCHEMES.keys() - without
+
+
+def test_every_store_with_files_has_an_example_of_earlier_versions(tmp_path: Path) -> None:
+    urls = {kind: url(tmp_path) for kind, url in copy_scene.URLS.items()}
+    assert {kind for kind, url in urls.items() if place(url) is not None} == {*write.STORES}
+
+
+@pytest.mark.parametrize("kind", SCHEMES)
+def test_every_kind_of_store_is_in_the_tables_and_has_its_options_documented(kind: str) -> None:
+    schemes = [f"| `{scheme}:" for scheme in SCHEMES[kind]]
+    assert any(scheme in (ROOT / "README.md").read_text() for scheme in schemes)
+    pages = [ROOT / "docs" / name for name in ("platforms.md", "stores.md", f"{kind}.md")]
+    text = "\n".join(page.read_text() for page in pages if page.exists())
+    names = {"postgres": "PostgreSQL", "mongodb": "MongoDB"}
+    assert names.get(kind, f"`{kind}:") in pages[0].read_text()
+    missing = [name for name in OPTIONS[kind] if not re.search(rf"`{name}`|[?&]{name}=", text)]
+    assert missing == []
+    if OPTIONS[kind].keys() - OPTIONS["sqlite"].keys():
+        assert pages[-1].exists(), "a store with options of its own has a page"
+
+
+@pytest.mark.parametrize("operation", test_operations.VERBS)
+def test_the_client_verb_of_every_operation_is_documented(operation: str) -> None:
+    page = (ROOT / "docs" / "client.md").read_text()
+    called: Any = test_operations.VERBS[operation](Called("client"), Called("session"))  # type: ignore[arg-type]
+    *parts, verb = called
+    part = ".".join(parts).removeprefix("session.")
+    rows = [line for line in page.splitlines() if re.match(rf"\| .*`{part}`", line)]
+    assert any(f"`{verb}`" in row for row in rows), f"`{verb}` is not in the row of `{part}`"
+
+
+class Called:
+    """Records which method of an object is called, as a tuple of names."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __getattr__(self, name: str) -> Called:
+        return Called(*self._names, name)
+
+    def __call__(self, *args: object, **options: object) -> tuple[str, ...]:
+        return self._names
 
 
 def test_every_setting_of_a_harness_is_refused_with_a_bad_value_and_documented() -> None:
@@ -83,3 +237,11 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
             if "://" not in link and (target := (page.parent / link).resolve()).exists():
                 waiting.append(target)
     assert [page for page in sorted(ROOT.glob("docs/**/*.md")) if page not in reached] == []
+
+
+def test_every_handler_is_registered() -> None:
+    for path in sorted(Path(routes.__file__).parent.glob("*.py")):
+        module = import_module(f"{routes.__name__}.{path.stem}")
+        made = [one for one in vars(module).values() if isinstance(one, HTTPRouteHandler)]
+        listed = [id(one) for one in getattr(module, "HANDLERS", ())]
+        assert [one.fn.__name__ for one in made if id(one) not in listed] == [], path.name

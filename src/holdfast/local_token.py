@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import ipaddress
 import os
@@ -130,10 +131,19 @@ def address_of(host: str, port: int | None = None) -> str:
     return found[0]
 
 
+@functools.lru_cache(maxsize=1_024)
+def is_loopback(host: str | None) -> bool:
+    """Whether a host is `localhost` or a loopback address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
 def keep(port: int, store: str) -> LocalToken:
     """The token of a port and store, created if needed (`InvalidValue` if it cannot be stored, or
     if others could have read it). Concurrent processes get the same token."""
-    made = LocalToken(token=_random(), port=port, store=store)
+    made = LocalToken(token=PREFIX + random_text(LENGTH), port=port, store=store)
     try:
         _make_folder(folder())
         if not made.path.exists():
@@ -180,8 +190,9 @@ def _files() -> list[Path]:
         return []
 
 
-def _random() -> str:
-    return PREFIX + "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
+def random_text(length: int) -> str:
+    """Random letters and digits, for a secret."""
+    return "".join(secrets.choice(LETTERS) for _ in range(length))
 
 
 def _make_folder(place: Path) -> None:

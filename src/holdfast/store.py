@@ -1,5 +1,6 @@
 """The port that every store implements, and its values."""
 
+from .environment import wall_clock
 from .stores.port import (
     BlobRef,
     Damage,
@@ -9,7 +10,6 @@ from .stores.port import (
     Snapshot,
     Store,
     StoreInfo,
-    wall_clock,
 )
 
 __all__ = [

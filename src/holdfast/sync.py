@@ -6,22 +6,12 @@ call to it, so a new method of the harness is available here too.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
-import inspect
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import CancelledError, Future
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from .cancellation import ended
-from .errors import HarnessClosed, InvalidValue
 from .harness import GRACE, Agent
 from .harness import Harness as AsyncHarness
-
-T = TypeVar("T")
+from .sync_proxy import Loop, Remote, RemoteContext
 
 __all__ = ["Harness", "Remote"]
 
@@ -30,48 +20,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-class Remote:
-    """A proxy for an object that lives on the loop. Plain attributes are read, methods are called
-    there, and awaitables are awaited. What supports `async for` supports `for` here."""
-
-    __slots__ = ("_loop", "_target")
-
-    def __init__(self, target: Any, loop: Loop) -> None:
-        self._target, self._loop = target, loop
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(
-                f"{name!r} is not available in holdfast.sync: use the async harness"
-            )
-        return self._loop.local(self._loop.call(getattr, self._target, name))
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self._loop.local(self._loop.call(self._target, *arguments, **named))
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._loop.iterate(self._target)
-
-    def __len__(self) -> int:
-        return int(self._loop.call(len, self._target))
-
-    def __bool__(self) -> bool:
-        return True  # also if it is empty
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Remote) and other._target is self._target
-
-    def __hash__(self) -> int:
-        return id(self._target)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in dir(self._target) if not name.startswith("_")]
-
-    def __repr__(self) -> str:
-        return f"<{self._target!r} of holdfast.sync>"
-
-
-class Harness(Remote):
+class Harness(RemoteContext):
     """`holdfast.Harness` without `await`: takes the same settings, has the same methods.
 
         with Harness(agent, store="sqlite:shop.db") as harness:
@@ -95,14 +44,6 @@ class Harness(Remote):
             self.close()
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def start(self) -> Harness:
         """Connect to the store, and recover unfinished runs."""
         self._loop.call(self._target.start)
@@ -119,151 +60,3 @@ class Harness(Remote):
         if id is not None:
             return bool(self._loop.call(self._target.close, id))
         return self._loop.close(functools.partial(self._target.aclose, grace))
-
-
-class Loop:
-    """An event loop in its own thread, which starts on first use. `what` is closed with it."""
-
-    def __init__(self, what: str = "the harness") -> None:
-        self._what = what
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def call(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Call a function on the loop, await its result if necessary, and return it."""
-        return self.wait(_settled(function, arguments, named))
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine. An interrupt ends the waiting, not the work."""
-        try:
-            return self._begin(work).result()
-        except CancelledError:  # another thread closed it
-            raise HarnessClosed(what=self._what) from None
-
-    def local(self, value: Any) -> Any:
-        """The value for use in this thread: live objects and methods become proxies."""
-        if isinstance(value, Remote) or inspect.isclass(value):
-            return value
-        if inspect.isroutine(value):
-            return self._function(value)
-        if inspect.isasyncgen(value):
-            return self.iterate(value)
-        return Remote(value, self) if _is_live(type(value)) else value  # type: ignore[arg-type]  # a class is hashable
-
-    def iterate(self, source: Any) -> Generator[Any, None, None]:
-        """Iterate over an async iterable."""
-        steps = _Steps(self.call(aiter, source))
-        try:
-            while True:
-                found, item = self._begin(steps.next()).result()
-                if not found:
-                    return
-                yield item
-        finally:
-            with contextlib.suppress(HarnessClosed):
-                self.wait(steps.end())
-
-    def close(self, last: Callable[[], Awaitable[None]]) -> bool:
-        """Do the last work, cancel what still runs, and join the thread. Returns False if that was
-        done before."""
-        if self._closed:
-            return False
-        try:
-            self.call(last)
-        finally:
-            with self._lock:
-                self._closed = True
-                loop, thread = self._loop, self._thread
-            if loop is not None and thread is not None:
-                loop.call_soon_threadsafe(loop.stop)
-                thread.join()
-        return True
-
-    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self._running())
-        except BaseException:
-            work.close()
-            raise
-
-    def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def called(*arguments: Any, **named: Any) -> Any:
-            given = [a._target if isinstance(a, Remote) else a for a in arguments]
-            return self.local(self.call(function, *given, **named))
-
-        return called
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        if threading.current_thread() is self._thread:
-            raise InvalidValue(
-                field="holdfast.sync",
-                problem="was called from its own event loop, which would deadlock",
-                remedy="use the context of the tool or hook, or call it from another thread",
-            )
-        with self._lock:
-            if self._closed:
-                raise HarnessClosed(what=self._what)
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run, args=(self._loop,), name="holdfast.sync", daemon=True
-                )
-                self._thread.start()
-            return self._loop
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        loop.run_until_complete(ended(*asyncio.all_tasks(loop)))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
-
-
-async def _settled(
-    function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
-) -> Any:
-    value = function(*arguments, **named)
-    return await value if inspect.isawaitable(value) else value
-
-
-class _Steps:
-    """Reads an async iterator step by step. It keeps track of the current step itself, since an
-    interrupt may arrive before the caller has the step's future."""
-
-    def __init__(self, items: AsyncIterator[Any]) -> None:
-        self._items = items
-        self._step: asyncio.Task[Any] | None = None
-
-    async def next(self) -> tuple[bool, Any]:
-        """Whether there is another item, and the item."""
-        self._step = asyncio.current_task()
-        try:
-            return True, await anext(self._items)
-        except StopAsyncIteration:  # it cannot leave a coroutine
-            return False, None
-
-    async def end(self) -> None:
-        """Cancel the current step, and close the iterator."""
-        if self._step is not None:
-            await ended(self._step)
-        if (close := getattr(self._items, "aclose", None)) is not None:
-            await close()
-
-
-@functools.lru_cache(maxsize=256)
-def _is_live(kind: type[Any]) -> bool:
-    """Whether objects of this type are used with `await` or `async for`."""
-    members = [
-        getattr(kind, name, None) for name in dir(kind) if name == "__aiter__" or name[0] != "_"
-    ]
-    return hasattr(kind, "__aiter__") or any(
-        inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-        for member in members
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from claude_agent_sdk import fold_session_summary
 
 from holdfast.adapters.claude import ClaudeSessionStore
+from tests import forks
 
 from .words import entry, key, mtime, summary
 
@@ -39,8 +39,8 @@ def write_at_once(url: str, writers: int, count: int) -> None:
     with ExitStack() as stack:
         children = [
             stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-m", "tests.adapters.writer", url, f"w{n}", str(count)],
+                forks.popen(
+                    *("-m", "tests.adapters.writer", url, f"w{n}", str(count)),
                     cwd=ROOT,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -88,10 +88,8 @@ async def test_eight_processes_lose_and_double_nothing(shared_url: str) -> None:
 async def test_a_fresh_process_goes_on_where_another_stopped(shared_url: str) -> None:
     async with ClaudeSessionStore(shared_url) as sessions:
         await sessions.append(key(), [entry("a"), entry("b")])
-    command = [sys.executable, "-W", "error", "-c", READ, shared_url]
-    ended = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, check=False
-    )
+    words = ("-W", "error", "-c", READ, shared_url)
+    ended = await asyncio.to_thread(forks.run, *words, capture_output=True, text=True)
     assert (ended.stdout, ended.stderr) == ("2\n", "")
     async with ClaudeSessionStore(shared_url) as sessions:
         assert await sessions.load(key()) == [entry("a"), entry("b"), entry("more")]

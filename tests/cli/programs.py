@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
+from tests import forks
+
 APPEND = """
 import asyncio, sys
 from holdfast import NewEvent, connect, key
@@ -43,14 +45,13 @@ sys.meta_path.insert(0, Without())
 
 def append(url: str, session: str, *texts: str) -> None:
     """Let another process write messages; returns when they are durable."""
-    subprocess.run([sys.executable, "-c", APPEND, url, session, *texts], check=True)
+    forks.run("-c", APPEND, url, session, *texts, check=True)
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """`holdfast` with these arguments, its outputs in pipes unless `options` say otherwise."""
     outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    command = [sys.executable, "-m", "holdfast.cli", *arguments]
-    return subprocess.Popen(command, text=True, **outputs)
+    return forks.popen("-m", "holdfast.cli", *arguments, text=True, **outputs)
 
 
 def without(names: set[str], program: str) -> subprocess.CompletedProcess[str]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import select
-import subprocess
-import sys
-import termios
 import time
 from pathlib import Path
 from types import TracebackType
+
+from tests import forks
 
 DEADLINE = 60.0
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -23,19 +21,14 @@ class Terminal:
 
     def __init__(self, *arguments: str, cwd: Path) -> None:
         self._keys, screen = os.openpty()
-
-        def take_terminal() -> None:
-            fcntl.ioctl(screen, termios.TIOCSCTTY, 0)
-
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli", *arguments],
+        self.process = forks.popen(
+            *("-m", "holdfast.cli", *arguments),
             stdin=screen,
             stdout=screen,
             stderr=screen,
             cwd=cwd,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
             start_new_session=True,
-            preexec_fn=take_terminal,  # noqa: PLW1509 - nothing else makes it the child's own
         )
         os.close(screen)
         self.seen = ""

@@ -15,7 +15,7 @@ from holdfast import Store, key
 from holdfast.events import NewEvent
 from holdfast.log.catalog import Row
 from holdfast.log.codec import fingerprint
-from holdfast.stores import links, rules
+from holdfast.stores import hash_chain, rules
 from holdfast.stores.frames import packed
 
 from .conftest import Cli, created, said, sample, write
@@ -61,9 +61,9 @@ def rewrite(path: Path) -> None:
         assert len(events[2].data) == len(other)
         events[2] = msgspec.structs.replace(events[2], data=msgspec.Raw(other))
         empty = msgspec.structs.replace(
-            rules.empty_row(row, 0), link=links.origin(row.key, row.log).hex()
+            rules.empty_row(row, 0), link=hash_chain.origin(row.key, row.log).hex()
         )
-        kept, link = links.linked(empty, events, links.seals(events))
+        kept, link = hash_chain.linked(empty, events, hash_chain.seals(events))
         for event, one in zip(events, kept, strict=True):
             conn.execute(
                 "UPDATE events SET hash = ?, data = ?, link = ? WHERE log = ? AND seq = ?",

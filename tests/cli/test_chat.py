@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.cli.agents import BUILT_IN, Choice, choose
 from holdfast.harness.agents.agent import Agent
+from tests import forks
 from tests.models.standin import Standin
 from tests.models.standin import chat as said
 
@@ -28,10 +29,8 @@ __all__ = ["shop_folder"]
 
 def chat(*arguments: str, lines: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Chat through pipes."""
-    command = [sys.executable, "-m", "holdfast.cli", "chat", *arguments]
-    return subprocess.run(
-        command, input=lines, capture_output=True, text=True, cwd=cwd, timeout=60, check=False
-    )
+    words = ("-m", "holdfast.cli", "chat", *arguments)
+    return forks.run(*words, input=lines, capture_output=True, text=True, cwd=cwd, timeout=60)
 
 
 @pytest.fixture(autouse=True)

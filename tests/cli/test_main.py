@@ -133,7 +133,7 @@ def test_the_first_line_of_help_is_that_of_the_list(cli: Cli, verb: str) -> None
 
 
 def test_a_mistyped_verb_gets_a_suggestion(cli: Cli) -> None:
-    assert 'Did you mean "sessions"?' in cli("sesions").err
+    assert 'Did you mean "sessions"? See: holdfast --help\n' in cli("sesions").err
 
 
 def test_an_error_in_json_has_code_message_and_fields(shop: str, cli: Cli) -> None:

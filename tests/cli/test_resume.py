@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import NewEvent, Store, key
+from tests import forks
 
 from .agents import effects, shop_folder
 from .conftest import Cli, Ended, write
@@ -40,8 +40,8 @@ def send(url: str, **messages: str) -> None:
 
 def resume(*arguments: str, agent: tuple[str, ...] = AGENT) -> Ended:
     """Run it to its end."""
-    command = [sys.executable, "-m", "holdfast.cli", "resume", *agent, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    words = ("-m", "holdfast.cli", "resume", *agent, *arguments)
+    ended = forks.run(*words, capture_output=True, text=True, timeout=60)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 

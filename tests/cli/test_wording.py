@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,13 +103,22 @@ token
 """
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test keeps what it has made for the others."""
+    return tmp_path_factory.mktemp("wording") / "place"
+
+
 @pytest.fixture
-def place(tmp_path: Path, url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, kept: Path) -> Path:
     """A folder with a store and bundles, in which the commands are run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDFAST_STORE", url)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "desk", raising=False)
+    if kept.exists():
+        shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+        return tmp_path
     agent = 'from holdfast import Agent\nagent = Agent("desk", instructions="Help.")\n'
     (tmp_path / "desk.py").write_text(agent)
 
@@ -137,6 +147,7 @@ def place(tmp_path: Path, url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "vault.toml").write_text(cli("vault", "new", "k").out)
     (tmp_path / "vault.toml").chmod(0o600)
     write(f"sqlite:{tmp_path}/sealed.db?vault={tmp_path}/vault.toml", sample)
+    shutil.copytree(tmp_path, kept)
     return tmp_path
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from types import TracebackType
@@ -18,6 +17,7 @@ from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.port import FromUser, ModelCall, Text
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.store import Store
+from tests import forks
 
 from ..crash.children import ROOT
 from ..servers.process import free_port
@@ -98,9 +98,9 @@ class Replica:
         """Start it, and return when it is ready."""
         agent = "clerk=tests.client.replica:clerk"
         where = ["--store", self._store, "--port", str(self.port), "--auth", "none"]
-        self._process = await asyncio.to_thread(
-            subprocess.Popen,
-            [sys.executable, "-m", "holdfast.cli", "serve", agent, *where, "--grace", "3"],
+        self._process = process = await asyncio.to_thread(
+            forks.popen,
+            *("-m", "holdfast.cli", "serve", agent, *where, "--grace", "3"),
             cwd=ROOT,
             stdout=self._words,
             stderr=self._words,
@@ -112,7 +112,7 @@ class Replica:
                     found = await http.get(f"http://127.0.0.1:{self.port}/v1/ready")
                     if found.status_code == 200:
                         return
-                assert self._process.poll() is None, await asyncio.to_thread(self.words)
+                assert process.poll() is None, await asyncio.to_thread(self.words)
                 assert time.monotonic() < until, await asyncio.to_thread(self.words)
                 await asyncio.sleep(LOOK)
 

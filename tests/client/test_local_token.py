@@ -8,18 +8,18 @@ import contextlib
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from holdfast import Agent, LogConfig
 from holdfast.client import Client, Patience
-from holdfast.client.credentials import is_loopback
 from holdfast.errors import HoldfastError, InvalidValue, Unauthorized, WrongServer
-from holdfast.local_token import LocalToken, keep
+from holdfast.local_token import LocalToken, is_loopback, keep
 from holdfast.models.scripted import ScriptedModel
 from holdfast.server import create_app
-from holdfast.server.auth import LocalTokenAuth
+from holdfast.server.auth.callers import LocalTokenAuth
 from tests.server.scene import listening
 from tests.servers.process import free_port
 
@@ -253,4 +253,4 @@ async def test_a_token_that_others_could_read_is_not_shown() -> None:
     ],
 )
 def test_what_is_of_this_machine(url: str, here: bool) -> None:
-    assert is_loopback(url) is here
+    assert is_loopback(urlsplit(url).hostname) is here

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Agent, Harness, PendingQuery, connect, key, tool
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import core_of
 from holdfast.models.scripted import Say, ScriptedModel, Use
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from holdfast import Event, Key, LogDamaged, Scope, Store, StoreError, connect, key
 from holdfast.stores.copy import copy_session
 from holdfast.stores.memory import MemoryStore
+from tests import forks
 
 from .conftest import place
 from .scene import (
@@ -190,9 +190,8 @@ asyncio.run(main(*sys.argv[1:]))
 
 def killed(*arguments: str) -> None:
     """Run a copy that is killed with SIGKILL after so many events."""
-    with subprocess.Popen(
-        [sys.executable, "-c", COPY, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    words = ("-c", COPY, *arguments)
+    with forks.popen(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.read(1) == b"!"
         os.kill(process.pid, signal.SIGKILL)

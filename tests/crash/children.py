@@ -6,14 +6,16 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from subprocess import PIPE, Popen
 from types import TracebackType
 from typing import Any
+
+from tests import forks
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 120.0  # seconds until a worker that says nothing more counts as hanging
@@ -32,12 +34,12 @@ class Child:
         self, worker: str, *arguments: str, under: Sequence[str] = (), patience: float = PATIENCE
     ) -> None:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self.process = subprocess.Popen(
-            [*under, sys.executable, "-m", f"tests.crash.workers.{worker}", *arguments],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._words,
+        words = ("-m", f"tests.crash.workers.{worker}", *arguments)
+        pipes: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": self._words}
+        self.process = (
+            Popen([*under, sys.executable, *words], cwd=ROOT, **pipes)
+            if under
+            else forks.popen(*words, cwd=ROOT, **pipes)
         )
         self._timer = threading.Timer(patience, self.process.kill)
         self._timer.daemon = True

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+BAD = ("lost", "doubled")  # counts that are shown also if they are zero
 Tick = Callable[[int, int], None]  # how many rounds are done, of how many
 
 
@@ -60,7 +61,8 @@ class Outcome:
         self.figures.append(Figure(f"{what}, slowest", ordered[-1], limit))
 
     def __str__(self) -> str:
-        return ", ".join(f"{count:,} {what}" for what, count in self.counts.items() if count)
+        shown = [what for what, count in self.counts.items() if count or what in BAD]
+        return ", ".join(f"{self.counts[what]:,} {what}" for what in shown)
 
 
 def _short(value: object) -> str:

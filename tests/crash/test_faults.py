@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from holdfast import HeadMoved, NewEvent, connect, key
+from tests import forks
 
 from .checks.clocks import skewed_races
 from .checks.damage import corruptions, erasing_beside, headers
@@ -79,8 +78,7 @@ async def test_a_refused_append_remembers_what_it_found_in_the_file(tmp_path: Pa
     url = f"file:{tmp_path / 'f'}"
     async with connect(url) as store:
         await store.append(key("s"), [NewEvent.of("note.made", id="one")], create=True)
-        command = [sys.executable, "-c", DIES, url]
-        await asyncio.to_thread(subprocess.run, command, check=True)
+        await asyncio.to_thread(forks.run, "-c", DIES, url, check=True)
         await store.acquire(key("s"), "me")
         with pytest.raises(HeadMoved):
             await store.append(key("s"), [NewEvent.of("note.made")], expected=1)

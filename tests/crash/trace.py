@@ -25,7 +25,7 @@ PASSING = ("-shm", ".lock")  # files that hold nothing that lasts
 
 _LINE = re.compile(r"^(\d+) +(?:<\.\.\. (\w+) resumed>|(\w+)\()(.*)$")
 _RESULT = re.compile(r"\) += (-?\d+).*$")
-_HEX = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?|(\d+)<((?:\\x[0-9a-f]{2})*)>')
+_HEX = re.compile(r'"([\\x0-9a-f]*)"(\.\.\.)?|(\d+)<([\\x0-9a-f]*)>')
 
 
 def strace(output: Path) -> list[str]:
@@ -70,13 +70,17 @@ def calls(output: Path) -> Iterator[Call]:
 
 def _call(name: str, rest: str, *, began: bool = False) -> Call:
     paths, data = [], []
-    for text, more, file, path in _HEX.findall(rest):
+    around, end = [], 0
+    for found in _HEX.finditer(rest):
+        text, more, file, path = found.groups()
         assert not more, "strace cut a string short"
         if file:
             paths.append(_bytes(path).decode(errors="replace"))
         else:
             data.append(_bytes(text))
-    return Call(name, paths, data, _HEX.sub("", rest), began)
+        around.append(rest[end : found.start()])
+        end = found.end()
+    return Call(name, paths, data, "".join(around) + rest[end:], began)
 
 
 def _bytes(text: str) -> bytes:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, closing
 from pathlib import Path
@@ -27,6 +25,7 @@ from holdfast import (
 )
 from holdfast.events import Event
 from holdfast.testing.samples import given
+from tests import forks
 
 from .scene import KEY, OTHER, check_other, damages, note, opened, read_all, seqs
 
@@ -48,8 +47,7 @@ asyncio.run(main())
 
 
 async def another_process_appends(url: str, name: str) -> None:
-    command = [sys.executable, "-c", APPENDS, url, name]
-    await asyncio.to_thread(subprocess.run, command, check=True)
+    await asyncio.to_thread(forks.run, "-c", APPENDS, url, name, check=True)
 
 
 async def fill(store: Store) -> None:

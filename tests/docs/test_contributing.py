@@ -24,6 +24,15 @@ def test_every_test_that_is_named_exists() -> None:
         assert not test or test in functions(ROOT / path), f"{path}::{test}"
 
 
+def test_every_step_of_a_checklist_names_the_test_that_fails_without_it() -> None:
+    section = PAGE.partition("## Checklists")[2].partition("### Add an option")[0]
+    steps = re.split(r"^\d+\. ", section, flags=re.M)[1:]
+    assert len(steps) > 20
+    assert [step for step in steps if "`tests/" not in step] == []
+    rows = re.findall(r"^\| .* \| (.*) \|$", PAGE.partition("### Add an option")[2], re.M)
+    assert [row for row in rows[1:] if "`tests/" not in row and "same test" not in row] == []
+
+
 def test_every_script_and_module_that_is_named_exists() -> None:
     for script in re.findall(r"`(scripts/\w+)", PAGE):
         assert os.access(ROOT / script, os.X_OK), script

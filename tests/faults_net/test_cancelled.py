@@ -255,7 +255,9 @@ async def test_an_import_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = Hides(method="renew")
 
     async def main() -> None:
-        async with import_lock.turn(FaultyStore(MemoryStore(), [fault]), Scope("main", "s")):
+        async with import_lock.locked_import(
+            FaultyStore(MemoryStore(), [fault]), Scope("main", "s")
+        ):
             await fault.reached.wait()
 
     await ends(main())

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from holdfast.models import ScriptedModel
 from holdfast.models.port import ModelCall, TextChunk
 from holdfast.models.scripted import Fail
 from holdfast.values.result import Result as Kept
+from tests import forks
 
 PROGRAM = """
 import asyncio
@@ -48,8 +47,9 @@ charging = ScriptedModel([Say("", calls=[Use("charge", card="4242")]), "Done."])
 def ran(program: str, tmp_path: Path) -> tuple[str, list[str]]:
     """What a program of its own prints, and its lines on standard error."""
     environ = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM + program],
+    ended = forks.run(
+        *("-c", PROGRAM + program),
+        needs=("holdfast.harness",),
         cwd=tmp_path,
         env=environ,
         capture_output=True,

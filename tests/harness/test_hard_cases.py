@@ -27,7 +27,7 @@ from holdfast import (
 )
 from holdfast import events as ev
 from holdfast.events import NewEvent
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import Session, core_of
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.values.delta import Delta

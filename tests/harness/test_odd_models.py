@@ -16,7 +16,7 @@ from holdfast import tool
 from holdfast.harness.agents.agent import context
 from holdfast.harness.faults import ErrorPolicy
 from holdfast.harness.live.answers import mismatch
-from holdfast.harness.loop.typed_output import wish
+from holdfast.harness.loop.typed_output import output_request
 from holdfast.models.port import (
     BoundChunk,
     CallChunk,
@@ -303,4 +303,4 @@ async def test_a_typed_run_is_finished_elsewhere_without_the_package(
     ],
 )
 def test_the_outline_of_a_schema_knows_types_within_types(value: Any, fits: bool) -> None:
-    assert (mismatch(wish(Order)["schema"], {"value": value}) is None) == fits
+    assert (mismatch(output_request(Order)["schema"], {"value": value}) is None) == fits

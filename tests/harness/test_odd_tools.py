@@ -15,7 +15,7 @@ from holdfast.errors import ToolError
 from holdfast.harness.session.session import Session
 from holdfast.harness.tools import Park, Tool, ToolContext, ToolResult
 from holdfast.harness.tools.allowance import Allowance
-from holdfast.harness.tools.thread_runner import apart
+from holdfast.harness.tools.thread_runner import run_in_thread
 from holdfast.models.scripted import Say, Use
 
 from .kernel.scene import PATIENCE, Gate, helper, only, serve, until
@@ -150,7 +150,7 @@ def test_what_was_left_alone_ends_in_silence_even_after_its_loop() -> None:
         return "late"
 
     async def leave() -> None:
-        task = asyncio.create_task(apart(late))
+        task = asyncio.create_task(run_in_thread(late))
         await until(began.is_set)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -166,11 +166,11 @@ async def test_a_function_apart_hands_over_its_value_and_its_error() -> None:
     def divide(a: int, b: int) -> float:
         return a / b
 
-    assert await apart(divide, 1, 2) == 0.5
+    assert await run_in_thread(divide, 1, 2) == 0.5
     with pytest.raises(ZeroDivisionError):
-        await apart(divide, 1, 0)
+        await run_in_thread(divide, 1, 0)
     with pytest.raises(ToolError, match="ended with SystemExit"):
-        await apart(sys.exit, 3)
+        await run_in_thread(sys.exit, 3)
 
 
 def deep(levels: int) -> Any:

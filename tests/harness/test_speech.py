@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from holdfast.events import Event
-from holdfast.harness.live.drafts import Speech
+from holdfast.harness.live.drafts import MessagesInFlight
 from holdfast.values.delta import Delta
 
 
@@ -15,7 +15,7 @@ def told(kind: str, id: str) -> Event:
 
 
 def test_text_has_its_place_in_the_message() -> None:
-    speech = Speech()
+    speech = MessagesInFlight()
     assert speech.say("m", "Hel") == Delta("m", 0, "Hel", False)
     assert speech.say("m", "lo") == Delta("m", 3, "lo", False)
     assert speech.say("m", "hm", thought=True) == Delta("m", 0, "hm", True)
@@ -24,7 +24,7 @@ def test_text_has_its_place_in_the_message() -> None:
 
 @pytest.mark.parametrize("kind", ["message.completed", "message.interrupted"])
 def test_text_that_comes_after_its_message_is_not_told(kind: str) -> None:
-    speech = Speech()
+    speech = MessagesInFlight()
     speech.say("m", "Hello")
     speech.arrived(told(kind, "m"))
     assert speech.say("m", "Hello") is None

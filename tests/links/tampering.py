@@ -17,7 +17,7 @@ from holdfast import NewEvent, Row
 from holdfast.events import Event
 from holdfast.log import catalog
 from holdfast.log.codec import erased, fingerprint
-from holdfast.stores import links, rules
+from holdfast.stores import hash_chain, rules
 
 BLANK = "somebody asked to"
 
@@ -95,20 +95,24 @@ def put_in(log: Log, seq: int, kept: bytes | None, *, data: Any = "forged") -> L
 
 def kept_for(log: Log, seq: int, *, data: Any = "forged") -> bytes:
     """What is kept with an event of `put_in` whose link follows from the one before it."""
-    before = links.ending(log.at(seq - 1).kept if seq > log.after + 1 else None)
-    begun = links.origin(log.row.key, log.row.log, log.after, links.link_in(log.left)).hex()
+    before = hash_chain.ending(log.at(seq - 1).kept if seq > log.after + 1 else None)
+    begun = hash_chain.origin(
+        log.row.key, log.row.log, log.after, hash_chain.link_in(log.left)
+    ).hex()
     row = replace(log.row, head=seq - 1, link=before or begun)
     event = put_in(log, seq, None, data=data).at(seq).event
-    (kept,), _ = links.linked(row, [event], links.seals([event]))
+    (kept,), _ = hash_chain.linked(row, [event], hash_chain.seals([event]))
     return kept
 
 
 def relinked(log: Log) -> Log:
     """All links are made anew, and the row has the last: nothing in the log itself tells."""
-    begun = links.origin(log.row.key, log.row.log, log.after, links.link_in(log.left)).hex()
+    begun = hash_chain.origin(
+        log.row.key, log.row.log, log.after, hash_chain.link_in(log.left)
+    ).hex()
     events = [record.event for record in log.records]
     row = replace(log.row, head=log.after, link=begun)
-    kept, link = links.linked(row, events, links.seals(events))
+    kept, link = hash_chain.linked(row, events, hash_chain.seals(events))
     records = [record_of(event, one) for event, one in zip(events, kept, strict=True)]
     return replace(log, row=replace(log.row, link=link), records=records)
 
@@ -128,5 +132,5 @@ def erase(log: Log, seqs: Sequence[int], *, reason: str = BLANK) -> Log:
     """What a store makes of an erasure."""
     for seq in seqs:
         old = log.at(seq)
-        log = blanked(log, seq, links.erased(old.kept, old.hash), reason=reason)
+        log = blanked(log, seq, hash_chain.erased(old.kept, old.hash), reason=reason)
     return log

@@ -17,7 +17,7 @@ from holdfast import Key, Store, connect, key
 from holdfast.log import catalog
 from holdfast.log.codec import fingerprint
 from holdfast.stores.frames import packed
-from holdfast.stores.links import link_in
+from holdfast.stores.hash_chain import link_in
 from holdfast.stores.postgres.columns import columns
 from tests import servers
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from holdfast.log.catalog import PendingQuery
 from holdfast.stores.mongodb import MongoStore, queries, schema
 from holdfast.stores.mongodb.address import MongoAddress
 from holdfast.testing.samples import KEY, begin, seqs
+from tests import forks
 
 from .conftest import Raw
 from .test_tails import Commands
@@ -34,10 +34,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def open_in_eight(url: str) -> list[bytes]:
-    children = [
-        subprocess.Popen([sys.executable, "-c", OPENER, url, f"id-{n}"], stdout=subprocess.PIPE)
-        for n in range(8)
-    ]
+    children = [forks.popen("-c", OPENER, url, f"id-{n}", stdout=subprocess.PIPE) for n in range(8)]
     return [child.communicate(timeout=120)[0].strip() for child in children]
 
 

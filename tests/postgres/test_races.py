@@ -12,9 +12,9 @@ import pytest
 
 import holdfast
 from holdfast import Event, NewEvent, StoreUnavailable, key
-from holdfast.log.catalog import project
-from holdfast.stores.postgres import PostgresStore, history
+from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres.database import Options
+from holdfast.stores.sql import history
 
 from .. import servers
 from ..servers import faults
@@ -55,7 +55,7 @@ async def test_a_delete_that_waits_for_a_fork_removes_the_fork(
     first = NewEvent.of("thread.forked", {"parent": "main", "at": 2})
     async with faults.admin(servers.address("postgres")) as sql:
         async with store._database._link(None) as link, link.conn.transaction():
-            await history.fork(link, project, 1_700_000_000_000, KEY, "side", 2, first)
+            await history.fork(store._tables(link), KEY, "side", at=2, first=first)
             deleting = asyncio.create_task(store.delete(KEY.scope))
             await blocked(sql, Options(url).schema)
         receipt = await deleting

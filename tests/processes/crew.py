@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from subprocess import PIPE
 from typing import Any
 
+from .. import forks
 from ..crash.children import ROOT, Child, Line
 
 
@@ -18,12 +18,8 @@ class Worker(Child):
 
     def __init__(self, *, patience: float, module: str = "tests.processes.worker") -> None:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._words,
+        self.process = forks.popen(
+            "-m", module, cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=self._words
         )
         self._timer = threading.Timer(patience, self.process.kill)
         self._timer.daemon = True

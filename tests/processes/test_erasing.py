@@ -4,13 +4,13 @@ nothing that was acknowledged is lost."""
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast import NewEvent
+from tests import forks
 from tests.crash.children import ROOT
 from tests.sessions import places
 
@@ -20,8 +20,8 @@ ERASED = 20  # events that the other process may blank
 
 
 def begin(url: str, how: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.processes.eraser", url, how]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    words = ("-m", "tests.processes.eraser", url, how)
+    return forks.popen(*words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 async def written(url: str, count: int) -> None:

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
 
 from holdfast.redact import Redactor
-from holdfast.redact.vendors import TokenFormat, example, formats, pattern
+from holdfast.redact.vendors import CHARACTERS, PIECE, TokenFormat, formats, pattern
 
 FORMATS = formats()
+
+
+def example(form: str, seed: int = 0) -> str:
+    """A token of this format, always the same for the same seed."""
+    out, done, step = [], 0, seed * 7 + len(form)
+    for piece in PIECE.finditer(form):
+        out.append(form[done : piece.start()])
+        done = piece.end()
+        if piece[4] is not None:
+            choices = piece[4].split("|")
+            out.append(example(choices[step % len(choices)], seed))
+            continue
+        letters = _letters(piece[1])
+        for n in range(int(piece[2])):
+            step = (step * 1103515245 + 12345 + n) % (1 << 31)
+            out.append(letters[(step >> 8) % len(letters)])
+    return "".join([*out, form[done:]])
+
+
+@functools.cache
+def _letters(kind: str) -> str:
+    plain = re.compile(CHARACTERS["a" if kind in "wb" else kind])
+    return "".join(c for c in map(chr, range(48, 123)) if plain.match(c))
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.rule} {form.form}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import httpx
@@ -25,6 +26,11 @@ from holdfast.server import (
 from holdfast.server.app import service_of
 from tests.servers.process import free_port
 
+from . import signatures
+
+signatures.share()
+# Litestar imports this with the first OpenAPI document of a process, and that reads folders.
+import_module("litestar._openapi.schema_generation.examples")
 PATIENCE = 30.0  # seconds; only a hang takes so long
 ALL = (
     *("sessions:read", "sessions:write", "pending:decide", "people:erase", "bundles"),

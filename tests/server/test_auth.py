@@ -21,7 +21,8 @@ from holdfast.server import (
     SharedSecret,
 )
 from holdfast.server.app import ROUTES, service_of
-from holdfast.server.auth import USUAL, authentication
+from holdfast.server.auth import authentication
+from holdfast.server.auth.callers import USUAL
 from holdfast.server.streams import backpressure as flow_module
 from holdfast.stores.memory import MemoryStore
 from tests.sessions import places

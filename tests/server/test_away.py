@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from holdfast.server.placement.circuit_breaker import BRIEFLY
 from holdfast.stores.copy import copy_session
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import FaultyStore
+from tests import forks
 from tests.servers.process import free_port
 from tests.servers.wire import Wire
 from tests.sessions import places
@@ -419,8 +419,8 @@ def test_a_process_that_is_told_to_end_does_not_wait_for_a_store(tmp_path: Path)
     (tmp_path / "shop.py").write_text(PROGRAM)
     port = free_port()
     words = ["serve", "--config", str(config), "--port", str(port)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", *words],
+    process = forks.popen(
+        *("-m", "holdfast.cli", *words),
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -17,6 +16,7 @@ from holdfast.cli.options import Common
 from holdfast.cli.serve import _Messages
 from holdfast.server.preflight import ServerStarted
 from holdfast.server.processes import ServePlan
+from tests import forks
 from tests.cli.conftest import _far_from_home  # noqa: F401 - far from the user's files
 from tests.servers.process import free_port
 
@@ -35,9 +35,9 @@ def hint(said: str) -> str:
 def test_the_command_that_is_named_makes_a_key_for_this_server(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     (tmp_path / "server.toml").write_text(f'{TABLES}sqlite = "sqlite:my shop.db"\n')
-    port, run = free_port(), [sys.executable, "-m", "holdfast.cli"]
-    process = subprocess.Popen(
-        [*run, "serve", "--config", "server.toml", "--port", str(port)],
+    port, run = free_port(), ("-m", "holdfast.cli")
+    process = forks.popen(
+        *(*run, "serve", "--config", "server.toml", "--port", str(port)),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -47,9 +47,7 @@ def test_the_command_that_is_named_makes_a_key_for_this_server(tmp_path: Path) -
         assert process.stdout is not None
         assert process.stdout.readline().startswith("serving")
         words = shlex.split(hint(process.stdout.readline()).replace("NAME", "ann"))
-        made = subprocess.run(
-            [*run, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
+        made = forks.run(*run, *words[1:], cwd=tmp_path, capture_output=True, text=True, check=True)
         key = {"authorization": f"Bearer {made.stdout.strip()}"}
         url = f"http://127.0.0.1:{port}/v1/sessions"
         assert httpx.get(url, headers=key, timeout=PATIENCE).status_code == 200

@@ -13,7 +13,7 @@ from holdfast import wire
 from holdfast.errors import HoldfastError, InvalidValue, ServerError
 from holdfast.server import MemoryAudit, ServerLimits
 from holdfast.server.app import service_of
-from holdfast.server.auth import caller
+from holdfast.server.auth.callers import caller
 from holdfast.store import Store
 from tests.unit.test_errors import ERRORS
 

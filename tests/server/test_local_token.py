@@ -21,7 +21,7 @@ from holdfast.errors import InvalidSettings, InvalidValue
 from holdfast.local_token import find, folder, keep, state_folder
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import Settings, create_app
-from holdfast.server.auth import LocalTokenAuth
+from holdfast.server.auth.callers import LocalTokenAuth
 from holdfast.server.processes import ServePlan
 from holdfast.stores.url_display import address
 from tests.servers.wire import Wire

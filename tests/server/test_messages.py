@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import connect
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Fail, ScriptedModel
 from holdfast.server import ServerLimits

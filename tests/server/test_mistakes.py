@@ -103,15 +103,19 @@ async def test_a_body_that_is_all_optional_may_be_left_out(api: Api) -> None:
 @pytest.mark.parametrize(
     ("path", "problem", "remedy"),
     [
-        ("/pending?wait=zz", "is no number (query)", "give a number from 0 to 3600"),
-        ("/sessions?total=zz", "is neither true nor false (query)", "give true or false"),
+        ("/pending?wait=zz", "is not a number (query)", "give a number from 0 to 3600"),
+        ("/sessions?total=zz", "is not true or false (query)", "give true or false"),
         ("/sessions?limit=0", "is too small (query)", "give a whole number from 1 to 100"),
         (
             f"/sessions?cursor={'x' * 1001}",
             "is too long (query)",
             "give a text of 1 to 1000 characters",
         ),
-        ("/sessions/one/bundle?upto=zz", "is no whole number (query)", "give a whole number from "),
+        (
+            "/sessions/one/bundle?upto=zz",
+            "is not a whole number (query)",
+            "give a whole number from ",
+        ),
     ],
 )
 async def test_what_is_wanted_of_a_parameter_is_said_in_words(

@@ -13,7 +13,7 @@ import pytest
 from holdfast import PendingQuery, Query, Store, StoreUnavailable, connect
 from holdfast.client import Client
 from holdfast.events import Event, Key, Scope
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.server import MemoryAudit
 from holdfast.server.app import service_of
 from holdfast.stores.copy import copy_session

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from holdfast.errors import InvalidSettings
 from holdfast.server import NoAuth, ServerLimits, close_app, create_app
 from holdfast.server.app import service_of
 from holdfast.server.processes import bound
+from tests import forks
 from tests.servers.process import free_port
 
 from .scene import PATIENCE, engine, listening, model, serving, settings
@@ -72,8 +72,8 @@ class Served:
             words += [] if "--store" in options else ["--store", "sqlite:x.db"]
         if auth is not None and "--auth" not in options:
             words += ["--auth", auth]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli", *words, *options],
+        self.process = forks.popen(
+            *("-m", "holdfast.cli", *words, *options),
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -92,7 +92,8 @@ class Served:
 
     def said(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.read().decode()
+        said: bytes = self.process.stdout.read()
+        return said.decode()
 
     def ended(self, how: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(how)
@@ -346,8 +347,8 @@ def test_a_server_says_what_it_is_told_to_log(tmp_path: Path) -> None:
     words = ["serve", "--config", "server.toml", "--port", str(port)]
     server = Served.__new__(Served)
     server.port, server.url = port, f"http://127.0.0.1:{port}"
-    server.process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", *words],
+    server.process = forks.popen(
+        *("-m", "holdfast.cli", *words),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

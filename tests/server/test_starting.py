@@ -27,6 +27,7 @@ from holdfast.harness.sandbox import LocalSandbox
 from holdfast.server.preflight import known_callers
 from holdfast.server.settings import read
 from holdfast.stores import retry
+from tests import forks
 from tests.cli.conftest import _far_from_home  # noqa: F401 - far from the user's files
 
 from .scene import PATIENCE, serving, settings
@@ -79,8 +80,8 @@ def served(folder: Path, *words: str, program: str = PROGRAM) -> Iterator[Served
     """`holdfast serve`, with these words, on a port that it finds."""
     server = Served.__new__(Served)
     (folder / "shop.py").write_text(program)
-    server.process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", "serve", *words, "--port", "0"],
+    server.process = forks.popen(
+        *("-m", "holdfast.cli", "serve", *words, "--port", "0"),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -94,7 +95,8 @@ def served(folder: Path, *words: str, program: str = PROGRAM) -> Iterator[Served
 
 def line(server: Served) -> str:
     assert server.process.stdout is not None
-    return server.process.stdout.readline().decode()
+    said: bytes = server.process.stdout.readline()
+    return said.decode()
 
 
 def url_in(text: str) -> str:

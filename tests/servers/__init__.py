@@ -15,6 +15,7 @@ and `HOLDFAST_TEST_MONGODB_URL` take the place of the shared PostgreSQL and repl
         place.wire.cut()                             end all connections; also `cutting`,
         place.wire.lose("reply", 2)                  `delaying`, `silent`, `refusing`
         place.server.kill()
+    with servers.replica_set() as members:           three MongoDB servers, each behind a wire
 
 All of these are plain functions; in a coroutine call those of a private server by
 `asyncio.to_thread`. `servers.faults` makes a running server refuse what it is asked.
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 from .private import Faulty, Private, faulty, private
 from .process import ServerFailed
+from .replica_set import ReplicaSet, replica_set
 from .shared import KINDS, address, begin, end, url
 from .wire import Wire
 
@@ -31,6 +33,7 @@ __all__ = [
     "KINDS",
     "Faulty",
     "Private",
+    "ReplicaSet",
     "ServerFailed",
     "Wire",
     "address",
@@ -38,5 +41,6 @@ __all__ = [
     "end",
     "faulty",
     "private",
+    "replica_set",
     "url",
 ]

@@ -19,19 +19,27 @@ class Mongo:
     """`start` it, `kill` and `start` it again: the same port, the same data.
 
     `advertised` is the port under which the set knows its one member, and clients with it: that of
-    a proxy, so that they do not go around it. With `auth` only known users get in.
+    a proxy, so that they do not go around it. With `auth` only known users get in. A `member` is
+    one of several of a set; `tests.servers.replica_set` makes that.
     """
 
     scheme = "mongodb"
 
     def __init__(
-        self, folder: Path, *, replicas: bool, advertised: int | None = None, auth: bool = False
+        self,
+        folder: Path,
+        *,
+        replicas: bool,
+        advertised: int | None = None,
+        auth: bool = False,
+        member: bool = False,
     ) -> None:
         self.folder = folder
         self.port = free_port()
         self._replicas = replicas
         self._advertised = advertised or self.port
         self._auth = auth
+        self._member = member
         self._data = folder / "data"
         self._program = Program(folder / "words", dying=signal.SIGKILL)
         self.pid = 0
@@ -56,7 +64,7 @@ class Mongo:
             options += ["--auth"]
         self._program.start([_binary(), *options], lambda: self._hello() is not None)
         self.pid = self._program.pid
-        if self._replicas:
+        if self._replicas and not self._member:
             self._initiate()
             until(self._leads, f"mongod does not become primary: {self._program.last_words()}")
 

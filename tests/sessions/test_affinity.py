@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import InvalidValue, PhaseError, Row, Sessions, Store, SurfaceTaken, key
 from holdfast.sessions import Inbound, MostRecent
-from holdfast.sessions.affinity import Finds
+from holdfast.sessions.affinity import SessionFinder
 from holdfast.testing.faults import FaultyStore, Stall
 from holdfast.testing.samples import seal
 
@@ -135,7 +135,7 @@ class Fixed:
         self.answers = list(answers)
         self.asked: list[tuple[str, tuple[str, str]]] = []
 
-    async def resolve(self, sessions: Finds, message: Inbound) -> Row | None:
+    async def resolve(self, sessions: SessionFinder, message: Inbound) -> Row | None:
         self.asked.append((message.user, message.place))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         rows = (await sessions.find()).items
@@ -165,7 +165,7 @@ async def test_a_resolver_that_finds_none_begins_a_new_one_although_there_is_an_
     class Today(MostRecent):
         """Passes over what was idle for a day."""
 
-        async def resolve(self, sessions: Finds, message: Inbound) -> Row | None:
+        async def resolve(self, sessions: SessionFinder, message: Inbound) -> Row | None:
             row = await super().resolve(sessions, message)
             return row if row and row.active > clock.s - 24 * HOUR else None
 

@@ -44,8 +44,13 @@ from ..processes import checks as processes
 from ..server import openapi
 from ..server.stream import checks as streams
 from ..sessions import checks as sessions
+from ..simulation import places
+from ..simulation.check import simulated
+from ..simulation.real import real
 
 STORM: dict[str, object] = {"processes": 4, "sessions": 8, "seconds": 60.0, "restarts": 2}
+REAL: dict[str, object] = {"seconds": 300.0, "processes": 3, "lanes": 4}
+BRIEF: dict[str, object] = {"seconds": 20.0, "processes": 2, "lanes": 2}
 SQUALL: dict[str, object] = {"processes": 2, "sessions": 4, "seconds": 3.0, "restarts": 1}
 
 
@@ -147,6 +152,14 @@ def _checks() -> Iterator[Check]:
         lambda folder, tick: erasing_beside(folder),
         lambda folder, tick: erasing_beside(folder),
     )
+    for level in ("plain", "full"):
+        yield Check(
+            f"simulation {level}",
+            partial(simulated, level, schedules=20_000),
+            partial(simulated, level, schedules=100),
+        )
+    for kind in places.PLACES:
+        yield _counted(kind, "real cluster", real, heavy=REAL, small=BRIEF)
     yield Check(
         "http document",
         lambda folder, tick: openapi.checked(examples=200, tick=tick),

@@ -30,8 +30,8 @@ from tests.links.tampering import (
 from holdfast import Damage, Key, NewEvent, Row
 from holdfast.events import Event
 from holdfast.log.catalog.encrypted_preview import LOST
-from holdfast.stores import links, rules
-from holdfast.stores.links import SALT, LinkWalk
+from holdfast.stores import hash_chain, rules
+from holdfast.stores.hash_chain import SALT, LinkWalk
 
 NAMES = st.text(min_size=1, max_size=8)
 MAYBE = st.none() | NAMES
@@ -56,7 +56,7 @@ def grown(log: Log, appends: list[list[dict[str, Any]]], at: int = 0) -> Log:
     for some in appends:
         new = [NewEvent.of(**one, id=f"e{log.head + n}") for n, one in enumerate(some, 1)]
         events = [e.numbered(log.head + n, at + n) for n, e in enumerate(new, 1)]
-        kept, link = links.linked(log.row, events, links.seals(new))
+        kept, link = hash_chain.linked(log.row, events, hash_chain.seals(new))
         records = [record_of(event, one) for event, one in zip(events, kept, strict=True)]
         row = replace(log.row, head=log.head + len(events), link=link)
         log = replace(log, row=row, records=[*log.records, *records])
@@ -64,7 +64,7 @@ def grown(log: Log, appends: list[list[dict[str, Any]]], at: int = 0) -> Log:
 
 
 def begun(key: Key, after: int = 0, left: bytes = b"") -> Log:
-    return Log(rules.new_row(key, 0, at=after, base=links.link_in(left)), [], after, left)
+    return Log(rules.new_row(key, 0, at=after, base=hash_chain.link_in(left)), [], after, left)
 
 
 @st.composite
@@ -134,12 +134,12 @@ def test_what_is_kept_of_an_erased_event_tells_nothing_of_it(envelope: dict[str,
     for guess in (b"", bytes(SALT), record.hash[:SALT], link[:SALT], mark[:SALT]):
         assert mark != sha256(guess + record.hash).digest()
         assert mark != sha256(guess + bytes(record.event.data)).digest()
-    assert links.erased(kept, record.hash) == kept
+    assert hash_chain.erased(kept, record.hash) == kept
 
 
 def test_the_same_events_are_sealed_by_other_salts_each_time() -> None:
     events = [NewEvent.of("note.made", {"yes": True}, id=f"e{n}") for n in range(50)]
-    salts = [seal.salt for seal in links.seals(events) + links.seals(events)]
+    salts = [seal.salt for seal in hash_chain.seals(events) + hash_chain.seals(events)]
     assert len(set(salts)) == 100
     assert {len(salt) for salt in salts} == {SALT}
 
@@ -191,9 +191,9 @@ def test_an_event_that_is_blank_and_was_not_erased_is_found(log: Log, data: st.D
     assume(old.kept is not None and old.kept[:1] == b"w")
     for kept in (
         old.kept,
-        b"e" + os.urandom(32) + links.link_in(old.kept),
-        b"e" + sha256(old.hash).digest() + links.link_in(old.kept),
-        links.link_in(old.kept),
+        b"e" + os.urandom(32) + hash_chain.link_in(old.kept),
+        b"e" + sha256(old.hash).digest() + hash_chain.link_in(old.kept),
+        hash_chain.link_in(old.kept),
     ):
         assert [(one.problem, one.seq) for one in found(blanked(log, seq, kept))] == [
             ("broken", seq)
@@ -376,7 +376,9 @@ def lost(log: Log, seq: int) -> Log:
 def test_what_follows_a_damaged_event_is_still_bound(log: Log, data: st.DataObject) -> None:
     seq = data.draw(st.integers(log.after + 1, log.head - 2))
     old = log.at(seq)
-    mended = blanked(log, seq, links.erased(old.kept, old.hash, damaged=True), reason="damaged")
+    mended = blanked(
+        log, seq, hash_chain.erased(old.kept, old.hash, damaged=True), reason="damaged"
+    )
     assert found(mended) == []
     assert first(changed(mended, seq, data="not blank")) == ("broken", seq)
     assert first(changed(mended, seq + 1, at=-1)) == ("broken", seq + 1)
@@ -420,9 +422,9 @@ def test_odd_bytes_in_place_of_a_link_are_found_and_nothing_fails(
     assume(kept != old.kept and not (kept[:1] == b"x" and old.kept and old.kept[:1] == b"e"))
     assert first(log.having_at(seq, Record(old.event, old.hash, kept))) == ("broken", seq)
     for damaged in (False, True):
-        mended = blanked(log, seq, links.erased(kept, old.hash, damaged=damaged))
+        mended = blanked(log, seq, hash_chain.erased(kept, old.hash, damaged=damaged))
         assert all(one.problem == "broken" for one in found(mended))
-    links.ending(kept)
+    hash_chain.ending(kept)
 
 
 @given(logs(), st.text(max_size=70) | st.binary(max_size=40).map(bytes.hex))
@@ -443,6 +445,6 @@ def test_a_fork_of_a_damaged_event_fails_nowhere(left: bytes, kept: bytes) -> No
 
 def test_no_link_says_what_a_row_says() -> None:
     row = Row(tenant="t", session="s", thread="main", log="l", head=3)
-    assert links.linked(row, [], []) == ([], None)
-    assert links.ending(None) is None
+    assert hash_chain.linked(row, [], []) == ([], None)
+    assert hash_chain.ending(None) is None
     assert b"link" not in msgspec.json.encode(row)

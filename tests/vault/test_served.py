@@ -9,7 +9,6 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -23,6 +22,7 @@ from holdfast.server import ApiKeys
 from holdfast.server.app import service_of
 from holdfast.stores.registry import StoreRegistry
 from holdfast.testing.samples import read_all
+from tests import forks
 from tests.cli.conftest import Ended, sample, write
 from tests.cli.programs import append, start
 from tests.crash.places import url as plain_url
@@ -182,8 +182,8 @@ class Sealed(Served):
             "--auth",
             "none",
         ]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli", *words],
+        self.process = forks.popen(
+            *("-m", "holdfast.cli", *words),
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,1 +1,3 @@
-"""Other people's session contracts, kept on any Holdfast store. Each needs an extra of its own."""
+"""Session interfaces of other frameworks, implemented on any Holdfast store. Each needs its own
+extra.
+"""

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..values.records import Imported
-from .archive import Bundle, Written
+from .archive import Bundle, WrittenBundle
 from .check import validate_bundle
 from .format import BundleLimits, bundle_schema
 from .read import import_bundle
@@ -42,7 +42,7 @@ __all__ = [
     "Review",
     "Reviewed",
     "ScrubConfig",
-    "Written",
+    "WrittenBundle",
     "bundle_schema",
     "diff",
     "export_bundle",

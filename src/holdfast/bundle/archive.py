@@ -1,7 +1,7 @@
-"""The container of a bundle: a document with its parts, as one JSON text or as a zip archive.
+"""Bundles in memory and as files: a document with its parts, as one JSON text or as a zip archive.
 
-Both are deterministic. Parts are streamed into an archive, so that its size does not matter, and
-never unpacked into files. Bundles from outside are read by `parse`, which validates them.
+Both forms are deterministic. Parts are streamed into an archive, so memory does not grow with its
+size; an archive is never unpacked into files. `parse` reads and checks untrusted bundles.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 import base64
 import io
 import zipfile
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,56 +22,48 @@ from ..errors import BlobNotFound, InvalidValue, SessionNotFound
 from ..log.events import Event
 from .atomic_file import atomic_file
 from .format import BUNDLE_LIMITS, DOCUMENT, Document, Thread, event_of
+from .json_values import JsonObject
 
-PIECE = 256 << 10  # bytes that are read or written at a time
-DATE = (1980, 1, 1, 0, 0, 0)  # of every file in an archive: the earliest that a zip can say
+PIECE = 256 << 10  # bytes to read or write at a time
+DATE = (1980, 1, 1, 0, 0, 0)  # time of every file in an archive: the earliest that zip supports
+
+
+EventStream: TypeAlias = AsyncGenerator[Event, None]
 
 
 class Parts(Protocol):
-    """The bytes of the parts. Reading may block."""
+    """Access to the bytes of the parts. Reading may block."""
 
     def names(self) -> list[str]: ...
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """The bytes of a part; `KeyError` if it does not exist."""
+        """Open a part for reading; `KeyError` if it does not exist."""
         ...
 
 
-class Held:
-    """Parts in memory."""
+class HeldParts:
+    """Parts in memory, or in the temporary files of an export."""
 
-    def __init__(self, parts: Mapping[str, bytes]) -> None:
+    def __init__(self, parts: Mapping[str, bytes | Path]) -> None:
         self._parts = parts
 
     def names(self) -> list[str]:
         return list(self._parts)
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        return closing(io.BytesIO(self._parts[name]))
-
-
-class Filed:
-    """Parts in temporary files during an export."""
-
-    def __init__(self, files: Mapping[str, Path]) -> None:
-        self._files = files
-
-    def names(self) -> list[str]:
-        return list(self._files)
-
-    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        return self._files[name].open("rb")
+        part = self._parts[name]
+        return part.open("rb") if isinstance(part, Path) else closing(io.BytesIO(part))
 
 
 class Bundle:
-    """A bundle: its document, and its parts.
+    """A bundle: its document and its parts.
 
-    `document` has the known fields, `raw` all fields including unknown ones, which are written
-    again. A bundle from `validate_bundle` is valid. `events`, `messages` and `blob` may block if
-    the parts are in a file.
+    `document` has the known fields. `raw` has all fields, including unknown ones, so that they are
+    kept when the bundle is written. A bundle from `validate_bundle` is valid. `events`, `messages`
+    and `blob` may block if the parts are in a file.
     """
 
-    def __init__(self, raw: dict[str, Any], parts: Parts) -> None:
+    def __init__(self, raw: JsonObject, parts: Parts) -> None:
         self.raw = raw
         self.parts = parts
         self.document = msgspec.convert(raw, Document)
@@ -84,7 +76,7 @@ class Bundle:
         return self.document.bundle_id
 
     def thread(self, name: str = "main") -> Thread:
-        """A thread in the document; `SessionNotFound` if it does not exist."""
+        """Return a thread of the document; `SessionNotFound` if it does not exist."""
         for thread in self.document.threads:
             if thread.thread == name:
                 return thread
@@ -92,12 +84,12 @@ class Bundle:
         raise SessionNotFound(tenant=facts.tenant, session=facts.session, thread=name)
 
     def own(self, thread: str = "main") -> Iterator[Event]:
-        """The events of a thread's part."""
+        """Yield the events in a thread's own part."""
         for line in self.lines(self.thread(thread).part):
             yield event_of(line)
 
-    def events(self, thread: str = "main") -> Iterator[Event]:
-        """All events of a thread, including those that it shares with its parent."""
+    def events(self, thread: str = "main") -> Generator[Event, None, None]:
+        """Yield all events of a thread, including those that it shares with its parent."""
         found = self.thread(thread)
         line = [(found, found.head)]
         while found.parent is not None:
@@ -110,22 +102,19 @@ class Bundle:
                     break
                 yield event
 
-    async def read(self, thread: str = "main") -> AsyncGenerator[Event, None]:
-        """As `events`, for an event loop."""
-        events = self.events(thread)
-        while some := await asyncio.to_thread(_some, events):
-            for event in some:
-                yield event
+    def read(self, thread: str = "main") -> EventStream:
+        """Async version of `events`."""
+        return streamed(self.events(thread))
 
-    def messages(self, section: str = "main") -> list[dict[str, Any]]:
-        """The messages of a section of the transcript; empty if they were too large."""
+    def messages(self, section: str = "main") -> list[JsonObject]:
+        """Return the messages of a transcript section; empty if they were too large to include."""
         for found in self.document.transcript.sections:
             if found.id == section and found.part is not None:
                 return [msgspec.json.decode(line) for line in self.lines(found.part)]
         return []
 
     def blob(self, sha256: str) -> bytes:
-        """The bytes of a blob; `BlobNotFound` if it does not exist or was left out."""
+        """Return the bytes of a blob; `BlobNotFound` if it does not exist or was left out."""
         for blob in self.document.blobs:
             if blob.sha256 == sha256 and blob.part is not None:
                 with self.parts.open(blob.part) as part:
@@ -138,7 +127,7 @@ class Bundle:
             yield from file
 
     def to_json(self) -> bytes:
-        """The bundle as one JSON text; `InvalidValue` if it is too large."""
+        """Return the bundle as one JSON text; `InvalidValue` if it is too large."""
         _check_size(sum(part.size for part in self.document.parts))
         raw = dict(self.raw)
         raw["threads"] = [
@@ -166,13 +155,14 @@ class Bundle:
     def _inline(self, part: str) -> list[Raw]:
         return [Raw(line.rstrip(b"\n")) for line in self.lines(part)]
 
-    async def save(self, to: str | Path) -> Written:
-        """Write the bundle to a file: a single JSON if the name ends in `.json`, otherwise an
-        archive. The file is written completely or not at all."""
+    async def save(self, to: str | Path) -> WrittenBundle:
+        """Write the bundle to a file: a single JSON file if the name ends in `.json`, otherwise an
+        archive. The file is written completely or not at all.
+        """
         return await asyncio.to_thread(save, self, Path(to))
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class WrittenBundle(Struct, frozen=True, kw_only=True):
     """A bundle that was written to a file."""
 
     path: str
@@ -183,7 +173,7 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 def _check_size(size: int) -> None:
-    """`InvalidValue` for a single JSON that would be too large to read."""
+    """Raise `InvalidValue` if a single JSON file would be too large to read back."""
     if size > BUNDLE_LIMITS.json_bytes:
         raise InvalidValue(
             field="bundle",
@@ -193,8 +183,24 @@ def _check_size(size: int) -> None:
         )
 
 
-def _some(events: Iterator[Event]) -> list[Event]:
-    """The next batch of events."""
+async def each(events: Iterable[Event]) -> EventStream:
+    """Yield the events one by one, for functions that take an async stream."""
+    for event in events:
+        yield event
+
+
+async def streamed(events: Generator[Event, None, None]) -> EventStream:
+    """Yield the events of a blocking generator, which runs in a thread."""
+    try:
+        while some := await asyncio.to_thread(_next_batch, events):
+            for event in some:
+                yield event
+    finally:
+        await asyncio.to_thread(events.close)
+
+
+def _next_batch(events: Iterator[Event]) -> list[Event]:
+    """Return the next batch of events."""
     found: list[Event] = []
     size = 0
     for event in events:
@@ -205,8 +211,8 @@ def _some(events: Iterator[Event]) -> list[Event]:
     return found
 
 
-def save(bundle: Bundle, path: Path) -> Written:
-    """As `Bundle.save`; blocking."""
+def save(bundle: Bundle, path: Path) -> WrittenBundle:
+    """Blocking version of `Bundle.save`."""
     form: Literal["json", "archive"] = "json" if path.suffix == ".json" else "archive"
     with atomic_file(path) as file:
         if form == "json":
@@ -214,7 +220,7 @@ def save(bundle: Bundle, path: Path) -> Written:
         else:
             write_archive(bundle, file)
         size = file.tell()
-    return Written(
+    return WrittenBundle(
         path=str(path), bundle_id=bundle.id, form=form, size=size, document=bundle.document
     )
 

@@ -14,8 +14,10 @@ from typing import BinaryIO
 def atomic_file(
     path: Path, *, replace: bool = True, mtime: int | None = None
 ) -> Iterator[BinaryIO]:
-    """A file to write to; it gets its name, and the time `mtime` in ms, when the block ends
-    without an error. Without `replace`, an existing file is kept: `FileExistsError`."""
+    """Yield a temporary file to write to. When the block ends without an error, the file gets its
+    final name, and the modification time `mtime` (ms). Without `replace`, an existing file is kept:
+    `FileExistsError`.
+    """
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""Events with the new hashes of blobs that were redacted. Pure."""
+"""Replaces the hashes of redacted blobs in events. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .format import Blob
 
 
 def renamed(event: Event, moved: dict[str, Blob]) -> Event:
-    """The event with the new hashes and sizes of redacted blobs."""
+    """Return the event with the new hashes and sizes of redacted blobs."""
     data = bytes(event.data)
     if not any(name.encode() in data for name in moved):
         return event

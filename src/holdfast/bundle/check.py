@@ -1,4 +1,4 @@
-"""`validate_bundle`: all faults of a bundle at once, with their places.
+"""`validate_bundle`: reports all faults of a bundle at once, with their paths.
 
 A fault never contains a value of the bundle. Each part is read once, in pieces, in a thread; memory
 does not grow with the parts.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,7 @@ from . import format as f
 from .archive import Bundle, Parts
 from .contents import Contents
 from .faults import Faults
+from .json_values import JsonObject
 from .liveness import is_quiet
 from .parse import NAMES, RawBundle, open_source, opened
 from .type_check import mismatches
@@ -29,7 +30,7 @@ Source: TypeAlias = Bundle | bytes | str | os.PathLike[str]
 
 
 class Checked(Struct, frozen=True):
-    """A valid bundle, and the states of its threads."""
+    """A valid bundle and the states of its threads."""
 
     bundle: Bundle
     states: dict[str, State]
@@ -47,12 +48,22 @@ async def validate_bundle(
 ) -> Bundle:
     """Read a bundle from a path or from bytes, and validate it.
 
-    Raises `InvalidBundle` with all faults: fields that are missing, of a wrong type, too new, too
-    large, too deep, changed, truncated, badly named or contradictory. Unless `allow_secrets`, a
-    text that the sanitizing rules would redact is a fault too, in every mode.
+    Raises `InvalidBundle` with all faults, such as missing fields, wrong types, unsupported
+    versions, exceeded limits, hash mismatches, truncated parts, unsafe names and contradictions.
+    Text that the sanitizing rules would redact is a fault too, in every mode, unless
+    `allow_secrets` is set.
     """
     checked = await check_bundle(source, allow_secrets=allow_secrets, limits=limits)
     return checked.bundle
+
+
+async def open_bundle(source: Source) -> Bundle:
+    """Return the bundle itself, or read and validate it from a path or bytes. Secrets are
+    allowed.
+    """
+    if isinstance(source, Bundle):
+        return source
+    return await validate_bundle(source, allow_secrets=True)
 
 
 async def check_bundle(
@@ -61,7 +72,7 @@ async def check_bundle(
     allow_secrets: bool | None,
     limits: f.BundleLimits = f.BUNDLE_LIMITS,
 ) -> Checked:
-    """As `validate_bundle`; `allow_secrets=None` allows secrets in `local` bundles."""
+    """Like `validate_bundle`, but `allow_secrets=None` allows secrets only in `local` bundles."""
     if not isinstance(source, (Bundle, bytes, str, os.PathLike)):
         raise InvalidValue(
             field="source", problem=f"is a {type(source).__name__}", remedy="pass a path or bytes"
@@ -100,8 +111,8 @@ def _check(source: Source, allow_secrets: bool | None, limits: f.BundleLimits) -
 # The document
 
 
-def _document(raw: dict[str, Any], faults: Faults) -> f.Document:
-    """The typed document, or `InvalidBundle` with its faults."""
+def _document(raw: JsonObject, faults: Faults) -> f.Document:
+    """Return the typed document; `InvalidBundle` with its faults if it is invalid."""
     if raw.get("_type") != f.TYPE:
         raise faults.stop("wrong_type", "$._type", f"is not {f.TYPE!r}")
     try:
@@ -127,7 +138,7 @@ def _document(raw: dict[str, Any], faults: Faults) -> f.Document:
     return document
 
 
-def _id(raw: dict[str, Any]) -> str | None:
+def _id(raw: JsonObject) -> str | None:
     try:
         return f.id_of(raw)
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError):
@@ -162,7 +173,7 @@ def _check_parts(
             faults.add("too_large", f"$.parts[{n}].size", "is not an allowed size")
         named.add(part.name)
     if sum(part.size for part in document.parts) > limits.total_bytes:
-        faults.add("too_large", "$.parts", f"hold more than {limits.total_bytes} bytes")
+        faults.add("too_large", "$.parts", f"contain more than {limits.total_bytes} bytes")
     there = set(parts.names())
     for n, part in enumerate(document.parts):
         if part.name not in there:
@@ -192,7 +203,7 @@ def _used(document: f.Document) -> Iterator[tuple[str, str]]:
 
 
 def _check_threads(document: f.Document, faults: Faults, limits: f.BundleLimits) -> None:
-    """Check that threads have unique names, and that their parents form no cycle."""
+    """Check that thread names are unique, and that their parents form no cycle."""
     if len(document.threads) > limits.threads:
         raise faults.stop("too_many_parts", "$.threads", f"has more than {limits.threads} entries")
     if not document.threads:
@@ -224,7 +235,7 @@ def _check_thread(
 
 
 def order(threads: list[f.Thread]) -> list[f.Thread]:
-    """The threads, parents first; threads in a cycle are left out."""
+    """Return the threads, parents first. Threads in a cycle are left out."""
     done: dict[str, f.Thread] = {}
     left = list(threads)
     while True:

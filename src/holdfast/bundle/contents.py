@@ -16,9 +16,11 @@ from ..errors import InvalidValue
 from ..log.codec import check_stored, too_many
 from ..log.events import Event
 from ..log.state import State
+from ..redact.redactor import leaves
 from . import format as f
 from .archive import PIECE, Parts
 from .faults import Faults
+from .json_values import NOT_JSON, JsonObject
 from .liveness import liveness
 from .parse import UNREADABLE
 from .redaction.sanitizer import LARGEST
@@ -30,7 +32,7 @@ REPLACED = "contains text that the sanitizing rules redact"
 
 
 class Contents:
-    """One pass over all parts of a valid document."""
+    """Validates all parts of a valid document in one pass."""
 
     def __init__(
         self,
@@ -48,8 +50,8 @@ class Contents:
         self._listed = {part.name: part for part in document.parts}
         self._gate = Scrub("sanitized", ScrubConfig(paths=False)) if secrets else None
 
-    def check(self, raw: dict[str, Any]) -> dict[str, State]:
-        """Check all parts, and the `raw` document for secrets; returns the threads' states."""
+    def check(self, raw: JsonObject) -> dict[str, State]:
+        """Check all parts, and the `raw` document for secrets; return the states of the threads."""
         self._document_secrets(raw)
         digests = [self._thread(n, thread) for n, thread in enumerate(self._document.threads)]
         for n, section in enumerate(self._document.transcript.sections):
@@ -88,12 +90,12 @@ class Contents:
         return digest
 
     def _event(self, line: bytes, path: str, seq: int) -> Event | None:
-        """The event of a line, if it is valid in a log."""
+        """Decode and check the event of a line; None if it is invalid."""
         problem = None
         if len(line) > self._limits.event_bytes:
             problem = f"has more than {self._limits.event_bytes} bytes"
         elif too_many(line, self._limits.values):
-            problem = f"holds more than {self._limits.values} values"
+            problem = f"contains more than {self._limits.values} values"
         if problem is not None:
             self._faults.add("too_large", path, problem)
             return None
@@ -103,7 +105,7 @@ class Contents:
         except InvalidValue as error:
             self._faults.add("bad_event", f"{path}.{error.field}", error.problem)
             return None
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except NOT_JSON:
             self._faults.add("bad_event", path, "is not an event")
             return None
         if event.seq != seq:
@@ -118,14 +120,15 @@ class Contents:
         if self._gate.event(event, path).json() != event.json():
             self._faults.add("secret", path, REPLACED)
 
-    def _document_secrets(self, raw: dict[str, Any]) -> None:
-        """Check the document: free values as in an event, other fields text by text, since their
-        names say nothing about secrets."""
+    def _document_secrets(self, raw: JsonObject) -> None:
+        """Check the document for secrets. Free-form values are checked as in an event. Other fields
+        are checked text by text, since their names say nothing about secrets.
+        """
         for name, value in raw.items():
             if name in ("metadata", "session"):
                 self._value(value, f"$.{name}")
                 continue
-            for text in set(_texts(value)):
+            for text in {leaf for leaf in leaves(value) if isinstance(leaf, str)}:
                 self._value(text, f"$.{name}")
 
     def _value(self, value: Any, path: str) -> None:
@@ -144,7 +147,7 @@ class Contents:
                 msgspec.json.decode(line, type=dict[str, msgspec.Raw])
                 if self._gate is not None:
                     self._value(msgspec.json.decode(line), at)
-            except (msgspec.MsgspecError, ValueError, RecursionError):
+            except NOT_JSON:
                 self._faults.add("wrong_type", at, "is not an object")
         if found != count:
             self._faults.add("mismatch", f"{path}.count", "is not the number of messages")
@@ -169,7 +172,7 @@ class Contents:
                 self._faults.add("secret", path, REPLACED)
 
     def _lines(self, part: str, path: str, longest: int) -> Iterator[bytes]:
-        """The lines of a part, up to one that is too long or incomplete."""
+        """Yield the lines of a part, up to the first one that is too long or incomplete."""
         with self._open(part, path) as file:
             while line := file.readline(longest + 2):
                 if not line.endswith(b"\n"):
@@ -182,7 +185,7 @@ class Contents:
 
     @contextmanager
     def _open(self, name: str, path: str) -> Iterator[Hashed]:
-        """A part to read to its end; then its size and hash are checked."""
+        """Open a part for reading; afterwards its size and hash are checked."""
         with opened_part(self._parts, self._listed[name]) as part:
             yield part
         if (fault := part.fault()) is not None:
@@ -205,7 +208,7 @@ class Contents:
 
 
 class Hashed:
-    """A part that is hashed during reading, and not read beyond its declared size."""
+    """A reader of a part that hashes what it reads, and stops at the declared size."""
 
     def __init__(self, file: BinaryIO | None, part: f.Part) -> None:
         self._file = file
@@ -233,7 +236,9 @@ class Hashed:
         return data
 
     def fault(self) -> tuple[str, str] | None:
-        """The fault of a part that was read to its end: its code and problem."""
+        """Return the code and description of what is wrong with a part, after reading it to its
+        end.
+        """
         if self._broken:
             return "truncated", "has a part that cannot be read"
         if self._size != self._part.size:
@@ -246,7 +251,7 @@ class Hashed:
 
 @contextmanager
 def opened_part(parts: Parts, part: f.Part) -> Iterator[Hashed]:
-    """A part to read to its end; call `fault` afterwards."""
+    """Open a part for reading. Read it to its end, then call `fault`."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(parts.open(part.name))
@@ -254,19 +259,6 @@ def opened_part(parts: Parts, part: f.Part) -> Iterator[Hashed]:
             yield Hashed(None, part)
             return
         yield Hashed(file, part)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, including names."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield name
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
 
 
 def _twice(marks: array[int]) -> bool:

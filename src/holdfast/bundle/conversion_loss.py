@@ -1,4 +1,4 @@
-"""What could not be converted between two formats, and where it is kept instead. Pure."""
+"""Reports what could not be converted between two formats, and where it is kept instead. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _PLACES = re.compile(r"\[\d+\]")
 class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something in the source that has no counterpart in the result.
 
-    `path` is its place in the source, with `[*]` if there are several; `count` is how often.
-    `kept` is where the result keeps it for programs that look there; None if it is gone.
+    `path` is its path in the source, with `[*]` if it occurs in several items; `count` says how
+    often. `kept` says where the result keeps it; None if it is lost.
     """
 
     path: str
@@ -45,7 +45,7 @@ class LossReport(Struct, frozen=True, kw_only=True):
 
     @property
     def gone(self) -> tuple[Loss, ...]:
-        """The losses that the result keeps nowhere."""
+        """The losses that are not kept anywhere in the result."""
         return tuple(loss for loss in self.losses if loss.kept is None)
 
     def __str__(self) -> str:
@@ -56,17 +56,15 @@ class LossReport(Struct, frozen=True, kw_only=True):
 
 
 class Losses:
-    """Collects losses; the same loss at several places of a list is counted as one."""
+    """Collects losses. The same loss in several items of a list is reported once, with a count."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str, str | None], tuple[str, int]] = {}
 
-    def add(
-        self, path: str, what: str, why: str, *, kept: str | None = None, count: int = 1
-    ) -> None:
+    def add(self, path: str, what: str, why: str, *, kept: str | None = None) -> None:
         known = (_PLACES.sub("[*]", path), what, why, kept)
         first, before = self._found.get(known, (path, 0))
-        self._found[known] = first if before == 0 else known[0], before + count
+        self._found[known] = first if before == 0 else known[0], before + 1
 
     def report(self, source: str, target: str) -> LossReport:
         losses = tuple(

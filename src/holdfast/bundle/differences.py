@@ -1,11 +1,10 @@
-"""The differences between two bundles: their events, thread by thread, and their documents.
+"""Compares two bundles: their events, thread by thread, and their documents.
 
-Both are streamed in parallel, so that their size does not matter.
+Both are streamed in parallel, so memory does not grow with their size.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Literal, TypeAlias
@@ -14,10 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from ..log.events import Event
-from .archive import Bundle
-from .check import validate_bundle
+from .archive import Bundle, EventStream
+from .check import Source, open_bundle
+from .json_values import JsonObject
 
-Source: TypeAlias = "Bundle | str | os.PathLike[str] | bytes"
 Status: TypeAlias = Literal["same", "differs", "longer", "shorter", "only_left", "only_right"]
 
 ENVELOPE = ("seq", "id", "kind", "v", "run", "actor", "cause", "at")
@@ -27,7 +26,7 @@ MOST = 20  # differences that are reported per field
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One difference; `seq` is the number of an event, `path` the place of the value."""
+    """One difference. `seq` is the number of the event, `path` the path of the value."""
 
     path: str
     left: Any
@@ -36,8 +35,10 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class ThreadDiff(Struct, frozen=True, kw_only=True):
-    """One thread. The first `same` events are equal; `first` is the first difference. `longer`:
-    the left one starts with all events of the right one."""
+    """The comparison of one thread. The first `same` events are equal; `first` is the first
+    difference. The status `longer` means that the left thread has all events of the right one, and
+    more.
+    """
 
     thread: str
     status: Status
@@ -48,8 +49,9 @@ class ThreadDiff(Struct, frozen=True, kw_only=True):
 
 
 class BundleDiff(Struct, frozen=True, kw_only=True):
-    """The result: `same` means identical content; `facts` are differences between the documents
-    apart from the events; blobs are identified by their hashes."""
+    """The result of a comparison. `same` means identical content. `facts` are differences between
+    the documents, apart from the events. Blobs are compared by their hashes.
+    """
 
     same: bool
     left: str
@@ -62,7 +64,7 @@ class BundleDiff(Struct, frozen=True, kw_only=True):
 
 async def diff(left: Source, right: Source) -> BundleDiff:
     """Compare two bundles. Both are validated first."""
-    a, b = await _bundle(left), await _bundle(right)
+    a, b = await open_bundle(left), await open_bundle(right)
     ours = {thread.thread: thread.head for thread in a.document.threads}
     theirs = {thread.thread: thread.head for thread in b.document.threads}
     threads = []
@@ -84,13 +86,6 @@ async def diff(left: Source, right: Source) -> BundleDiff:
         blobs_left=sorted(mine - other),
         blobs_right=sorted(other - mine),
     )
-
-
-async def _bundle(source: Source) -> Bundle:
-    # Bundles with secrets can be compared too.
-    if isinstance(source, Bundle):
-        return source
-    return await validate_bundle(source, allow_secrets=True)
 
 
 def _only(name: str, status: Status, left: int, right: int) -> ThreadDiff:
@@ -116,7 +111,7 @@ async def _thread(a: Bundle, b: Bundle, name: str, left: int, right: int) -> Thr
 
 
 async def _pairs(
-    ours: AsyncGenerator[Event, None], theirs: AsyncGenerator[Event, None]
+    ours: EventStream, theirs: EventStream
 ) -> AsyncGenerator[tuple[Event, Event], None]:
     while True:
         mine, other = await anext(ours, None), await anext(theirs, None)
@@ -138,7 +133,7 @@ def _events(mine: Event, other: Event) -> Iterator[Difference]:
         yield Difference(seq=mine.seq, path=path, left=was, right=now)
 
 
-def _facts(left: dict[str, Any], right: dict[str, Any]) -> Iterator[Difference]:
+def _facts(left: JsonObject, right: JsonObject) -> Iterator[Difference]:
     for name in dict.fromkeys([*left, *right]):
         if name in DERIVED:
             continue

@@ -1,8 +1,7 @@
-"""Logs that were built from another program's files, as a bundle."""
+"""Builds a bundle from the logs of another program's session."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,29 +9,33 @@ from msgspec import Struct
 
 from ..errors import InvalidValue
 from ..log.codec import check_name
-from ..log.events import Event, Key, Scope
+from ..log.events import Key, Scope
 from ..stores.memory import MemoryStore
-from .archive import Bundle
+from .archive import Bundle, each
 from .faults import invalid
 from .foreign_log import LogBuilder
 from .format import BUNDLE_LIMITS, id_of
+from .json_values import JsonObject
 from .redaction.manifest import Redaction
 from .write import export_bundle
 
 
 class ForeignSession(Struct, frozen=True, kw_only=True):
-    """A session from another program: its logs, its blobs, and metadata for the bundle.
-    `redaction` describes what the other program had redacted."""
+    """A session from another program: its logs, its blobs, and metadata for the bundle. `redaction`
+    describes what the other program redacted.
+    """
 
     scope: Scope
     logs: tuple[LogBuilder, ...]
     blobs: tuple[bytes, ...] = ()
     redaction: Redaction = Redaction()
-    metadata: dict[str, Any] = {}
+    metadata: JsonObject = {}
 
 
 def check_session(name: Any, code: str, path: str) -> str:
-    """A session id from the file at `path`, or `InvalidBundle`."""
+    """Return a session id read from the file at `path`, if it is valid; else raise
+    `InvalidBundle`.
+    """
     try:
         check_name("session", name)
     except InvalidValue as error:
@@ -42,8 +45,10 @@ def check_session(name: Any, code: str, path: str) -> str:
 
 
 async def pack(session: ForeignSession) -> Bundle:
-    """The bundle of a session. Its purpose is `move`, so that an import can continue it unless its
-    content was redacted. `InvalidBundle` for what does not fit into a log or a bundle."""
+    """Build the bundle of a session. Its purpose is `move`, so that an import can continue it
+    unless its content was redacted. `InvalidBundle` for values that do not fit into a log or a
+    bundle.
+    """
     store = MemoryStore()
     for log in session.logs:
         for event in log.events:
@@ -52,7 +57,7 @@ async def pack(session: ForeignSession) -> Bundle:
                 raise invalid("too_large", f"{log.thread}[{event.seq}]", problem)
         key = Key(session.scope.tenant, session.scope.session, log.thread)
         try:
-            await store.restore(key, _each(log.events))
+            await store.restore(key, each(log.events))
         except InvalidValue as error:
             raise invalid("too_large", log.thread, str(error)) from error
     for blob in session.blobs:
@@ -66,8 +71,3 @@ async def pack(session: ForeignSession) -> Bundle:
     }
     raw["bundle_id"] = id_of(raw)
     return Bundle(raw, bundle.parts)
-
-
-async def _each(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
-    for event in events:
-        yield event

@@ -1,8 +1,8 @@
-"""A log built from another program's record of a conversation. Pure.
+"""Builds a log from another program's record of a conversation. Pure.
 
-Such a log has no runs, except one that waits if a call is open. Messages, calls and results become
-ordinary events, and what was left open stays open, so that a harness can continue: it answers a
-message without an answer, and asks about a call that may have acted instead of repeating it.
+Such a log has no runs, except for one waiting run if a call is open. Messages, calls and results
+become ordinary events. Open items stay open, so that a harness can continue: it answers an
+unanswered message, and asks about a call that may have had an effect instead of repeating it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ MISSING = "no result was recorded"
 
 
 class LogBuilder:
-    """One log under construction. Ids are derived from the order and from the ids in the source,
-    so that the same source gives the same log."""
+    """Builds one log. Ids are derived from the order and the ids of the source, so the same source
+    gives the same log.
+    """
 
     def __init__(self, thread: str, prefix: str, *, at: int = 0) -> None:
         self.thread = thread
@@ -39,7 +40,7 @@ class LogBuilder:
         id: str | None = None,
         **envelope: Any,
     ) -> Event:
-        """Add an event. Without a time it has the time of the previous event."""
+        """Add an event. Its default time is that of the previous event."""
         self._at = self._at if at is None or at < 0 else at
         event = Event(
             kind=kind,
@@ -75,7 +76,7 @@ class LogBuilder:
         return lost
 
     def finished(self, outcome: ev.ToolFinished, **more: Any) -> bool:
-        """Add the outcome of a call. False, and nothing is added, if no such call is open."""
+        """Add the outcome of a call. If no such call is open, adds nothing and returns False."""
         if outcome.call not in self.open:
             return False
         del self.open[outcome.call]
@@ -91,8 +92,10 @@ class LogBuilder:
         return lost
 
     def leave_open(self) -> list[str]:
-        """Mark every open call as started, in a run that waits, so that the harness asks about its
-        outcome and does not repeat it. Call it at the end of the log; returns their ids."""
+        """Mark every open call as started, in a waiting run, so that the harness asks about its
+        outcome and does not repeat it. Call this at the end of the log; returns the ids of the
+        calls.
+        """
         run = f"{self._prefix}run"
         for call, name in self.open.items():
             self.add("tool.started", ev.ToolStarted(call=call, name=name), run=run)
@@ -107,7 +110,7 @@ def _fits(id: str, limit: int = LIMITS.name_bytes) -> bool:
 
 
 def as_name(value: Any) -> str | None:
-    """The value if it is a valid name, otherwise None."""
+    """Return the value if it is a valid name, otherwise None."""
     try:
         check_name("name", value)
     except InvalidValue:
@@ -116,7 +119,7 @@ def as_name(value: Any) -> str | None:
 
 
 def new_call_id(thread: str, wanted: str, taken: Collection[str]) -> str:
-    """An id for a call that no other call of the session has."""
+    """Return an id for a call that no other call of the session has."""
     id = wanted if _fits(wanted, LIMITS.name_bytes - 16) else ""
     if not id:
         id = "call:" + hashlib.sha256(f"{thread}\0{wanted}".encode("utf-8", "replace")).hexdigest()

@@ -1,8 +1,9 @@
 """The format of a bundle: the types of its document, its parts, its limits and its schema.
 
-A bundle is one document and named parts: the events of each thread, the messages of each, blobs.
-In a single JSON the parts are inside the document, in an archive they are files; the id is the
-same. Pure: uses no store and no file. The docstrings of the types are published in the schema.
+A bundle is one document and named parts: the events and the messages of each thread, and blobs. In
+a single JSON file the parts are inside the document, in an archive they are files of their own.
+Both forms have the same id. Pure: uses no store and no file. The docstrings of the types are
+published in the schema.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, dataclass_transform
 
 import msgspec
 from msgspec import Struct, field
@@ -21,6 +22,7 @@ from ..log.catalog import Parent
 from ..log.codec import LIMITS
 from ..log.events import Event
 from ..values.records import Liveness
+from .json_values import JsonObject
 from .redaction.manifest import Mode, Redaction
 
 TYPE = "holdfast_bundle"
@@ -31,16 +33,17 @@ DOCUMENT = "bundle.json"  # its name in an archive, where it comes first
 
 Purpose: TypeAlias = Literal["share", "copy", "move"]
 
-SECTION_BYTES = 4 << 20  # data of messages above which a thread has no transcript section
-LISTED = 2_000  # calls, permissions and the like that are listed; events have them all
+SECTION_BYTES = 4 << 20  # size of messages above which a thread gets no transcript section
+LISTED = 2_000  # maximum length of a list of calls, permissions etc.; the events have all
 
 
 class BundleLimits(Struct, frozen=True, kw_only=True):
     """The limits of a bundle; a larger one is rejected before anything is written.
 
-    `json_bytes` is for a bundle in a single JSON, and for the document of an archive. `ratio` is
-    the size of the content divided by that of the archive, from 64 MiB on. `values` is the number
-    of JSON values in one event, or in the document without its events. `faults` are listed.
+    `json_bytes` limits a bundle in a single JSON file, and the document of an archive. `ratio`
+    limits the compression: the size of the content divided by the size of the archive, checked from
+    64 MiB on. `values` limits the JSON values in one event, and in the document without its events.
+    At most `faults` faults are listed.
     """
 
     json_bytes: int = 16 << 20
@@ -59,21 +62,28 @@ class BundleLimits(Struct, frozen=True, kw_only=True):
 BUNDLE_LIMITS = BundleLimits()
 
 
-class _Fields(Struct, frozen=True, kw_only=True):
-    """The base of the types of a document: all fields are written, also those with defaults."""
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Shape(Struct, frozen=True):
+    """Base class of the types in a document: frozen, keyword-only. All fields are written,
+    including those with default values.
+    """
 
 
-class Producer(_Fields, frozen=True, kw_only=True):
-    """What made the bundle: the format it writes, not the release of the day."""
+class Producer(Shape):
+    """The software that wrote the bundle. `version` is the version of the format, not of the
+    software.
+    """
 
     name: str = PRODUCER
     version: str = str(VERSION)
     schema_id: str = SCHEMA_ID
 
 
-class Source(_Fields, frozen=True, kw_only=True):
-    """What the bundle was made of. `task` is the beginning of the first message, `status` that of
-    the last run, or `idle`; `upto` is where a prefix was cut."""
+class BundleSource(Shape):
+    """The exported session. `task` is the beginning of its first message. `status` is the status of
+    its last run, or `idle`. `upto` is the last exported event if only a part of the log was
+    exported.
+    """
 
     kind: str = "session"
     tenant: str = "main"
@@ -91,8 +101,8 @@ class Source(_Fields, frozen=True, kw_only=True):
     upto: int | None = None
 
 
-class Usage(_Fields, frozen=True, kw_only=True):
-    """What models were asked and what it cost; `counts` are all that their vendors counted."""
+class BundleUsage(Shape):
+    """Model usage and its cost. `counts` has all counters that the providers reported."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -103,28 +113,28 @@ class Usage(_Fields, frozen=True, kw_only=True):
     counts: dict[str, int] = {}
 
 
-class Runtime(_Fields, frozen=True, kw_only=True):
+class Runtime(Shape):
     models: list[str] = []
-    usage: Usage | None = None
-    metadata: dict[str, Any] = {}
+    usage: BundleUsage | None = None
+    metadata: JsonObject = {}
 
 
-class MountedRoot(_Fields, frozen=True, kw_only=True):
+class MountedRoot(Shape):
     path: str
     mode: str = "read_only"
     mounted_at: str | None = None
 
 
-class Workspace(_Fields, frozen=True, kw_only=True):
-    """Where the session worked, as its log names it."""
+class Workspace(Shape):
+    """The workspace of the session, as recorded in its log."""
 
     primary: str | None = None
     roots: list[MountedRoot] = []
     anchored_at: str | None = None
 
 
-class SessionFacts(_Fields, frozen=True, kw_only=True):
-    """What lists show of the session, and the names that it holds."""
+class SessionFacts(Shape):
+    """The metadata of the session that lists show, and the names that it has claimed."""
 
     tenant: str
     session: str
@@ -134,8 +144,8 @@ class SessionFacts(_Fields, frozen=True, kw_only=True):
     workspace: str | None = None
     phase: str = "created"
     labels: list[str] = []
-    metadata: dict[str, Any] = {}
-    surfaces: dict[str, Any] = {}
+    metadata: JsonObject = {}
+    surfaces: JsonObject = {}
     pinned: bool = False
     hold: str | None = None
     ttl: int | None = None
@@ -144,11 +154,12 @@ class SessionFacts(_Fields, frozen=True, kw_only=True):
     claims: list[str] = []
 
 
-class Thread(_Fields, frozen=True, kw_only=True):
-    """One log. Part `part` has its events after `parent.at`, or all of them where no thread of the
-    bundle has the beginning; in a single JSON they stand here, as `events`. Those up to `shared`
-    belong to the log that it was forked from, in the bundle or not. The last `added` were made by
-    the export, to close what was open."""
+class Thread(Shape, kw_only=True):
+    """One log. Its part `part` contains the events after `parent.at`, or all events if the parent
+    is not in the bundle; in a single JSON file they are here, in `events`. The events up to
+    `shared` belong to the log that it was forked from. The last `added` events were added by the
+    export to close open items and runs.
+    """
 
     thread: str
     part: str
@@ -162,9 +173,10 @@ class Thread(_Fields, frozen=True, kw_only=True):
     events: list[Any] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Blob(_Fields, frozen=True, kw_only=True):
-    """Bytes that belong to the session, in part `part`; none if they were left out. In a single
-    JSON they stand here, as `data` in base64."""
+class Blob(Shape):
+    """A blob of the session, stored in part `part`; `part` is null if the blob was left out. In a
+    single JSON file the bytes are here, in `data`, as base64.
+    """
 
     sha256: str
     size: int
@@ -173,8 +185,8 @@ class Blob(_Fields, frozen=True, kw_only=True):
     data: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class PendingItem(_Fields, frozen=True, kw_only=True):
-    """Something that waits for an answer; its wording is in event `seq`."""
+class PendingItem(Shape):
+    """A pending item. The request itself is in event `seq`."""
 
     thread: str
     id: str
@@ -185,18 +197,19 @@ class PendingItem(_Fields, frozen=True, kw_only=True):
     expires: int | None = None
 
 
-class QueuedInput(_Fields, frozen=True, kw_only=True):
-    """A message that no run has taken up: event `seq`."""
+class BundleQueuedInput(Shape):
+    """A queued message that no run has consumed yet: event `seq`."""
 
     thread: str
     seq: int
     how: str = "queue"
 
 
-class Section(_Fields, frozen=True, kw_only=True):
-    """The messages of a thread as a person reads them, a line each in part `part`; none where they
-    are too large. In a single JSON they stand here, as `messages`. `summary` is the number of the
-    event that has one, `assets` are blobs."""
+class Section(Shape, kw_only=True):
+    """The messages of a thread for display, one JSON value per line of part `part`; `part` is null
+    if they are too large. In a single JSON file they are here, in `messages`. `summary` is the
+    number of the event with the summary, if there is one. `assets` lists the hashes of blobs.
+    """
 
     id: str
     label: str
@@ -207,24 +220,26 @@ class Section(_Fields, frozen=True, kw_only=True):
     events: int = 0
     summary: int | None = None
     assets: list[str] = []
-    metadata: dict[str, Any] = {}
+    metadata: JsonObject = {}
     messages: list[Any] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Transcript(_Fields, frozen=True, kw_only=True):
+class BundleTranscript(Shape):
     sections: list[Section] = []
 
 
-class Entry(_Fields, frozen=True, kw_only=True):
-    """One JSON value and where it is from."""
+class Entry(Shape):
+    """A JSON value and its source."""
 
     source: str
     index: int
     value: Any = None
 
 
-class Called(_Fields, frozen=True, kw_only=True):
-    """One tool call; arguments and results are in the events, here are the SHA-256 of them."""
+class Called(Shape, kw_only=True):
+    """One tool call, with the SHA-256 hashes of its arguments and result. The values are in the
+    events.
+    """
 
     thread: str
     seq: int
@@ -240,18 +255,20 @@ class Called(_Fields, frozen=True, kw_only=True):
     at: str = ""
 
 
-class Tools(_Fields, frozen=True, kw_only=True):
-    """`schemas` are the fingerprints of the tools that were called, as they were then; `total`
-    counts the calls, also those that are not listed."""
+class Tools(Shape):
+    """Tools and their calls. `schemas` are the fingerprints of the called tools at the time of the
+    call. `total` counts all calls, including those that are not listed.
+    """
 
     schemas: list[Entry] = []
     calls: list[Called] = []
     total: int = 0
 
 
-class Permission(_Fields, frozen=True, kw_only=True):
-    """What was asked of a person, or decided for good. `seq` is the event that says so, `settled`
-    the one that answers it."""
+class BundlePermission(Shape):
+    """A pending item, or a change of a permission rule or a grant, recorded in event `seq`.
+    `settled` is the event that decided the item, if there is one.
+    """
 
     kind: str
     source: str
@@ -264,8 +281,8 @@ class Permission(_Fields, frozen=True, kw_only=True):
     by: str | None = None
 
 
-class Fixture(_Fields, frozen=True, kw_only=True):
-    """What a replay is to come to, by run."""
+class Fixture(Shape):
+    """The expected result of replaying one run."""
 
     thread: str
     run: str | None
@@ -274,8 +291,8 @@ class Fixture(_Fields, frozen=True, kw_only=True):
     answer_hash: str | None = None
 
 
-class Child(_Fields, frozen=True, kw_only=True):
-    """A sub-agent: its thread is in the bundle, with all that it needs to go on."""
+class Child(Shape):
+    """A sub-agent. The bundle contains its thread and everything needed to continue it."""
 
     thread: str
     agent: str
@@ -286,15 +303,15 @@ class Child(_Fields, frozen=True, kw_only=True):
     reported: bool = False
 
 
-class Pointer(_Fields, frozen=True, kw_only=True):
+class Pointer(Shape):
     kind: str
     thread: str
     location: str
     available: bool = True
 
 
-class Mark(_Fields, frozen=True, kw_only=True):
-    """A place in a log: a checkpoint, or a change of mode."""
+class Mark(Shape):
+    """A position in a log: a checkpoint or a change of mode."""
 
     thread: str
     seq: int
@@ -303,8 +320,8 @@ class Mark(_Fields, frozen=True, kw_only=True):
     at: str = ""
 
 
-class Span(_Fields, frozen=True, kw_only=True):
-    """One run, from and to which event."""
+class BundleSpan(Shape):
+    """One run, with the numbers of its first and last event."""
 
     thread: str
     run: str | None
@@ -315,17 +332,17 @@ class Span(_Fields, frozen=True, kw_only=True):
     status: str = "running"
 
 
-class Replay(_Fields, frozen=True, kw_only=True):
+class Replay(Shape):
     fixtures: list[Fixture] = []
     children: list[Child] = []
     pointers: list[Pointer] = []
     transitions: list[Mark] = []
     checkpoints: list[Mark] = []
-    spans: list[Span] = []
+    spans: list[BundleSpan] = []
 
 
-class Attachment(_Fields, frozen=True, kw_only=True):
-    """A blob that an event speaks of."""
+class Attachment(Shape, kw_only=True):
+    """A blob that an event refers to."""
 
     id: str
     kind: str
@@ -333,18 +350,20 @@ class Attachment(_Fields, frozen=True, kw_only=True):
     thread: str
     seq: int
     sha256: str
-    metadata: dict[str, Any] = {}
+    metadata: JsonObject = {}
 
 
-class Part(_Fields, frozen=True, kw_only=True):
+class Part(Shape):
     name: str
     size: int
     sha256: str
 
 
-class Document(_Fields, frozen=True, kw_only=True, rename={"type": "_type"}):
-    """The document of a bundle. `type`, `version`, `bundle_id` and `parts` say whether it is whole;
-    `created_at` is the time of its last event. Fields that this version does not know are kept."""
+class Document(Shape, kw_only=True, rename={"type": "_type"}):
+    """The document of a bundle. `type`, `version`, `bundle_id` and `parts` are used to verify that
+    it is complete and unchanged. `created_at` is the time of its last event. Unknown fields are
+    kept.
+    """
 
     type: str
     version: int
@@ -354,26 +373,26 @@ class Document(_Fields, frozen=True, kw_only=True, rename={"type": "_type"}):
     purpose: Purpose
     liveness: Liveness
     producer: Producer
-    source: Source
+    source: BundleSource
     runtime: Runtime
     workspace: Workspace | None = None
     session: SessionFacts
     threads: list[Thread]
     blobs: list[Blob]
     pending: list[PendingItem]
-    queue: list[QueuedInput]
-    transcript: Transcript
+    queue: list[BundleQueuedInput]
+    transcript: BundleTranscript
     tools: Tools
-    permissions: list[Permission]
+    permissions: list[BundlePermission]
     replay: Replay
     redaction: Redaction
     attachments: list[Attachment] = []
-    metadata: dict[str, Any] = {}
+    metadata: JsonObject = {}
     parts: list[Part]
 
 
 class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as a line of a part; `data` keeps its bytes."""
+    """An event as a line of a part. `data` keeps its original bytes."""
 
     seq: int
     at: int
@@ -390,45 +409,49 @@ _LINES = msgspec.json.Decoder(EventLine)
 
 
 def line_of(event: Event) -> bytes:
-    """An event as a line, with its line end."""
+    """Encode an event as a line of JSON, including the line ending."""
     names = ("seq", "at", "id", "kind", "v", "run", "actor", "cause", "data")
     return msgspec.json.encode(EventLine(**{name: getattr(event, name) for name in names})) + b"\n"
 
 
 def event_of(line: bytes) -> Event:
-    """The event of a line. Raises msgspec's errors if it is invalid; limits are not checked."""
+    """Decode the event in a line. Raises msgspec's errors if it is invalid; limits are not
+    checked.
+    """
     found = _LINES.decode(line)
     rest = {name: getattr(found, name) for name in EventLine.__struct_fields__ if name != "data"}
     # A copy: the decoded data would keep the whole line in memory.
     return Event(data=msgspec.Raw(bytes(found.data)), **rest)
 
 
-def id_of(raw: dict[str, Any]) -> str:
-    """The id of a document: a hash of all its fields except the id, with sorted keys. The parts
-    count through their hashes in the document."""
+def id_of(raw: JsonObject) -> str:
+    """Compute the id of a document: a hash of all its fields except the id, with sorted keys. It
+    covers the parts too, because the document contains their hashes.
+    """
     content = {name: value for name, value in raw.items() if name != "bundle_id"}
     text = msgspec.json.encode(content, order="deterministic")
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
-def schema_of(type: type[msgspec.Struct], *, prefix: str) -> dict[str, Any]:
-    """The JSON Schema of a type. Types are published without the `prefix` of their class names.
-    Some versions of Python keep the indentation of docstrings; it is removed."""
+def schema_of(type: type[msgspec.Struct], *, prefix: str) -> JsonObject:
+    """Return the JSON Schema of a type. The `prefix` of class names is removed. So is the
+    indentation of docstrings, which some versions of Python keep.
+    """
     text = msgspec.json.encode(msgspec.json.schema(type)).decode()
     for name in re.findall(rf'"#/\$defs/({prefix}\w+)"', text):
         if name != type.__name__:
             published = name.removeprefix(prefix)
             for place in ('"#/$defs/{}"', '"title":"{}"', '"{}":{{"title"'):
                 text = text.replace(place.format(name), place.format(published))
-    schema: dict[str, Any] = msgspec.json.decode(text)
+    schema: JsonObject = msgspec.json.decode(text)
     for one in schema["$defs"].values():
         if "description" in one:
             one["description"] = inspect.cleandoc(one["description"])
     return schema
 
 
-def bundle_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a document, generated from the types."""
+def bundle_schema() -> JsonObject:
+    """Return the JSON Schema (2020-12) of a document, generated from the types."""
     schema = schema_of(Document, prefix="Bundle")
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -441,18 +464,19 @@ def bundle_schema() -> dict[str, Any]:
 
 
 # From a version of the document to the next. A step may only add and rename; parts do not change.
-UPCASTS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+UPCASTS: dict[int, Callable[[JsonObject], JsonObject]] = {}
 
 
-def upcast(raw: dict[str, Any]) -> dict[str, Any]:
-    """The document in the current version; `InvalidValue` for a newer one, or an old one that can
-    no longer be read."""
+def upcast(raw: JsonObject) -> JsonObject:
+    """Convert a document to the current version. `InvalidValue` if its version is newer, or too old
+    to be read.
+    """
     version = raw.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise InvalidValue(field="$.version", problem="is not an integer", remedy="use 1")
     while version != VERSION:
         if version > VERSION:
-            remedy = f"upgrade Holdfast, which reads up to {VERSION}"
+            remedy = f"upgrade Holdfast; this release reads versions up to {VERSION}"
             raise InvalidValue(field="$.version", problem=f"is {version}", remedy=remedy)
         if version not in UPCASTS:
             remedy = "export it again with the release that wrote it"

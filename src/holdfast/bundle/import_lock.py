@@ -1,8 +1,8 @@
-"""One import into a session at a time, whichever process it is in.
+"""Ensures that only one import writes to a session at a time, also across processes.
 
-The lock is the lease of a temporary thread of the session that needs no driver. It is deleted when
-the import ends; if the session has no other thread, its blobs and claims are deleted with it.
-Other imports wait; the lock of a crashed process expires.
+The lock is the lease of a temporary thread in the session. The thread is deleted when the import
+ends; if the session has no other thread, its blobs and claims are deleted too. Other imports wait,
+and the lock of a crashed process expires.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from contextlib import asynccontextmanager, suppress
 
 from ..cancellation import cancellable, ended
 from ..errors import HoldfastError, LeaseHeld, LeaseLost, SessionNotFound
-from ..log.events import Event, Key, Scope
+from ..log.events import Key, Scope
 from ..stores.copy import base_of, restore_base
 from ..stores.port import Lease, Store
+from .archive import each
 
 OWNER = "holdfast import"  # the owner of the leases
 TTL = 15.0  # seconds until the lock of a crashed process expires
-PATIENCE = 60.0  # seconds that an import waits for the lock
-LOOK = 0.1  # seconds between two attempts
-PLACE = hashlib.sha256(b"import").digest()
+LONGEST_WAIT = 60.0  # seconds that an import waits for the lock
+RETRY_AFTER = 0.1  # seconds between two attempts
+LOCK = hashlib.sha256(b"import").digest()
 
 
 class ImportLock:
-    """The lock of one import: only its holder writes the session's threads."""
+    """The lock of one import. Only its holder writes the session's threads."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self._store, self._lease = store, lease
@@ -36,7 +37,7 @@ class ImportLock:
         self._lease = await self._store.renew(self._lease)
 
     async def keep(self) -> None:
-        """Renew the lock until this is cancelled or the lock is lost."""
+        """Keep renewing the lock until this is cancelled or the lock is lost."""
         while True:
             await asyncio.sleep(TTL / 3)
             try:
@@ -48,8 +49,10 @@ class ImportLock:
                 continue
 
     async def take_back(self, written: Mapping[Key, int]) -> bool:
-        """Delete the threads that were written up to these numbers, and the lock: all or none, if
-        one of them was continued or is driven. Returns whether they were deleted."""
+        """Delete the threads that this import has written, given their last event numbers, and the
+        lock. Deletes nothing if one of the threads was continued or has a driver. Returns whether
+        they were deleted.
+        """
         await self.check()
         leases: list[Lease] = []
         try:
@@ -74,15 +77,17 @@ class ImportLock:
             await self._store.delete(self._lease.key, fence=self._lease)
 
 
-def place_of(scope: Scope) -> Key:
-    """The thread whose lease is the lock."""
-    return base_of(scope, PLACE)
+def lock_key(scope: Scope) -> Key:
+    """Return the key of the thread whose lease is the lock."""
+    return base_of(scope, LOCK)
 
 
 @asynccontextmanager
-async def turn(store: Store, scope: Scope) -> AsyncGenerator[ImportLock, None]:
-    """Wait until no other import writes the session; `LeaseHeld` if that takes too long."""
-    mine = ImportLock(store, await _taken(store, place_of(scope)))
+async def locked_import(store: Store, scope: Scope) -> AsyncGenerator[ImportLock, None]:
+    """Hold the lock of a session during an import. Waits for other imports; `LeaseHeld` if they
+    take too long.
+    """
+    mine = ImportLock(store, await _acquired(store, lock_key(scope)))
     keeping = asyncio.create_task(mine.keep())
     try:
         yield mine
@@ -91,20 +96,15 @@ async def turn(store: Store, scope: Scope) -> AsyncGenerator[ImportLock, None]:
         await mine.end()
 
 
-async def _taken(store: Store, place: Key) -> Lease:
+async def _acquired(store: Store, key: Key) -> Lease:
     loop = asyncio.get_running_loop()
-    until = loop.time() + PATIENCE
+    until = loop.time() + LONGEST_WAIT
     while True:
         try:
-            return await store.acquire(place, OWNER, ttl=TTL)
+            return await store.acquire(key, OWNER, ttl=TTL)
         except SessionNotFound:
-            await restore_base(store, place, _none(), 0)
+            await restore_base(store, key, each(()), 0)
         except LeaseHeld as held:
             if loop.time() > until:
                 raise
-            await asyncio.sleep(min(held.left / 1000, LOOK))
-
-
-async def _none() -> AsyncGenerator[Event, None]:
-    for event in list[Event]():
-        yield event
+            await asyncio.sleep(min(held.left / 1000, RETRY_AFTER))

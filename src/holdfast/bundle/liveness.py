@@ -1,9 +1,9 @@
-"""Whether a session can be continued, decided by its log. Pure.
+"""Determines from its log whether a session can be continued. Pure.
 
-A log is **closed** if its session expired and only bookkeeping events followed, or if it is that of
-a sub-agent that has reported and nothing in it is open. A prefix that ends before that, or a log
-with other events after it, is continuable. A bundle is closed if its thread `main` is; without
-`main`, if all of its threads are.
+A log is **closed** if its session expired and only bookkeeping events followed, or if it belongs to
+a sub-agent that has reported its result and nothing in it is open. A prefix that ends earlier, or a
+log with later events of other kinds, can be continued. A bundle is closed if its thread `main` is;
+without `main`, if all of its threads are.
 
 A log is **quiet** if nothing in it is pending, running, queued or due: two copies of it can
 continue independently without doing or answering anything twice.
@@ -20,22 +20,24 @@ from ..values.records import Liveness
 
 
 def closes(event: Event, closed: bool) -> bool:
-    """Whether a log is closed after `event`, given whether it was `closed` before."""
+    """Return whether a log is closed after `event`, given whether it was `closed` before."""
     return event.kind == "session.expired" or (closed and event.kind in QUIET)
 
 
 def is_closed(state: State, closed: bool) -> bool:
-    """Whether a log is closed, given its state and the result of `closes` for its last event."""
+    """Return whether a log is closed, given its state and the result of `closes` for its last
+    event.
+    """
     reported = state.sub is not None and state.sub.reported and is_quiet(state)
     return closed or reported
 
 
 def is_quiet(state: State) -> bool:
-    """Whether nothing is open in a log."""
+    """Return whether nothing is open in a log."""
     return state.safe and not state.queue and not state.timers and not state.owes
 
 
 def liveness(closed: Mapping[str, bool]) -> Liveness:
-    """The liveness of a bundle, given which of its threads are closed."""
+    """Return the liveness of a bundle, given which of its threads are closed."""
     over = closed["main"] if "main" in closed else all(closed.values())
     return "closed" if over and closed else "continuable"

@@ -1,7 +1,7 @@
-"""From an untrusted path or bytes to a bundle: checks its form, sizes, names and depth.
+"""Parses a bundle from an untrusted path or bytes: checks its format, sizes, names and depth.
 
 Only input within the limits is decoded, and an archive is read in place, never unpacked. `check`
-and `contents` validate what the parts contain.
+and `contents` validate the content of the parts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ import msgspec
 from msgspec import Raw
 
 from ..log.codec import too_deep, too_many, without_strings
-from .archive import Held, Parts
+from .archive import HeldParts, Parts
 from .faults import Faults
 from .format import BUNDLE_LIMITS, DOCUMENT, BundleLimits
+from .json_values import NOT_JSON, JsonObject
 
 NAMES = re.compile(
     r"threads/\d{4,9}\.jsonl|transcripts/\d{4,9}\.jsonl|blobs/[0-9a-f]{64}", re.ASCII
@@ -40,7 +41,7 @@ _LOCATOR = struct.Struct("<4sLQL")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCAL = struct.Struct("<4s5H3L2H")  # the header before the name of a file
 _EXTRA = 64  # bytes allowed between the name of a file and its data
-_ENTRY = 160  # most bytes of a part in the directory of an archive
+_ENTRY = 160  # maximum bytes of a part in the directory of an archive
 _PLAIN = 0x080E  # flags of a file in a zip that do not change its bytes
 UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
@@ -49,7 +50,7 @@ UNREADABLE = (
 
 
 class Zipped:
-    """Parts in an archive; each is read only up to its declared size."""
+    """Parts in an archive. Each is read only up to its declared size."""
 
     def __init__(self, archive: zipfile.ZipFile, file: BinaryIO) -> None:
         self._archive = archive
@@ -68,15 +69,15 @@ class Zipped:
 
 
 class RawBundle(msgspec.Struct, frozen=True):
-    """A document without its parts, and the parts."""
+    """A document without its parts, and the parts separately."""
 
-    raw: dict[str, Any]
+    raw: JsonObject
     parts: Parts
     archive: int | None  # bytes of the archive; None for a single JSON
 
 
 def open_source(source: str | os.PathLike[str] | bytes, faults: Faults) -> BinaryIO:
-    """The bytes of a bundle; `InvalidBundle` if they cannot be read."""
+    """Open the bytes of a bundle; `InvalidBundle` if they cannot be read."""
     if isinstance(source, bytes):
         return io.BytesIO(source)
     path = Path(source)
@@ -91,7 +92,7 @@ def open_source(source: str | os.PathLike[str] | bytes, faults: Faults) -> Binar
 
 
 def opened(file: BinaryIO, faults: Faults, limits: BundleLimits = BUNDLE_LIMITS) -> RawBundle:
-    """Read the document and find the parts; `InvalidBundle` if that is not possible."""
+    """Read the document and locate the parts; `InvalidBundle` if that is not possible."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if file.read(4) == b"PK\3\4":
@@ -111,50 +112,92 @@ def opened(file: BinaryIO, faults: Faults, limits: BundleLimits = BUNDLE_LIMITS)
 
 def _json(data: bytes, faults: Faults, limits: BundleLimits) -> RawBundle:
     top = _object(data, faults, limits, values=limits.values * 6)
-    parts: dict[str, bytes] = {}
-    threads = _entries(top, "threads", "$.threads", faults)
-    if len(threads) > limits.threads:
-        raise faults.stop("too_many_parts", "$.threads", f"has more than {limits.threads} entries")
-    for n, thread in enumerate(threads):
-        lines = _list(thread.pop("events", None), f"$.threads[{n}].events", faults)
-        _part(parts, thread, f"$.threads[{n}]", _joined(lines), faults)
-    transcript = _decoded(top.get("transcript"), dict[str, Raw], "$.transcript", faults) or {}
-    sections = _entries(transcript, "sections", "$.transcript.sections", faults)
-    for n, section in enumerate(sections):
-        path = f"$.transcript.sections[{n}]"
-        if "messages" in section:
-            lines = _list(section.pop("messages"), f"{path}.messages", faults)
-            _part(parts, section, path, _joined(lines), faults)
-    blobs = _entries(top, "blobs", "$.blobs", faults)
-    for n, blob in enumerate(blobs):
-        if "data" in blob:
-            _part(parts, blob, f"$.blobs[{n}]", _base64(blob.pop("data"), n, faults), faults)
-    kept: dict[str, Any] = dict(top)
-    for name, value in (("threads", threads), ("blobs", blobs)):
-        if name in kept:
-            kept[name] = value
-    if "transcript" in kept and "sections" in transcript:
-        kept["transcript"] = {**transcript, "sections": sections}
-    raw = _plain(msgspec.json.encode(kept), faults, limits)
+    inline = _InlineParts(faults, limits)
+    inline.take(top, "threads", "$.threads", "events")
+    transcript = inline.decoded(top.get("transcript"), dict[str, Raw], "$.transcript") or {}
+    inline.take(transcript, "sections", "$.transcript.sections", "messages")
+    if "sections" in transcript:
+        top["transcript"] = transcript
+    inline.take(top, "blobs", "$.blobs", "data")
+    raw = _plain(msgspec.json.encode(top), faults, limits)
     if not faults:
-        inline = [part for name, part in parts.items() if not name.startswith("blobs/")]
-        _check_members(data, raw, len(parts) + sum(map(_members, inline)), faults)
-    return RawBundle(raw, Held(parts), None)
+        lines = [part for name, part in inline.parts.items() if not name.startswith("blobs/")]
+        _check_members(data, raw, len(inline.parts) + sum(map(_members, lines)), faults)
+    return RawBundle(raw, HeldParts(inline.parts), None)
 
 
-def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -> dict[str, Raw]:
-    """The fields of a JSON object, not decoded."""
+class _InlineParts:
+    """Takes the parts out of the document of a single JSON file."""
+
+    def __init__(self, faults: Faults, limits: BundleLimits) -> None:
+        self.parts: dict[str, bytes] = {}
+        self._faults, self._limits = faults, limits
+
+    def take(self, document: JsonObject, name: str, path: str, field: str) -> None:
+        """Take the parts out of the list `name`, where each entry has its part in `field`."""
+        entries = self.decoded(document.get(name), list[dict[str, Raw]], path) or []
+        most = self._limits.threads
+        if name == "threads" and len(entries) > most:
+            raise self._faults.stop("too_many_parts", path, f"has more than {most} entries")
+        for n, entry in enumerate(entries):
+            at = f"{path}[{n}].{field}"
+            if field in entry:
+                read = self._base64 if name == "blobs" else self._lines
+                data = read(entry.pop(field), at)
+            elif name == "threads":
+                self._faults.add("missing", at, "is missing")
+                data = b""
+            else:
+                continue  # a blob or a transcript that was left out
+            self._add(f"{path}[{n}].part", entry.get("part"), data)
+        if name in document:
+            document[name] = entries
+
+    def decoded(self, raw: Raw | None, type: Any, path: str) -> Any:
+        """Decode a JSON value; adds a fault and returns None if it has a wrong type."""
+        if raw is None:
+            return None
+        try:
+            return msgspec.json.decode(raw, type=type)
+        except NOT_JSON:
+            self._faults.add("wrong_type", path, "has the wrong type")
+            return None
+
+    def _lines(self, raw: Raw, path: str) -> bytes:
+        lines = self.decoded(raw, list[Raw], path) or []
+        return b"".join(b"%b\n" % bytes(line) for line in lines)
+
+    def _base64(self, raw: Raw, path: str) -> bytes:
+        text = self.decoded(raw, str, path)
+        try:
+            return base64.b64decode(text or "", validate=True)
+        except (binascii.Error, ValueError):
+            self._faults.add("wrong_type", path, "is not base64")
+            return b""
+
+    def _add(self, path: str, raw: Raw | None, data: bytes) -> None:
+        name = self.decoded(raw, str, path)
+        if name is None:
+            self._faults.add("missing", path, "is missing")
+        elif name in self.parts:
+            self._faults.add("duplicate", path, "is used more than once")
+        else:
+            self.parts[name] = data
+
+
+def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -> JsonObject:
+    """Return the fields of a JSON object, not decoded."""
     if too_deep(data, limits.depth):
         raise faults.stop("too_deep", "$", f"is nested deeper than {limits.depth} levels")
     if too_many(data, values):
-        raise faults.stop("too_large", "$", f"holds more than {values} values")
+        raise faults.stop("too_large", "$", f"contains more than {values} values")
     if values > limits.values and too_many(data, limits.values) and _wide(data):
         raise faults.stop("too_large", "$", "has a list or an object that is too long")
     try:
         return msgspec.json.decode(data, type=dict[str, Raw])
     except msgspec.ValidationError as error:
         raise faults.stop("wrong_type", "$", "is not a JSON object") from error
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except NOT_JSON as error:
         # The message of the decoder is not shown: it may contain values.
         cut = "truncated" in str(error)
         problem = "ends too early" if cut else "is neither JSON nor an archive"
@@ -182,19 +225,20 @@ def _wide(text: bytes) -> bool:
     return False
 
 
-def _plain(text: bytes, faults: Faults, limits: BundleLimits) -> dict[str, Any]:
-    """A document without its parts as plain values."""
+def _plain(text: bytes, faults: Faults, limits: BundleLimits) -> JsonObject:
+    """Decode a document without its parts to plain values."""
     if too_many(text, limits.values):
-        raise faults.stop("too_large", "$", f"holds more than {limits.values} values")
+        raise faults.stop("too_large", "$", f"contains more than {limits.values} values")
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return msgspec.json.decode(text, type=JsonObject)
+    except NOT_JSON as error:
         raise faults.stop("not_json", "$", "is JSON that cannot be stored") from error
 
 
-def _check_members(text: bytes, raw: dict[str, Any], more: int, faults: Faults) -> None:
-    """Find duplicate names in the objects of a text: `raw` has only the last one of each. `more` is
-    the number of members that were taken out of `raw`."""
+def _check_members(text: bytes, raw: JsonObject, more: int, faults: Faults) -> None:
+    """Check that no object in a text has duplicate names, by counting members: `raw` keeps only the
+    last member of each name. `more` is the number of members that were taken out of `raw`.
+    """
     left: list[Any] = [raw]
     while left:
         value = left.pop()
@@ -207,55 +251,8 @@ def _check_members(text: bytes, raw: dict[str, Any], more: int, faults: Faults) 
 
 
 def _members(text: bytes) -> int:
-    """The number of members of all objects in a JSON text."""
+    """Count the members of all objects in a JSON text."""
     return sum(piece.count(b":") for piece in without_strings(text))
-
-
-def _decoded(raw: Raw | None, type: Any, path: str, faults: Faults) -> Any:
-    if raw is None:
-        return None
-    try:
-        return msgspec.json.decode(raw, type=type)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        faults.add("wrong_type", path, "has the wrong type")
-        return None
-
-
-def _entries(of: dict[str, Raw], name: str, path: str, faults: Faults) -> list[dict[str, Raw]]:
-    found: list[dict[str, Raw]] | None = _decoded(of.get(name), list[dict[str, Raw]], path, faults)
-    return found or []
-
-
-def _list(raw: Raw | None, path: str, faults: Faults) -> list[Raw]:
-    if raw is None:
-        faults.add("missing", path, "is missing")
-        return []
-    return _decoded(raw, list[Raw], path, faults) or []
-
-
-def _joined(lines: list[Raw]) -> bytes:
-    return b"".join(b"%b\n" % bytes(line) for line in lines)
-
-
-def _base64(raw: Raw, n: int, faults: Faults) -> bytes:
-    text = _decoded(raw, str, f"$.blobs[{n}].data", faults)
-    try:
-        return base64.b64decode(text or "", validate=True)
-    except (binascii.Error, ValueError):
-        faults.add("wrong_type", f"$.blobs[{n}].data", "is not base64")
-        return b""
-
-
-def _part(
-    parts: dict[str, bytes], entry: dict[str, Raw], path: str, data: bytes, faults: Faults
-) -> None:
-    name = _decoded(entry.get("part"), str, f"{path}.part", faults)
-    if name is None:
-        faults.add("missing", f"{path}.part", "is missing")
-    elif name in parts:
-        faults.add("duplicate", f"{path}.part", "is used more than once")
-    else:
-        parts[name] = data
 
 
 # An archive
@@ -274,7 +271,7 @@ def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> Raw
     _check_gaps(file, members, archive.start_dir, faults)
     total = sum(member.file_size for member in members)
     if total > limits.total_bytes:
-        raise faults.stop("too_large", "$", f"holds more than {limits.total_bytes} bytes")
+        raise faults.stop("too_large", "$", f"contains more than {limits.total_bytes} bytes")
     if total > max(64 << 20, limits.ratio * size):
         raise faults.stop("too_large", "$", f"expands to more than {limits.ratio} times its size")
     if not members or members[0].filename != DOCUMENT or members[0].header_offset != 0:
@@ -295,7 +292,7 @@ def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> Raw
 
 
 def _check_directory(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> None:
-    """Check that the directory is complete and small, before it is read into memory."""
+    """Check that the zip directory is complete and small, before it is read into memory."""
     file.seek(max(0, size - _END.size))
     last = file.read(_END.size).ljust(_END.size)
     mark, _, _, _, count, length, _, comment = _END.unpack(last)
@@ -306,11 +303,13 @@ def _check_directory(file: BinaryIO, size: int, faults: Faults, limits: BundleLi
     if count > limits.parts + 1:
         raise faults.stop("too_many_parts", "$", f"has more than {limits.parts} parts")
     if length > min(size, (limits.parts + 1) * _ENTRY):
-        raise faults.stop("too_many_parts", "$", "has too large a directory")
+        raise faults.stop("too_many_parts", "$", "has a directory that is too large")
 
 
 def _large(file: BinaryIO, size: int) -> tuple[int, int] | None:
-    """The number of entries and the bytes of the directory of a zip64 archive, if it is one."""
+    """Return the number of entries and the size of the directory of a zip64 archive; None for
+    others.
+    """
     if size < _END.size + _LOCATOR.size:
         return None
     file.seek(size - _END.size - _LOCATOR.size)
@@ -342,7 +341,7 @@ def _check_files(members: list[zipfile.ZipInfo], faults: Faults) -> None:
 
 
 def _check_gaps(file: BinaryIO, members: list[zipfile.ZipInfo], end: int, faults: Faults) -> None:
-    """Check that all bytes before the directory of an archive belong to exactly one file."""
+    """Check that all bytes before the directory of an archive belong to exactly one file each."""
     places = {0}
     for member in sorted(members, key=lambda member: member.header_offset):
         at = member.header_offset
@@ -362,5 +361,5 @@ def _check_gaps(file: BinaryIO, members: list[zipfile.ZipInfo], end: int, faults
 
 
 def _shown(name: str) -> str:
-    """An untrusted name, shortened and in ASCII."""
+    """Return an untrusted name, shortened and in ASCII."""
     return ascii(name[:80])[1:-1]

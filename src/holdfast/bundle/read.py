@@ -1,21 +1,21 @@
-"""`import_bundle`: a bundle as a session of a store, under any id.
+"""`import_bundle`: imports a bundle into a store as a session, under any id.
 
-The whole bundle is validated first. Then the logs are restored unchanged: an import appends no
-events. A claim of the session names the bundle it came from, so that a second import of the same
-bundle is recognized.
+The whole bundle is validated first. Then the logs are restored unchanged; an import adds no events.
+The session claims a name derived from the bundle, so that a second import of the same bundle is
+recognized.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from ..errors import HoldfastError, InvalidValue, NotContinuable, SessionExists
+from ..errors import HoldfastError, InvalidBundle, InvalidValue, NotContinuable, SessionExists
 from ..log.catalog import Parent, Row
 from ..log.codec import check_key
 from ..log.events import Event, Key, NewEvent, Scope
@@ -23,19 +23,20 @@ from ..stores.copy import base_of, restore_base
 from ..stores.measure import START, link, threads_of
 from ..stores.port import BlobRef, Store
 from ..values.records import Imported, Use
-from .archive import Bundle
+from .archive import Bundle, EventStream, streamed
 from .check import Checked, Source, check_bundle, order
-from .format import BUNDLE_LIMITS, Blob, BundleLimits, Document, Thread
-from .import_batches import changed, poured
-from .import_lock import ImportLock, place_of, turn
-from .write import CLAIM, REDACTED
+from .contents import opened_part
+from .faults import invalid
+from .format import BUNDLE_LIMITS, Blob, BundleLimits, Document, Part, Thread, event_of
+from .import_lock import ImportLock, lock_key, locked_import
+from .write import CLAIM, REDACTED, Progress
 
 _BASE = re.compile(r"base:[0-9a-f]{32}")  # temporary threads of an import
 NOWHERE = "nowhere: it was imported to be read"  # the seal of a session imported with `read`
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """A validated bundle, and how to import it. No store was used yet."""
+    """A validated bundle and the options of its import. No store has been used yet."""
 
     bundle: Bundle
     scope: Scope
@@ -44,18 +45,22 @@ class Prepared(Struct, frozen=True, kw_only=True):
     origin: str  # the claim of a session that came from this bundle
 
 
-class _Job(Struct, frozen=True, kw_only=True):
-    """What to import, and where."""
+class _Job(Prepared, frozen=True, kw_only=True):
+    """The bundle to import, and the target session."""
 
     store: Store
-    bundle: Bundle
-    scope: Scope
-    use: Use
-    origin: str
-    progress: Callable[[int], None]
+    progress: Progress
 
     def key(self, thread: str) -> Key:
         return Key(self.scope.tenant, self.scope.session, thread)
+
+    async def claim(self, name: str) -> Scope:
+        """Claim a name for the session; return the session that has it."""
+        return await self.store.claim(self.scope.tenant, name, self.scope)
+
+    async def unclaim(self) -> None:
+        """Release the claim of the import."""
+        await self.store.unclaim(self.scope.tenant, self.origin, self.scope)
 
 
 async def import_bundle(
@@ -69,19 +74,20 @@ async def import_bundle(
     names: bool = True,
     allow_secrets: bool | None = None,
     limits: BundleLimits = BUNDLE_LIMITS,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Imported:
     """Validate a bundle, then create its session in `store`, under its own id or another.
 
-    To `continue` a session, the bundle must not be redacted (or pass `accept_redacted`), never be
-    `replay_only`, and either have the purpose `copy` or `move` or have nothing open; otherwise
-    `NotContinuable`. To `read` a session, any bundle is accepted; its threads are sealed. Importing
-    the same bundle again returns the same session. `SessionExists` if another session has the id.
-    With `names=False` the session does not get the claims of the original.
+    With `purpose="continue"` the session can be continued. The bundle must not be `replay_only`,
+    must not be redacted (unless `accept_redacted` is set), and must have the purpose `copy` or
+    `move` or contain nothing open; otherwise `NotContinuable`. With `purpose="read"` any bundle is
+    accepted, and the threads are sealed. Importing the same bundle again returns the same session.
+    `SessionExists` if another session has the id. With `names=False` the session does not claim the
+    names of the original.
 
-    An import is complete or undone: if it fails, what was written is removed, unless the session
-    was continued meanwhile. After a crash, the same call finishes it. Concurrent imports wait for
-    each other; `LeaseHeld` after a minute. `progress` is called with the number of events written.
+    A failed import is undone: everything written is removed, unless the session was continued
+    meanwhile. After a crash, repeat the call to finish the import. Concurrent imports wait for each
+    other; `LeaseHeld` after a minute. `progress` is called with the number of events written.
     """
     ready = await prepare_import(
         source,
@@ -107,8 +113,9 @@ async def prepare_import(
     allow_secrets: bool | None = None,
     limits: BundleLimits = BUNDLE_LIMITS,
 ) -> Prepared:
-    """The first half of `import_bundle`, for callers that create a store only for a valid bundle:
-    all checks that need no store."""
+    """First half of `import_bundle`: all checks that need no store. For callers that create a store
+    only for a valid bundle.
+    """
     if purpose not in ("continue", "read"):
         raise InvalidValue(
             field="purpose", problem=f"is {purpose!r}", remedy="use continue or read"
@@ -132,18 +139,11 @@ async def prepare_import(
 
 
 async def import_prepared(
-    store: Store, ready: Prepared, *, progress: Callable[[int], None] | None = None
+    store: Store, ready: Prepared, *, progress: Progress | None = None
 ) -> Imported:
-    """The second half of `import_bundle`."""
-    job = _Job(
-        store=store,
-        bundle=ready.bundle,
-        scope=ready.scope,
-        use=ready.use,
-        origin=ready.origin,
-        progress=progress or (lambda events: None),
-    )
-    return await _import(job, names=ready.names)
+    """Second half of `import_bundle`: write the session."""
+    progress = progress or (lambda events: None)
+    return await _import(_Job(**asdict(ready), store=store, progress=progress))
 
 
 def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
@@ -164,41 +164,44 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
         raise NotContinuable(bundle=document.bundle_id, problem=problem, remedy=remedy)
 
 
-async def _import(job: _Job, *, names: bool) -> Imported:
+async def _import(job: _Job) -> Imported:
     while True:
         job = await _claimed(job)
-        # In this order: if nobody has the import lock, nothing that is found will be removed.
-        idle = await job.store.row(place_of(job.scope)) is None
+        # The lock first: while no import holds it, no import removes what is found here.
+        idle = await job.store.row(lock_key(job.scope)) is None
         if idle and not any(await _missing(job)):
             return _imported(job)
-        async with turn(job.store, job.scope) as mine:
+        async with locked_import(job.store, job.scope) as mine:
             # Another import may have released the claim, or used another id.
-            holder = await job.store.claim(job.scope.tenant, job.origin, job.scope)
+            holder = await job.claim(job.origin)
             if holder == job.scope:
-                return await _fill(job, mine, names=names)
+                return await _fill(job, mine)
 
 
 async def _claimed(job: _Job) -> _Job:
-    """The import with its claim; under another id if the bundle was imported under that."""
+    """Claim the import and return it. If the bundle was imported before under another id, the
+    result uses that id.
+    """
     # In this order: threads that appear in between belong to a concurrent import of this bundle.
     there = await _threads(job)
     known = not there or job.origin in await job.store.claims(job.scope)
-    holder = await job.store.claim(job.scope.tenant, job.origin, job.scope)
+    holder = await job.claim(job.origin)
     if holder != job.scope:
         return replace(job, scope=holder)
     if not known:
-        await job.store.unclaim(job.scope.tenant, job.origin, job.scope)
+        await job.unclaim()
         raise _taken(job, there)
     return job
 
 
 async def _missing(job: _Job) -> tuple[list[Thread], list[Blob]]:
-    """The missing threads and blobs; `SessionExists` if the id belongs to another session, or the
-    session is sealed."""
+    """Return the threads and blobs that are missing in the store; `SessionExists` if the id belongs
+    to another session, or the session is sealed.
+    """
     rows = await _threads(job)
     there = {row.thread for row in rows}
     if not await _is_ours(job, there):
-        await job.store.unclaim(job.scope.tenant, job.origin, job.scope)
+        await job.unclaim()
         raise _taken(job, rows)
     if job.use == "continue" and _sealed(rows):
         raise _taken(job, rows)
@@ -215,8 +218,8 @@ def _taken(job: _Job, rows: Iterable[Row]) -> SessionExists:
     return SessionExists(tenant=job.scope.tenant, session=job.scope.session, thread=thread)
 
 
-async def _fill(job: _Job, mine: ImportLock, *, names: bool) -> Imported:
-    """Write what is missing; if that fails, nothing."""
+async def _fill(job: _Job, mine: ImportLock) -> Imported:
+    """Write the missing threads and blobs. If that fails, remove what was written."""
     document = job.bundle.document
     mark = f"{REDACTED}{document.mode}:{job.scope.session}"
     ours = {job.origin, mark, *document.session.claims}
@@ -225,8 +228,8 @@ async def _fill(job: _Job, mine: ImportLock, *, names: bool) -> Imported:
     try:
         threads, blobs = await _missing(job)
         if document.mode != "local":
-            await job.store.claim(job.scope.tenant, mark, job.scope)
-        held = await _claim(job, document.session.claims) if names and threads else ()
+            await job.claim(mark)
+        held = await _claim(job, document.session.claims) if job.names and threads else ()
         for blob in blobs:
             await _put(job, blob)
         events = 0
@@ -243,26 +246,28 @@ async def _fill(job: _Job, mine: ImportLock, *, names: bool) -> Imported:
 async def _undo(
     job: _Job, mine: ImportLock, written: Mapping[Key, int], before: Sequence[str]
 ) -> None:
-    """Remove what a failed import has written, unless the session was continued meanwhile; then
-    the same call finishes the import."""
+    """Remove what a failed import has written. If the session was continued meanwhile, nothing is
+    removed, and repeating the call finishes the import.
+    """
     with suppress(HoldfastError):
         if await mine.take_back(written) and not await _threads(job):
             for name in before:  # they were deleted with the lock
-                await job.store.claim(job.scope.tenant, name, job.scope)
+                await job.claim(name)
 
 
 async def _threads(job: _Job) -> list[Row]:
-    """The existing threads, without temporary ones of an interrupted import."""
+    """Return the existing threads, without temporary ones of an interrupted import."""
     rows = await threads_of(job.store, job.scope)
     return [row for row in rows if _BASE.fullmatch(row.thread) is None]
 
 
 async def _is_ours(job: _Job, there: Collection[str]) -> bool:
-    """Whether the existing threads are from this bundle, even if they were continued. An import
-    that was interrupted after its claim may have used the id of another session."""
+    """Return whether the existing threads came from this bundle, even if they were continued. An
+    import that was interrupted after its claim may have used the id of another session.
+    """
     mine = [thread for thread in job.bundle.document.threads if thread.thread in there]
     for thread in mine:
-        last = await _last(poured(job.bundle, thread))
+        last = await _last(_part(job.bundle, thread))
         before = thread.head + 1
         found = await _last(
             job.store.read(job.key(thread.thread), after=thread.head - 1, before=before)
@@ -272,7 +277,7 @@ async def _is_ours(job: _Job, there: Collection[str]) -> bool:
     return bool(mine) or not there
 
 
-async def _last(events: AsyncGenerator[Event, None]) -> Event | None:
+async def _last(events: EventStream) -> Event | None:
     last = None
     async with aclosing(events):
         async for event in events:
@@ -285,7 +290,9 @@ def _sealed(rows: Iterable[Row]) -> bool:
 
 
 def _origin(document: Document, scope: Scope) -> str:
-    """The claim of the import: a move has only one, other bundles have one per session id."""
+    """Return the claim of the import. A move has a single claim; other bundles have one per session
+    id.
+    """
     name = CLAIM + document.bundle_id
     if document.purpose == "move" or scope.session == document.session.session:
         return name
@@ -316,31 +323,58 @@ def _imported(
 
 
 async def _claim(job: _Job, names: Sequence[str]) -> tuple[str, ...]:
-    """Claim the session's names; returns those that another session holds."""
-    held = []
-    for name in names:
-        if await job.store.claim(job.scope.tenant, name, job.scope) != job.scope:
-            held.append(name)
-    return tuple(held)
+    """Claim the session's names; return those that another session holds."""
+    return tuple([name for name in names if await job.claim(name) != job.scope])
 
 
 async def _put(job: _Job, blob: Blob) -> None:
-    """Write a blob. Blobs are written before the threads, so that their drivers find them."""
+    """Write a blob. Blobs are written before the threads, so that drivers of the threads find
+    them.
+    """
     data = await asyncio.to_thread(job.bundle.blob, blob.sha256)
     if await job.store.put_blob(job.scope, data) != BlobRef(blob.sha256, blob.size):
-        raise changed(f"blobs/{blob.sha256}")
+        raise _changed(f"blobs/{blob.sha256}")
 
 
 # Threads
 
 
+async def _part(
+    bundle: Bundle, thread: Thread, *, after: int = 0, upto: int | None = None
+) -> EventStream:
+    """Yield the events of a thread's part with after < seq ≤ upto. `InvalidBundle` at the end if
+    the file was changed after it was validated.
+    """
+    listed = {part.name: part for part in bundle.document.parts}
+    async with aclosing(streamed(_verified(bundle, listed[thread.part]))) as events:
+        async for event in events:
+            if upto is not None and event.seq > upto:
+                return
+            if event.seq > after:
+                yield event
+
+
+def _verified(bundle: Bundle, part: Part) -> Generator[Event, None, None]:
+    with opened_part(bundle.parts, part) as file:
+        while line := file.readline(-1):
+            yield event_of(line)
+    if file.fault() is not None:
+        raise _changed(part.name)
+
+
+def _changed(path: str) -> InvalidBundle:
+    return invalid("tampered", path, "was changed while it was imported")
+
+
 async def _restore(job: _Job, thread: Thread, written: dict[Key, int]) -> int:
-    """Restore one thread and what it shares with its parent; returns the number of its events."""
+    """Restore one thread and the events that it shares with its parent; return the number of its
+    events.
+    """
     if thread.parent is not None or thread.shared == 0:
         return await _write(job, thread, thread.parent, written)
-    chain = await _chain(poured(job.bundle, thread, upto=thread.shared))
+    chain = await _chain(_part(job.bundle, thread, upto=thread.shared))
     base = base_of(job.scope, chain)
-    shared = poured(job.bundle, thread, upto=thread.shared)
+    shared = _part(job.bundle, thread, upto=thread.shared)
     await restore_base(job.store, base, shared, thread.shared)
     try:
         return await _write(job, thread, Parent(base.thread, thread.shared), written)
@@ -352,9 +386,9 @@ async def _write(job: _Job, thread: Thread, parent: Parent | None, written: dict
     after = parent.at if parent is not None else 0
     key = job.key(thread.thread)
 
-    async def events() -> AsyncGenerator[Event, None]:
+    async def events() -> EventStream:
         last = None
-        async with aclosing(poured(job.bundle, thread, after=after)) as found:
+        async with aclosing(_part(job.bundle, thread, after=after)) as found:
             async for event in found:
                 last = event
                 yield event
@@ -369,13 +403,13 @@ async def _write(job: _Job, thread: Thread, parent: Parent | None, written: dict
         del written[key]
         # Either another session, or a concurrent import of the same bundle.
         there = job.store.read(key, after=after, before=thread.head + 1)
-        if await _chain(there) != await _chain(poured(job.bundle, thread, after=after)):
+        if await _chain(there) != await _chain(_part(job.bundle, thread, after=after)):
             raise
         return 0
     return thread.head - after
 
 
-async def _chain(events: AsyncGenerator[Event, None]) -> bytes:
+async def _chain(events: EventStream) -> bytes:
     chain = START
     async with aclosing(events):
         async for event in events:
@@ -384,6 +418,6 @@ async def _chain(events: AsyncGenerator[Event, None]) -> bytes:
 
 
 def _sealing(job: _Job, last: Event) -> Event:
-    """The event that seals a log after its last event. An export leaves it out."""
+    """Make the event that seals a log after its last event. Exports leave this event out."""
     moved = NewEvent.of("session.moved", {"to": NOWHERE}, id=f"read:{job.bundle.id}")
     return moved.numbered(last.seq + 1, last.at)

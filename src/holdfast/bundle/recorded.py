@@ -1,9 +1,8 @@
-"""`replay`: a bundle, a stored session or a live one, run again with the recorded answers."""
+"""`replay`: runs a bundle, a stored session or an open session again with its recorded answers."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
@@ -22,11 +21,11 @@ from ..log.events import Key, Scope
 from ..models.port import Model
 from ..stores.port import Store
 from .archive import Bundle
-from .check import validate_bundle
+from .check import Source, open_bundle
 
 __all__ = ["Divergence", "Replayed", "replay"]
 
-Recorded: TypeAlias = "Bundle | str | os.PathLike[str] | bytes | Session | tuple[Store, Scope]"
+Recorded: TypeAlias = Source | Session | tuple[Store, Scope]
 
 
 async def replay(
@@ -42,18 +41,18 @@ async def replay(
 ) -> Replayed:
     """Run a recorded conversation again and report the first difference.
 
-    The loop is the real one. Models and tools return the recorded answers; messages, decisions and
-    other inputs are handed in at their places. No function of a tool, no hook and no network is
-    used. Without `agent`, an agent is built from the log, and what depends on the program's agent
-    is not compared. With it, instructions and contexts are rendered, with `resources`, and
-    compared, as are the fingerprints of tools and the decisions about their calls.
+    The real agent loop runs. Models and tools return their recorded answers; messages, decisions
+    and other inputs are supplied where they were recorded. No tool function, no hook and no network
+    is used. Without `agent`, an agent is built from the log, and values that depend on your agent's
+    definition are not compared. With `agent`, these are compared too: rendered instructions and
+    contexts (which use `resources`), fingerprints of tools, and decisions about tool calls.
 
     From model call `from_step` on (by default the first), `model` answers instead, and the
     functions in `tools` are called. From there on the replay continues after a difference. Other
     models and tools return the recorded answers as long as they get the same input.
 
-    `thread` is the one to replay, by default all. `ignore` are kinds of events that are not
-    compared, such as `context.built` if the instructions contain the time.
+    `thread` is the thread to replay; the default is all threads. `ignore` lists kinds of events
+    that are not compared, such as `context.built` if the instructions contain the time.
     """
     if from_step is not None and (isinstance(from_step, bool) or from_step < 1):
         remedy = "pass the number of a model call, from 1"
@@ -87,9 +86,7 @@ async def _recording(source: Recorded, thread: str | None) -> Recording:
         source = (live.store, live.key.scope)
     if isinstance(source, tuple):
         return await stored_recording(*source, thread)
-    bundle = source
-    if not isinstance(bundle, Bundle):
-        bundle = await validate_bundle(bundle, allow_secrets=True)
+    bundle = await open_bundle(source)
     found = _BundleRecording(bundle)
     facts = bundle.document.session
     for about in bundle.document.threads:

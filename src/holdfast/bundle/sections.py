@@ -1,8 +1,8 @@
-"""The overview of a thread in a bundle: usage, messages, calls, permissions, pending items.
+"""Builds the overview of a thread in a bundle: usage, messages, calls, permissions, pending items.
 
-`Digest` takes the events of one thread in the bundle, one by one, and keeps a bounded amount;
-`summary` combines the digests. Pure, and a function of the events, so that an imported bundle that
-is exported again has the same overview.
+`Digest` takes the events of one thread one by one, in bounded memory; `summary` combines the
+digests. Pure: the overview depends only on the events, so it stays the same when a bundle is
+imported and exported again.
 """
 
 from __future__ import annotations
@@ -23,30 +23,59 @@ from ..log.events import Event
 from ..log.state import State, fold
 from ..log.transcript import ROLES, Message, transcript
 from . import format as f
+from .json_values import as_dict, as_str
 from .liveness import closes, is_closed
 from .timestamps import rfc3339
 
-SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data
-MODELS = 100  # that are listed
+SOME, SIZE = 256, 1 << 20  # events to fold at a time, and their bytes of data
+MODELS = 100  # models that are listed
 
 _READ = {*ROLES, "tool.started", "tool.finished", "queue.changed", "run.started", "model.called"}
-_ASKS = {"pending.opened": "asked", "permission.changed": "rule"}
-_ASKS |= {"grant.given": "grant", "grant.revoked": "grant"}
+_DECISIONS = {"permission.changed": "rule", "grant.given": "grant", "grant.revoked": "grant"}
 
 
 class _Open(Struct):
-    """A call without a result: its place in the list, and its start time."""
+    """A call without a result: its position in the list, and its start time."""
 
     place: int | None
     started: int | None = None
 
 
-class Digest:
+class Overview:
+    """The lists and totals of a document that are computed from the events. A list has at most
+    `LISTED` entries; the complete data is in the events.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[f.Called] = []
+        self.permissions: list[f.BundlePermission] = []
+        self.attachments: list[f.Attachment] = []
+        self.fixtures: list[f.Fixture] = []
+        self.transitions: list[f.Mark] = []
+        self.checkpoints: list[f.Mark] = []
+        self.spans: list[f.BundleSpan] = []
+        self.models: dict[str, None] = {}
+        self.total = self.duration = self.answers = 0  # calls, ms of model calls, their answers
+
+    def include(self, other: Overview) -> None:
+        """Add the lists and totals of another overview."""
+        for name, known in vars(Overview()).items():
+            mine, more = getattr(self, name), getattr(other, name)
+            if isinstance(known, list):
+                mine += more[: f.LISTED - len(mine)]
+            elif isinstance(known, dict):
+                mine |= more
+            else:
+                setattr(self, name, mine + more)
+
+
+class Digest(Overview):
     """The overview of one thread, built event by event."""
 
     def __init__(
         self, thread: f.Thread, tenant: str, session: str, *, transcript: bool = True
     ) -> None:
+        super().__init__()
         self.thread = thread
         self.row = Row(
             tenant=tenant, session=session, thread=thread.thread, log="", head=thread.shared
@@ -54,22 +83,12 @@ class Digest:
         self.state = State()
         self.first = self.last = 0
         self.events = 0
-        self.calls: list[f.Called] = []
-        self.total = 0
         self.tools: dict[str, str | None] = {}
-        self.permissions: list[f.Permission] = []
-        self.spans: list[f.Span] = []
-        self.fixtures: list[f.Fixture] = []
-        self.checkpoints: list[f.Mark] = []
-        self.transitions: list[f.Mark] = []
-        self.attachments: list[f.Attachment] = []
-        self.models: dict[str, None] = {}
-        self.duration = self.answers = 0
         self.summary: int | None = None
         self.call: str | None = None
         self._closed = False
         self._some: list[Event] = []
-        self._told: list[Event] | None = [] if transcript else None
+        self._transcript_events: list[Event] | None = [] if transcript else None
         self._size = self._waiting = 0
         self._open: dict[str, _Open] = {}
         self._asked: dict[str, int] = {}
@@ -104,20 +123,20 @@ class Digest:
 
     @property
     def messages(self) -> list[Message] | None:
-        """The messages of the part; None if they are too large."""
-        return None if self._told is None else transcript(self._told)
+        """Return the messages of the part; None if they are too large."""
+        return None if self._transcript_events is None else transcript(self._transcript_events)
 
     def _fold(self) -> None:
         self.state = fold(self._some, self.state)
         self._some, self._waiting = [], 0
 
     def _tell(self, event: Event) -> None:
-        if self._told is None or event.kind not in _READ:
+        if self._transcript_events is None or event.kind not in _READ:
             return
         self._size += len(event.data)
-        self._told.append(event)
+        self._transcript_events.append(event)
         if self._size > f.SECTION_BYTES:
-            self._told = None
+            self._transcript_events = None
 
     def _note(self, event: Event, p: ev.Payload) -> None:
         if isinstance(p, ev.MessageCompleted):
@@ -138,11 +157,15 @@ class Digest:
             self.summary = event.seq if p.summary is not None else self.summary
         elif isinstance(p, (ev.RunStarted, ev.RunFinished)):
             self._run(event, p)
-        elif isinstance(p, (ev.CheckpointMade, ev.ModeChanged)):
-            self._mark(event, p)
+        elif isinstance(p, ev.CheckpointMade):
+            self._mark(self.checkpoints, event, p.id, p.label)
+        elif isinstance(p, ev.ModeChanged):
+            self._mark(self.transitions, event, p.mode, p.left)
         elif isinstance(p, (ev.ThreadCreated, ev.ThreadForked)):
             self.call = p.call
-        elif event.kind in _ASKS or isinstance(p, ev.PendingSettled):
+        elif isinstance(p, ev.PendingSettled):
+            self._settled(event, p)
+        elif isinstance(p, ev.PendingOpened) or event.kind in _DECISIONS:
             self._permission(event, p)
 
     def _completed(self, event: Event, p: ev.MessageCompleted) -> None:
@@ -197,15 +220,15 @@ class Digest:
 
     def _attached(self, event: Event, parts: Sequence[Any]) -> None:
         for part in parts:
-            if not isinstance(part, dict) or part.get("type") != "blob":
-                continue
-            kind, name, sha256 = part.get("media_type"), part.get("name"), part.get("sha256")
-            if isinstance(sha256, str) and len(self.attachments) < f.LISTED:
+            blob = as_dict(part)
+            sha256, kind = as_str(blob.get("sha256")), as_str(blob.get("media_type"))
+            listed = len(self.attachments) < f.LISTED
+            if blob.get("type") == "blob" and sha256 is not None and listed:
                 self.attachments.append(
                     f.Attachment(
                         id=f"{self.thread.thread}:{event.seq}:{sha256}",
-                        kind=kind if isinstance(kind, str) else "application/octet-stream",
-                        title=name if isinstance(name, str) else None,
+                        kind="application/octet-stream" if kind is None else kind,
+                        title=as_str(blob.get("name")),
                         thread=self.thread.thread,
                         seq=event.seq,
                         sha256=sha256,
@@ -218,7 +241,7 @@ class Digest:
             self._answer = None
             if len(self.spans) < f.LISTED:
                 self.spans.append(
-                    f.Span(thread=thread, run=event.run, start=event.seq, started_at=at)
+                    f.BundleSpan(thread=thread, run=event.run, start=event.seq, started_at=at)
                 )
         elif self.spans and self.spans[-1].end is None:
             self.spans[-1] = replace(self.spans[-1], end=event.seq, finished_at=at, status=p.status)
@@ -234,49 +257,42 @@ class Digest:
                 )
             )
 
-    def _mark(self, event: Event, p: ev.CheckpointMade | ev.ModeChanged) -> None:
-        made = isinstance(p, ev.CheckpointMade)
-        marks = self.checkpoints if made else self.transitions
+    def _mark(self, marks: list[f.Mark], event: Event, id: str, label: str | None) -> None:
         if len(marks) < f.LISTED:
-            mark = f.Mark(
-                thread=self.thread.thread,
-                seq=event.seq,
-                id=p.id if isinstance(p, ev.CheckpointMade) else p.mode,
-                label=p.label if isinstance(p, ev.CheckpointMade) else p.left,
-                at=rfc3339(event.at),
+            at = rfc3339(event.at)
+            thread = self.thread.thread
+            marks.append(f.Mark(thread=thread, seq=event.seq, id=id, label=label, at=at))
+
+    def _settled(self, event: Event, p: ev.PendingSettled) -> None:
+        if (place := self._asked.pop(p.id, None)) is not None:
+            self.permissions[place] = replace(
+                self.permissions[place], settled=event.seq, outcome=p.outcome, by=event.actor
             )
-            marks.append(mark)
 
     def _permission(self, event: Event, p: ev.Payload) -> None:
-        if isinstance(p, ev.PendingSettled):
-            if (place := self._asked.pop(p.id, None)) is not None:
-                asked = self.permissions[place]
-                self.permissions[place] = replace(
-                    asked, settled=event.seq, outcome=p.outcome, by=event.actor
-                )
-            return
         if len(self.permissions) >= f.LISTED:
             return
-        asked = f.Permission(
-            kind=_ASKS[event.kind],
-            source=self.thread.thread,
-            seq=event.seq,
-            agent=event.actor,
-        )
+        kind: str
+        request = None
         if isinstance(p, ev.PendingOpened):
             self._asked[p.id] = len(self.permissions)
-            payload = {"title": p.title, "call": p.call, "expires": p.expires}
-            asked = replace(
-                asked,
-                kind=p.what,
-                request_id=p.id,
-                payload={name: value for name, value in payload.items() if value is not None},
-            )
+            kind, request = p.what, p.id
+            found = {"title": p.title, "call": p.call, "expires": p.expires}
+            payload = {name: value for name, value in found.items() if value is not None}
         else:
-            asked = replace(asked, payload=msgspec.to_builtins(p))
-        self.permissions.append(asked)
+            kind, payload = _DECISIONS[event.kind], msgspec.to_builtins(p)
+        self.permissions.append(
+            f.BundlePermission(
+                kind=kind,
+                source=self.thread.thread,
+                seq=event.seq,
+                request_id=request,
+                agent=event.actor,
+                payload=payload,
+            )
+        )
 
 
 def digest(value: Any) -> str:
-    """SHA-256 over a JSON value, with keys in order."""
+    """Return the SHA-256 hash of a JSON value, with sorted keys."""
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()

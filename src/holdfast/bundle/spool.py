@@ -1,5 +1,6 @@
-"""The parts of an export with their sizes and hashes: in memory, or in a temporary folder next to
-the target file. Blocking: call it in a thread."""
+"""Stores the parts of an export with their sizes and hashes: in memory, or in a temporary folder
+next to the target file. Blocking: call it in a thread.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import InvalidValue
-from .archive import Filed, Held, Parts
+from .archive import HeldParts, Parts
 from .format import BUNDLE_LIMITS, Part
 
 
 def check_path(path: Path | None) -> None:
-    """`InvalidValue` for a path where no file can be written."""
+    """Raise `InvalidValue` for a path where no file can be written."""
     if path is None:
         return
     problem = None
@@ -30,23 +31,22 @@ def check_path(path: Path | None) -> None:
 
 
 class Spool:
-    """The parts so far. `close` deletes the temporary files."""
+    """The parts written so far. `close` deletes the temporary files."""
 
     def __init__(self, beside: Path | None) -> None:
         self._folder: Path | None = None
         if beside is not None:
             name = tempfile.mkdtemp(prefix=f".{beside.name}.", dir=beside.parent)
             self._folder = Path(name)
-        self._held: dict[str, bytes] = {}
-        self._files: dict[str, Path] = {}
+        self._held: dict[str, bytes | Path] = {}
         self.parts: list[Part] = []
         self._size = 0
 
     def begin(self, name: str) -> PartWriter:
-        """Start a new part; the previous ones are finished."""
+        """Start a new part; the previous ones must be finished."""
         file: BinaryIO | None = None
         if self._folder is not None:
-            path = self._files[name] = self._folder / str(len(self._files))
+            path = self._held[name] = self._folder / str(len(self._held))
             file = path.open("wb")
         return PartWriter(self, name, file)
 
@@ -77,8 +77,8 @@ class Spool:
         self.parts.append(Part(name=part.name, size=part.size, sha256=part.hash.hexdigest()))
 
     def open(self) -> Parts:
-        """All parts, for reading."""
-        return Held(self._held) if self._folder is None else Filed(self._files)
+        """Return all parts, for reading."""
+        return HeldParts(self._held)
 
     def close(self) -> None:
         if self._folder is not None:
@@ -86,7 +86,7 @@ class Spool:
 
 
 class PartWriter:
-    """One part during its writing."""
+    """Writes one part."""
 
     def __init__(self, spool: Spool, name: str, file: BinaryIO | None) -> None:
         self._spool, self._file = spool, file

@@ -1,12 +1,11 @@
 """Builds the document of a bundle from the digests of its threads. Pure.
 
-Lists are limited over all threads together; the events have everything.
+The limits of lists apply to all threads together; the complete data is in the events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -14,19 +13,15 @@ from msgspec import Struct
 from ..log.catalog import SURFACE_CLAIM, Row, bound
 from ..log.state import State
 from . import format as f
+from .json_values import JsonObject
 from .liveness import liveness
 from .redaction.manifest import Mode, Redaction
-from .sections import Digest
+from .sections import Digest, Overview
 from .timestamps import rfc3339
-
-_LISTS = (
-    *("calls", "permissions", "attachments", "fixtures", "transitions", "checkpoints"),
-    "spans",
-)
 
 
 class ExportFacts(Struct, frozen=True, kw_only=True):
-    """The fields of a document that are not in the events."""
+    """The fields of a document that are not derived from the events."""
 
     tenant: str
     session: str
@@ -35,35 +30,26 @@ class ExportFacts(Struct, frozen=True, kw_only=True):
     upto: int | None = None
 
 
-class DocumentBuilder:
-    """The digests so far, up to the limits of the lists."""
+class DocumentBuilder(Overview):
+    """Collects the digests of threads, up to the limits of the lists."""
 
     def __init__(self, about: ExportFacts) -> None:
+        super().__init__()
         self.about = about
         self.threads: list[f.Thread] = []
         self.sections: list[f.Section] = []
         self.pending: list[f.PendingItem] = []
-        self.queue: list[f.QueuedInput] = []
-        self.calls: list[f.Called] = []
-        self.permissions: list[f.Permission] = []
-        self.attachments: list[f.Attachment] = []
-        self.fixtures: list[f.Fixture] = []
+        self.queue: list[f.BundleQueuedInput] = []
         self.children: list[f.Child] = []
-        self.transitions: list[f.Mark] = []
-        self.checkpoints: list[f.Mark] = []
-        self.spans: list[f.Span] = []
         self.closed: dict[str, bool] = {}
         self._schemas: dict[tuple[str, str | None], str] = {}
-        self._models: dict[str, None] = {}
         self._usage: dict[str, int] = {}
         self._cost: float | None = None
-        self._total = self._duration = self._runs = 0
-        self._answers = 0
-        self._last = 0
+        self._runs = self._last = 0
         self._main: tuple[Row, State, int] | None = None
 
     def add(self, digest: Digest, section: f.Section) -> None:
-        """Add a thread and the section with its transcript."""
+        """Add a thread and its transcript section."""
         thread, state, row = digest.thread, digest.state, digest.row
         shown = {"agent": row.agent, "title": row.title, "created_at": rfc3339(digest.first)}
         self.threads.append(msgspec.structs.replace(thread, **shown))
@@ -74,9 +60,7 @@ class DocumentBuilder:
             self._main = row, state, digest.first
         self._wait(thread.thread, state)
         self._count(digest)
-        for name in _LISTS:
-            known = getattr(self, name)
-            known += getattr(digest, name)[: f.LISTED - len(known)]
+        self.include(digest)
         for name, fingerprint in digest.tools.items():
             if len(self._schemas) < f.LISTED:
                 self._schemas.setdefault((name, fingerprint), thread.thread)
@@ -105,18 +89,16 @@ class DocumentBuilder:
                 expires=item.expires,
             )
             self.pending.append(found)
-        self.queue += [f.QueuedInput(thread=thread, seq=q.seq, how=q.how) for q in state.queue]
+        self.queue += [
+            f.BundleQueuedInput(thread=thread, seq=q.seq, how=q.how) for q in state.queue
+        ]
 
     def _count(self, digest: Digest) -> None:
-        self._total += digest.total
-        self._duration += digest.duration
-        self._models |= digest.models
         self._runs += digest.row.counts.get("runs", 0)
         for name, count in digest.row.usage.items():
             self._usage[name] = self._usage.get(name, 0) + count
         if digest.state.cost is not None:
             self._cost = (self._cost or 0.0) + digest.state.cost
-        self._answers += digest.answers
 
     def document(
         self,
@@ -125,8 +107,8 @@ class DocumentBuilder:
         claims: Sequence[str],
         parts: Sequence[f.Part],
         redaction: Redaction,
-    ) -> dict[str, Any]:
-        """The document, with its id."""
+    ) -> JsonObject:
+        """Build the document, with its id."""
         assert self._main is not None
         row, state, first = self._main
         document = f.Document(
@@ -146,22 +128,22 @@ class DocumentBuilder:
             blobs=list(blobs),
             pending=self.pending,
             queue=self.queue,
-            transcript=f.Transcript(sections=self.sections),
-            tools=f.Tools(schemas=self._tools(), calls=self.calls, total=self._total),
+            transcript=f.BundleTranscript(sections=self.sections),
+            tools=f.Tools(schemas=self._tools(), calls=self.calls, total=self.total),
             permissions=self.permissions,
             replay=self._replay(),
             redaction=redaction,
             attachments=self._kept(blobs),
             parts=sorted(parts, key=lambda part: part.name),
         )
-        raw: dict[str, Any] = msgspec.to_builtins(document)
+        raw: JsonObject = msgspec.to_builtins(document)
         raw["bundle_id"] = f.id_of(raw)
         return raw
 
-    def _source(self, row: Row, state: State, first: int) -> f.Source:
+    def _source(self, row: Row, state: State, first: int) -> f.BundleSource:
         spans = [span for span in self.spans if span.thread == row.thread]
         over = state.run is not None and not state.run.open
-        return f.Source(
+        return f.BundleSource(
             tenant=self.about.tenant,
             session=self.about.session,
             agent=row.agent,
@@ -178,14 +160,14 @@ class DocumentBuilder:
         )
 
     def _runtime(self) -> f.Runtime:
-        models = list(self._models)
-        if not self._answers:
+        models = list(self.models)
+        if not self.answers:
             return f.Runtime(models=models)
-        usage = f.Usage(
+        usage = f.BundleUsage(
             input_tokens=self._usage.get("input_tokens", 0),
             output_tokens=self._usage.get("output_tokens", 0),
-            calls=self._answers,
-            duration_ms=self._duration,
+            calls=self.answers,
+            duration_ms=self.duration,
             cost=self._cost,
             models=models,
             counts=dict(sorted(self._usage.items())),
@@ -235,6 +217,6 @@ class DocumentBuilder:
         return [found for found in self.attachments if found.sha256 in carried]
 
     def surfaces(self) -> list[str]:
-        """The claims of the session's surfaces."""
+        """Return the claims of the session's surfaces."""
         row = self._main[0] if self._main is not None else None
         return [SURFACE_CLAIM + name for name in bound(row)] if row is not None else []

@@ -1,4 +1,4 @@
-"""Times in milliseconds since the epoch as RFC 3339, and back. Pure."""
+"""Converts times between milliseconds since the epoch and RFC 3339. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rfc3339(ms: int, *, invalid: str = "9999-12-31T23:59:59.999Z") -> str:
-    """UTC with milliseconds; `invalid` for a time outside of the years 1 to 9999."""
+    """Format a time as UTC with milliseconds; `invalid` for a time outside the years 1 to 9999."""
     try:
         moment = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -19,8 +19,9 @@ def rfc3339(ms: int, *, invalid: str = "9999-12-31T23:59:59.999Z") -> str:
 
 
 def from_rfc3339(text: Any) -> int | None:
-    """The time of an ISO 8601 text, or of seconds since the epoch as text; None for other values.
-    Times before the epoch are 0."""
+    """Parse ISO 8601 text, or seconds since the epoch as text; None for other values. Times before
+    the epoch become 0.
+    """
     if not isinstance(text, str):
         return None
     if re.fullmatch(r"\d{1,11}", text):

@@ -1,6 +1,6 @@
-"""Finds every place where JSON values do not have the types that a Struct declares. Pure.
+"""Finds all JSON values that do not have the type that a Struct declares. Pure.
 
-msgspec stops at the first error. A problem never contains a value.
+msgspec itself stops at the first error. Problems never contain a value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct, UnsetType
 
 
 class Mismatch(Struct, frozen=True):
-    """A field that is missing, or a value of another type."""
+    """A missing field, or a value of a wrong type."""
 
     path: str
     problem: str
@@ -30,8 +30,8 @@ def _dotted(path: str, name: str) -> str:
 def mismatches(
     value: Any, wanted: Any, path: str, field_path: Callable[[str, str], str] = _dotted
 ) -> Iterator[Mismatch]:
-    """Every mismatch in a value; `field_path` makes the path of a field."""
-    inside = _without_none(wanted)
+    """Return every mismatch in a value; `field_path` makes the path of a field."""
+    inside = without_none(wanted)
     if isinstance(inside, type) and issubclass(inside, Struct) and isinstance(value, dict):
         for field in _fields(inside):
             at = field_path(path, field.encode_name)
@@ -57,8 +57,8 @@ def _fields(wanted: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(wanted)
 
 
-def _without_none(wanted: Any) -> Any:
-    """The only type in a union apart from None and UNSET; other types unchanged."""
+def without_none(wanted: Any) -> Any:
+    """Return the only type in a union apart from None and UNSET; other types unchanged."""
     if not isinstance(wanted, types.UnionType) and typing.get_origin(wanted) is not typing.Union:
         return wanted
     left = [one for one in typing.get_args(wanted) if one not in (types.NoneType, UnsetType)]

@@ -1,7 +1,7 @@
 """`unseal_session`: reverts a move, so that the sealed session continues here.
 
 A session must never continue in two places. So either the target store is checked, or the caller
-takes the responsibility; the actor and the reason are in the log.
+confirms with `force` that it does not. The actor and the reason are recorded in the log.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ async def unseal_session(
     force: bool = False,
 ) -> int:
     """Unseal the threads that a move has sealed; returns how many. `reason` and `actor` are stored
-    in the log. The same call finishes an interrupted one, and then unseals none.
+    in the log. Repeating the call finishes an interrupted one; after that it unseals nothing.
 
     `target` is the store that the session was moved to, and `there` its id in that store, if it
-    differs: `SessionExists` while the target has any of it; delete it there first. That is enough
-    for a move between stores (`copy_session`). A bundle file may have been imported anywhere: with
-    `force` you confirm that nobody continues it; without it, `SessionMoved`. `LeaseHeld` while a
-    thread is driven.
+    differs: `SessionExists` while the target has any part of it; delete it there first. That is
+    enough for a move between stores (`copy_session`). A bundle file may have been imported
+    anywhere, so `SessionMoved` is raised unless you confirm with `force` that nobody continues it.
+    `LeaseHeld` while a thread has a driver.
 
     A session that was imported with `purpose='read'` stays sealed (`InvalidValue`). An expired
     session stays expired, and surfaces that another session has taken stay with that session.
@@ -72,7 +72,7 @@ async def unseal_session(
 
 
 async def _check_gone(rows: Sequence[Row], target: Store, there: Scope) -> None:
-    """`SessionExists` while the target has any part of the session."""
+    """Raise `SessionExists` while the target has any part of the session."""
     found = await threads_of(target, there)
     if {row.log for row in found} & {row.log for row in rows}:
         raise InvalidValue(
@@ -87,7 +87,7 @@ async def _check_gone(rows: Sequence[Row], target: Store, there: Scope) -> None:
 
 
 def _check_known(sealed: Sequence[Row], name: str | None) -> None:
-    """`SessionMoved` if the session may continue in a place that was not checked."""
+    """Raise `SessionMoved` if the session may continue in a place that was not checked."""
     for row in sealed:
         if row.sealed is not None and row.sealed != name:
             raise SessionMoved(
@@ -96,7 +96,7 @@ def _check_known(sealed: Sequence[Row], name: str | None) -> None:
 
 
 async def _open(store: Store, sealed: Sequence[Row], reason: str, actor: str | None) -> None:
-    """Unseal these threads, if none of them is driven."""
+    """Unseal these threads, if none of them has a driver."""
     leases: list[Lease] = []
     try:
         for row in sealed:

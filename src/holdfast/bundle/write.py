@@ -1,9 +1,9 @@
-"""`export_bundle`: a session of any store as a bundle, in memory or in a file.
+"""`export_bundle`: exports a session from any store as a bundle, in memory or to a file.
 
-The logs are measured, read again, and redacted and summarized event by event, so that a bundle
-never shows anything that it withholds. If a secret that was found in one place remains in another,
-the export is repeated with that secret known. Memory does not grow with the log. Everything except
-the store's calls runs in a thread.
+The logs are read twice: first to measure them, then to redact and summarize them event by event.
+Summaries are built from redacted events, so they never show withheld content. If a secret that was
+found in one place remains in another, the export is repeated with that secret added to the rules.
+Memory does not grow with the log. Everything except the calls of the store runs in a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Protocol, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack, get_args, overload
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from ..log.events import Event, Key, Scope
 from ..stores.copy import check_place, seal, unseal
 from ..stores.measure import MeasuredLog, closing, measured, placed, prefix, survey, threads_of
 from ..stores.port import Store
-from .archive import PIECE, Bundle, Written, save
+from .archive import PIECE, Bundle, WrittenBundle, save
 from .blob_renames import renamed
 from .format import BUNDLE_LIMITS, Blob, Purpose, Section, Thread, line_of
 from .redaction.manifest import Mode
@@ -35,32 +35,30 @@ from .sections import Digest
 from .spool import Spool, check_path
 from .summary import DocumentBuilder, ExportFacts
 
+if TYPE_CHECKING:
+    from ..harness import Session
+
 CLAIM = "bundle:"  # + a bundle's id: the claim of a session that was imported from it
 REDACTED = "redacted:"  # + the mode of that bundle and the session id, if it was redacted
-MODES: tuple[Mode, ...] = ("local", "sanitized", "replay_only")  # the most faithful first
+MODES: tuple[Mode, ...] = ("local", "sanitized", "replay_only")  # least redacted first
 
 
-class _Host(Protocol):
-    @property
-    def store(self) -> Store: ...
+Origin: TypeAlias = "Session | tuple[Store, Scope]"
+Progress: TypeAlias = Callable[[int], None]
+ForkedLog: TypeAlias = tuple[MeasuredLog, Parent | None]  # a log and where it was forked
 
 
-class _Core(Protocol):
-    @property
-    def host(self) -> _Host: ...
+class ExportOptions(TypedDict, total=False):
+    """The options of `export_bundle`, except the mode and the file."""
 
-
-class Exportable(Protocol):
-    """A live session of a harness."""
-
-    @property
-    def _core(self) -> _Core: ...
-
-    @property
-    def key(self) -> Key: ...
-
-
-Origin: TypeAlias = Exportable | tuple[Store, Scope]
+    purpose: Purpose
+    threads: Collection[str] | None
+    upto: int | None
+    attachments: bool | None
+    scrub: ScrubConfig | None
+    move_to: str | None
+    actor: str | None
+    progress: Progress | None
 
 
 @overload
@@ -68,33 +66,15 @@ async def export_bundle(
     session: Origin,
     mode: Mode = "sanitized",
     *,
-    purpose: Purpose = "share",
-    threads: Collection[str] | None = None,
-    upto: int | None = None,
     to: None = None,
-    attachments: bool | None = None,
-    scrub: ScrubConfig | None = None,
-    move_to: str | None = None,
-    actor: str | None = None,
-    progress: Callable[[int], None] | None = None,
+    **options: Unpack[ExportOptions],
 ) -> Bundle: ...
 
 
 @overload
 async def export_bundle(
-    session: Origin,
-    mode: Mode = "sanitized",
-    *,
-    purpose: Purpose = "share",
-    threads: Collection[str] | None = None,
-    upto: int | None = None,
-    to: str | Path,
-    attachments: bool | None = None,
-    scrub: ScrubConfig | None = None,
-    move_to: str | None = None,
-    actor: str | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Written: ...
+    session: Origin, mode: Mode = "sanitized", *, to: str | Path, **options: Unpack[ExportOptions]
+) -> WrittenBundle: ...
 
 
 async def export_bundle(
@@ -109,19 +89,19 @@ async def export_bundle(
     scrub: ScrubConfig | None = None,
     move_to: str | None = None,
     actor: str | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Bundle | Written:
-    """Export a session as a bundle; with `to`, into a file: a single JSON if the name ends in
+    progress: Progress | None = None,
+) -> Bundle | WrittenBundle:
+    """Export a session as a bundle; with `to`, into a file: a single JSON file if the name ends in
     `.json`, else an archive. The same log gives the same bundle.
 
-    `mode` is what it contains, `purpose` what it is for. `share` exports the log unchanged. `copy`
-    settles what is open, so that the copy can continue. `move` exports everything unchanged and
-    seals the source, as moved to `move_to` by `actor`; `LeaseHeld` while the session is driven. If
-    the export fails, the source is unsealed.
+    `mode` selects the content, `purpose` the intended use. `share` exports the log unchanged.
+    `copy` closes pending items and runs, so that the copy can continue. `move` exports everything
+    unchanged and seals the source, as moved to `move_to` by `actor`; `LeaseHeld` while the session
+    has a driver. If the export fails, the source is unsealed.
 
-    `threads` are the threads to export, by default all; `upto` is the last event of thread `main`,
-    or of the only one of `threads`. `attachments`: whether to include blobs, by default only in
-    `local`. `progress` is called with the number of events read.
+    `threads` are the threads to export, by default all. `upto` is the last event to export of
+    thread `main`, or of the single thread in `threads`. `attachments` includes blobs; the default
+    is only in mode `local`. `progress` is called with the number of events read.
     """
     store, scope = origin_of(session)
     _check(mode, purpose, threads, upto, move_to)
@@ -146,7 +126,9 @@ async def export_bundle(
 
 
 async def _check_faithful(store: Store, scope: Scope, mode: Mode) -> None:
-    """`InvalidValue` for a mode less strict than that of the bundle the session came from."""
+    """Raise `InvalidValue` for a mode that is less strict than that of the bundle from which the
+    session was imported.
+    """
     for name in await store.claims(scope):
         came = name.split(":")[1] if name.startswith(REDACTED) else "local"
         if came in MODES and MODES.index(mode) < MODES.index(came):
@@ -158,7 +140,7 @@ async def _check_faithful(store: Store, scope: Scope, mode: Mode) -> None:
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to export, and how."""
+    """The session to export, and the options."""
 
     store: Store
     scope: Scope
@@ -171,12 +153,14 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     config: ScrubConfig | None
     review: Review | None = None
     known: dict[str, str] = {}  # secrets from earlier attempts
-    attempts: int = 4  # that are left, including this one
-    progress: Callable[[int], None]
+    attempts: int = 4  # attempts left, including this one
+    progress: Progress
 
 
-async def _move(job: _Job, path: Path | None, name: str, actor: str | None) -> Bundle | Written:
-    """Seal and export; repeated if a thread was created meanwhile."""
+async def _move(
+    job: _Job, path: Path | None, name: str, actor: str | None
+) -> Bundle | WrittenBundle:
+    """Seal and export the session. Repeated if a thread was created meanwhile."""
     rows = await threads_of(job.store, job.scope)
     for row in rows:
         check_place(row, name)
@@ -206,10 +190,11 @@ async def review_bundle(
     upto: int | None = None,
     attachments: bool | None = None,
     scrub: ScrubConfig | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Review:
-    """What a sanitized bundle of the session would redact, and what is uncertain. Nothing is
-    written, and the session is not changed."""
+    """List what a sanitized bundle of the session would redact, and which values are doubtful.
+    Nothing is written, and the session is not changed.
+    """
     store, scope = origin_of(session)
     _check("sanitized", "share", threads, upto, None)
     review = Review()
@@ -231,7 +216,7 @@ async def review_bundle(
 
 
 def origin_of(session: Origin) -> tuple[Store, Scope]:
-    """The store and the session to export."""
+    """Return the store and the session to export."""
     if isinstance(session, tuple):
         store, scope = session
     else:
@@ -281,7 +266,7 @@ def _check(
             )
 
 
-async def _export(job: _Job, path: Path | None) -> Bundle | Written:
+async def _export(job: _Job, path: Path | None) -> Bundle | WrittenBundle:
     logs = await _logs(job)
     blobs = len(await job.store.blobs(job.scope)) if job.blobs else 0
     _few("threads", len(logs), BUNDLE_LIMITS.threads)
@@ -292,10 +277,11 @@ async def _export(job: _Job, path: Path | None) -> Bundle | Written:
 
 
 async def _attempt(
-    job: _Job, logs: Sequence[tuple[MeasuredLog, Parent | None]], path: Path | None
-) -> Bundle | Written | None:
-    """The bundle; None if a secret that was found in one place remains in another. The last attempt
-    is always used: what remains then is part of the structure."""
+    job: _Job, logs: Sequence[ForkedLog], path: Path | None
+) -> Bundle | WrittenBundle | None:
+    """Try to build the bundle; None if a secret that was found in one place remains in another. The
+    last attempt always returns the bundle: what remains then is part of the structure.
+    """
     spool = await asyncio.to_thread(Spool, path)
     try:
         bundle = await _bundle(job, logs, spool)
@@ -315,7 +301,7 @@ def _lines(bundle: Bundle) -> Iterator[Iterable[bytes]]:
 
 
 def _next_attempt(job: _Job) -> _Job:
-    """The same export, with all secrets found so far."""
+    """Return the same export, with all secrets found so far added to the rules."""
     if job.review is not None:
         job.review.clear()
     known = {**job.known, **job.scrub.found}
@@ -335,8 +321,8 @@ def _few(field: str, count: int, limit: int) -> None:
         )
 
 
-async def _logs(job: _Job) -> list[tuple[MeasuredLog, Parent | None]]:
-    """The logs to export, each with its parent: `main` first, then by age."""
+async def _logs(job: _Job) -> list[ForkedLog]:
+    """Return the logs to export, each with its parent: `main` first, then by age."""
     if job.upto is not None:
         (thread,) = set(job.threads or ["main"])
         key = Key(job.scope.tenant, job.scope.session, thread)
@@ -347,9 +333,7 @@ async def _logs(job: _Job) -> list[tuple[MeasuredLog, Parent | None]]:
     return [(log, parents[log.thread]) for log in logs if log.end]
 
 
-async def _bundle(
-    job: _Job, logs: Sequence[tuple[MeasuredLog, Parent | None]], spool: Spool
-) -> Bundle:
+async def _bundle(job: _Job, logs: Sequence[ForkedLog], spool: Spool) -> Bundle:
     tenant, session = (
         job.scrub.id(job.scope.tenant, "$.session.tenant"),
         job.scrub.id(job.scope.session, "$.session.session"),
@@ -408,7 +392,7 @@ async def _thread(
             digest.add(kept)
 
     try:
-        await _pour(job, log, after, added, take)
+        await _in_batches(job, log, after, added, take)
     finally:
         await asyncio.to_thread(part.close)
     spool.done(part)
@@ -417,7 +401,7 @@ async def _thread(
     summary.add(digest, section)
 
 
-async def _pour(
+async def _in_batches(
     job: _Job,
     log: MeasuredLog,
     after: int,
@@ -440,7 +424,9 @@ async def _pour(
 
 
 async def _added(job: _Job, log: MeasuredLog) -> list[Event]:
-    """The events that close a copy, with the time of its last event, so that they do not vary."""
+    """Return the events that close a copy. They have the time of its last event, so that exports
+    are deterministic.
+    """
     if job.purpose != "copy":
         return []
     last = log.row.last
@@ -453,7 +439,7 @@ async def _added(job: _Job, log: MeasuredLog) -> list[Event]:
 
 
 def _section(n: int, digest: Digest, spool: Spool) -> Section:
-    """The transcript of a thread, unless it is too large."""
+    """Build the transcript section of a thread, unless it is too large."""
     thread = digest.thread
     messages = digest.messages
     part = None
@@ -477,7 +463,7 @@ def _section(n: int, digest: Digest, spool: Spool) -> Section:
 
 
 async def _blobs(job: _Job, spool: Spool) -> tuple[list[Blob], dict[str, Blob]]:
-    """The blobs, and the redacted ones by their old hashes."""
+    """Write the blobs; also returns the redacted ones by their old hashes."""
     kept: dict[str, Blob] = {}
     moved: dict[str, Blob] = {}
     for n, ref in enumerate(await job.store.blobs(job.scope)):
@@ -505,7 +491,9 @@ def _put(spool: Spool, data: bytes, known: dict[str, Blob]) -> Blob:
 
 
 async def _claims(job: _Job, summary: DocumentBuilder) -> list[str]:
-    """The session's claims; none for a part of a session. The log has those of surfaces."""
+    """Return the session's claims; none if only a part of the session is exported. Claims of
+    surfaces are in the log.
+    """
     if job.threads is not None or job.upto is not None:
         return []
     names = [n for n in await job.store.claims(job.scope) if not n.startswith((CLAIM, REDACTED))]

@@ -1,4 +1,4 @@
-"""Agents and models that options name, and the harness that runs them."""
+"""Find the agents and models that are named on the command line, and make their harness."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ class Choice:
 
 
 def find(name: str) -> Made:
-    """Import the agent at `module:name`, or the function that makes its harness. `InvalidValue`
-    says what is there instead."""
+    """Import the agent at `module:name`, or the function that makes its harness. Raises
+    `InvalidValue` if neither is found.
+    """
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute):
         raise _no_agent(f"must be module:name, got {name!r}", "for example: shop.agents:support")
@@ -111,7 +112,7 @@ def _module(name: str) -> ModuleType:
             remedy = "run the command in your program's folder, or install it"
             raise _no_agent(f"there is no module {name!r}", remedy) from error
         raise _broken(f"{name!r} cannot be imported", error) from error
-    except Exception as error:  # whatever a program of the user's own raises
+    except Exception as error:  # the user's code may raise anything
         raise _broken(f"{name!r} cannot be imported", error) from error
 
 
@@ -158,7 +159,7 @@ def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: An
         found = made(**settings_for(made, settings))
     except HoldfastError:
         raise
-    except Exception as error:  # whatever a function of the user's own raises
+    except Exception as error:  # the user's code may raise anything
         raise _broken("the harness cannot be created", error) from error
     if not isinstance(found, Harness):
         raise _no_agent(f"the function returned {type(found).__name__}", "return a Harness")

@@ -54,7 +54,11 @@ VERBS: dict[str, tuple[Group, str, str]] = {
     "tail": (READING, "tail:tail", "Show the latest events of a session and follow new ones."),
     "sweep": (LIFE, "sweep:sweep", "Suspend idle sessions and expire long-suspended ones."),
     "verify": (UPKEEP, "verify:verify", "Check the integrity of a store or of one session."),
-    "anchors": (UPKEEP, "verify:anchors", "Print the newest link of each log, to verify against."),
+    "anchors": (
+        UPKEEP,
+        "verify:anchors",
+        "Print the latest hash of each log, for verify --anchors.",
+    ),
     "repair": (UPKEEP, "verify:repair", "Verify, and repair what can be repaired."),
     "delete": (UPKEEP, "delete:delete", "Delete a session or one of its threads permanently."),
     "purge": (UPKEEP, "delete:purge", "Remove deleted data from the files of a store."),
@@ -68,7 +72,7 @@ VERBS: dict[str, tuple[Group, str, str]] = {
     "demo": (
         TRYING,
         "demo:demo",
-        "Run a demo: a refund is made once, although workers are killed.",
+        "Run a demo: workers are killed, and a refund is made exactly once.",
     ),
 }
 # Verbs of two words. A function that would shadow a keyword or a built-in name ends in `_`.
@@ -211,7 +215,7 @@ def build(wanted: str | None = None) -> App:
 
 
 def _default(value: object) -> str | None:
-    # A default of "False" or "[]" is no use to a reader.
+    # Defaults such as "False" and "[]" tell a reader nothing.
     return str(value) if value else None
 
 

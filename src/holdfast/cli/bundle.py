@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from cyclopts import Parameter
 from rich.text import Text
 
 from ..bundle.differences import diff
@@ -31,7 +30,7 @@ from .bundle_files import (
 )
 from .bundle_text import bundle_lines, diff_lines, replay_json, replay_lines, summary
 from .error_report import UsageError, error_json
-from .options import EVERYWHERE, Common, Force, OneThread
+from .options import DEFAULTS, Common, Force, OneThread
 from .output import plain
 
 
@@ -39,10 +38,8 @@ async def validate(
     file: File,
     /,
     *,
-    allow_secrets: Annotated[
-        bool, Parameter(help="Accept text that looks like secrets, which `local` bundles contain.")
-    ] = False,
-    common: Common = EVERYWHERE,
+    allow_secrets: bool = False,
+    common: Common = DEFAULTS,
 ) -> int:
     """Check a bundle: format, hashes, sizes, events and secrets.
 
@@ -51,6 +48,8 @@ async def validate(
     ```
 
     Lists every fault with its location; then the exit code is 1. With `--json`: one document.
+
+    :param allow_secrets: Accept text that looks like secrets, which `local` bundles contain.
     """
     out = common.output()
     try:
@@ -60,16 +59,17 @@ async def validate(
         faults = [str(fault) for fault in error.faults]
         more = [f"and {error.more} more"] if error.more else []
         out.show({"valid": False, **error_json(error)["fields"]}, [*faults, *more])
-        if not out.json and all(fault.code == "secret" for fault in error.faults):
-            out.remark("--allow-secrets accepts them, as an import of a local bundle does")
+        if all(fault.code == "secret" for fault in error.faults):
+            out.note("--allow-secrets accepts them, as an import of a local bundle does")
         return 1
     document = found.bundle.document
     about = {"valid": True, "format": found.format, **summary(document)}
-    out.show(about, f"{file}: valid, {document.bundle_id}")
+    counts = {"version": document.version, "threads": len(document.threads)}
+    out.show({**about, **counts}, f"{file}: valid, {document.bundle_id}")
     return 0
 
 
-async def inspect(file: File, /, *, common: Common = EVERYWHERE) -> None:
+async def inspect(file: File, /, *, common: Common = DEFAULTS) -> None:
     """Show what is in a bundle.
 
     ```
@@ -86,11 +86,11 @@ async def inspect(file: File, /, *, common: Common = EVERYWHERE) -> None:
 
 
 async def diff_(
-    left: Annotated[Path, Parameter(help="First bundle file.")],
-    right: Annotated[Path, Parameter(help="Second bundle file.")],
+    left: Path,
+    right: Path,
     /,
     *,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Compare two bundles.
 
@@ -100,6 +100,9 @@ async def diff_(
 
     Shows the first differing event of each thread, and other differences. The exit code is 1 if
     they differ. With `--json`: one document.
+
+    :param left: First bundle file.
+    :param right: Second bundle file.
     """
     out = common.output()
     with out.working("comparing"):
@@ -115,17 +118,10 @@ async def replay_(
     *,
     agent: Name = None,
     thread: OneThread = None,
-    ignore: Annotated[
-        tuple[str, ...],
-        Parameter(help="Event kind to leave out of the comparison, such as context.built."),
-    ] = (),
-    model: Annotated[
-        str | None, Parameter(help="Ask this model instead, given as provider/name.")
-    ] = None,
-    from_step: Annotated[
-        int | None, Parameter(help="First model call that --model answers. Default: the first.")
-    ] = None,
-    common: Common = EVERYWHERE,
+    ignore: tuple[str, ...] = (),
+    model: str | None = None,
+    from_step: int | None = None,
+    common: Common = DEFAULTS,
 ) -> int:
     """Replay a recorded session and report the first divergence.
 
@@ -139,6 +135,10 @@ async def replay_(
     `--agent`, the agent's own prompts are not compared. With `--model`, that model answers, and its
     text is shown; tools still give their recorded results. The exit code is 1 after a divergence.
     With `--json`: one document.
+
+    :param ignore: Event kind to leave out of the comparison, such as context.built.
+    :param model: Call this model instead of using the recorded answers, given as provider/name.
+    :param from_step: First model call that --model answers. Default: the first.
     """
     if from_step is not None and model is None:
         raise UsageError("--from-step needs --model")
@@ -164,10 +164,10 @@ async def convert(
     file: File,
     /,
     *,
-    to: Annotated[Format, Parameter(help="Output format.")],
-    out: Annotated[Path, Parameter(help="File to write; for `claude`, a folder.")],
+    to: Format,
+    out: Path,
     force: Force = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Convert between bundles, Harn bundles and Claude Code transcripts.
 
@@ -176,6 +176,9 @@ async def convert(
     ```
 
     Lists what could not be converted. With `--json`: one document.
+
+    :param to: Output format.
+    :param out: File to write; for `claude`, a folder.
     """
     told = common.output()
     found = await read_file(file)
@@ -188,16 +191,11 @@ async def convert(
 
 async def schema(
     *,
-    check: Annotated[
-        Path | None,
-        Parameter(help="Compare with this file; the exit code is 1 if it is missing or differs."),
-    ] = None,
-    out: Annotated[Path | None, Parameter(help="File to write. Default: standard output.")] = None,
-    format: Annotated[
-        Literal["holdfast", "harn"], Parameter(help="Format to describe.")
-    ] = "holdfast",
+    check: Path | None = None,
+    out: Path | None = None,
+    format: Literal["holdfast", "harn"] = "holdfast",
     force: Force = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Print the JSON Schema of bundles, write it, or compare it with a file.
 
@@ -207,6 +205,10 @@ async def schema(
     ```
 
     Line endings are ignored in the comparison. With `--json`: one document.
+
+    :param check: Compare with this file; the exit code is 1 if it is missing or differs.
+    :param out: File to write. Default: standard output.
+    :param format: Format to describe.
     """
     if check is not None and out is not None:
         raise UsageError("use either --check or --out, not both")
@@ -228,7 +230,7 @@ async def schema(
 
 
 def schema_text() -> str:
-    """Return the schema of our format, as its file contains it."""
+    """Return the JSON Schema of bundles, formatted as in its published file."""
     text = msgspec.json.encode(bundle_schema())
     return msgspec.json.format(text, indent=2).decode() + "\n"
 

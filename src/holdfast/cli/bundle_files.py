@@ -69,7 +69,8 @@ async def detect_format(path: Path, format: Format | None) -> tuple[Path, Format
 
 
 def _format(path: Path) -> Format:
-    """Detect the format of a file. An unknown format counts as ours, whose check rejects it."""
+    """Detect the format of a file. An unknown file counts as a Holdfast bundle, whose check then
+    rejects it."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD)
@@ -187,11 +188,11 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def show_loss(out: Output, *losses: LossReport | None) -> None:
-    """Write what conversions lost, as remarks."""
+    """Print what conversions lost, as remarks."""
     for loss in losses:
         out.remark(*(f"not converted: {one}" for one in loss or ()))
 
 
 def loss_json(*losses: LossReport | None) -> list[Any]:
-    """Return what conversions lost, for JSON."""
+    """Return what conversions lost, as a list for JSON."""
     return [one for loss in losses for one in loss or ()]

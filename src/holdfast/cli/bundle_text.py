@@ -8,13 +8,13 @@ from typing import Any
 from rich.text import Text
 
 from ..bundle.differences import BundleDiff, Difference, ThreadDiff
-from ..bundle.format import Document
+from ..bundle.format import Document, Thread
 from ..bundle.recorded import Divergence, Replayed
 from ..harness import payload_fields
 from ..log.events import Event
 from .bundle_files import ReadBundle
 from .output import json_text
-from .render import fact, number, size
+from .render import facts_text, number, size
 
 SHOWN = 300  # characters of a value that are shown
 ENDS = {
@@ -26,52 +26,53 @@ ENDS = {
 
 def summary(document: Document) -> dict[str, Any]:
     """Summarize a bundle, for JSON."""
-    facts = document.session
     return {
         "bundle_id": document.bundle_id,
-        "version": document.version,
+        "session": document.session.session,
+        "tenant": document.session.tenant,
         "mode": document.mode,
         "purpose": document.purpose,
         "liveness": document.liveness,
-        "session": facts.session,
-        "tenant": facts.tenant,
-        "threads": len(document.threads),
     }
 
 
 def bundle_lines(found: ReadBundle) -> Iterator[Text]:
     """Describe a bundle."""
-    document = found.bundle.document
-    source = document.source
-    yield fact("bundle", document.bundle_id)
-    yield fact("session", f"{document.session.session} of {document.session.tenant}")
-    if found.format != "holdfast":
-        yield fact("format", found.format)
-    yield fact("mode", f"{document.mode}, {document.purpose}, {document.liveness}")
-    for name, value in (("agent", source.agent), ("title", document.session.title)):
-        if value:
-            yield fact(name, value)
-    if source.task:
-        yield fact("task", source.task)
-    yield fact("times", f"{source.started_at} to {source.finished_at or document.created_at}")
-    for thread in document.threads:
-        count = number(thread.head - thread.shared, "event")
-        since = f", after {thread.shared} shared ones" if thread.shared else ""
-        yield fact("thread", f"{thread.thread}: {count}{since}")
-    if document.runtime.models:
-        yield fact("models", ", ".join(document.runtime.models))
-    yield fact("calls", number(document.tools.total, "tool call"))
-    if document.blobs:
-        total = sum(blob.size for blob in document.blobs)
-        left = sum(blob.part is None for blob in document.blobs)
-        out = f", {left} omitted" if left else ""
-        yield fact("blobs", f"{len(document.blobs)}, {size(total)}{out}")
-    for item in document.pending:
-        yield fact("pending", f"{item.what} {item.id}")
-    if document.queue:
-        yield fact("queue", number(len(document.queue), "message"))
-    totals = ", ".join(f"{count} {name}" for name, count in document.redaction.totals.items())
-    yield fact("redacted", totals or "nothing")
+    document, source = found.bundle.document, found.bundle.document.source
+    totals = document.redaction.totals.items()
+    return facts_text(
+        {
+            "bundle": document.bundle_id,
+            "session": f"{document.session.session} of {document.session.tenant}",
+            "format": found.format if found.format != "holdfast" else None,
+            "mode": f"{document.mode}, {document.purpose}, {document.liveness}",
+            "agent": source.agent,
+            "title": document.session.title,
+            "task": source.task,
+            "times": f"{source.started_at} to {source.finished_at or document.created_at}",
+            "thread": [_thread_events(thread) for thread in document.threads],
+            "models": ", ".join(document.runtime.models),
+            "calls": number(document.tools.total, "tool call"),
+            "blobs": _blobs(document),
+            "pending": [f"{item.what} {item.id}" for item in document.pending],
+            "queue": number(len(document.queue), "message") if document.queue else None,
+            "redacted": ", ".join(f"{count} {name}" for name, count in totals) or "nothing",
+        }
+    )
+
+
+def _thread_events(thread: Thread) -> str:
+    count = number(thread.head - thread.shared, "event")
+    since = f", after {thread.shared} shared ones" if thread.shared else ""
+    return f"{thread.thread}: {count}{since}"
+
+
+def _blobs(document: Document) -> str | None:
+    if not document.blobs:
+        return None
+    total = sum(blob.size for blob in document.blobs)
+    left = sum(blob.part is None for blob in document.blobs)
+    return f"{len(document.blobs)}, {size(total)}{f', {left} omitted' if left else ''}"
 
 
 def diff_lines(found: BundleDiff) -> Iterator[str]:
@@ -104,25 +105,25 @@ def _short(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def replay_lines(told: Replayed) -> Iterator[str]:
+def replay_lines(result: Replayed) -> Iterator[str]:
     """Describe the result of a replay."""
     counts = (
-        f"{number(told.steps, 'model call')}, {number(told.compared, 'event')} compared, "
-        f"{number(told.threads, 'thread')}"
+        f"{number(result.steps, 'model call')}, {number(result.compared, 'event')} compared, "
+        f"{number(result.threads, 'thread')}"
     )
-    if told.first is None:
+    if result.first is None:
         yield f"same: {counts}"
-        if told.mode == "replay_only":
+        if result.mode == "replay_only":
             yield "the bundle has no content, so only its structure was compared"
         return
     yield f"diverged: {counts}"
-    yield from _divergence(told.first)
-    for thread, events in told.events.items():
+    yield from _divergence(result.first)
+    for thread, events in result.events.items():
         for event in events:
             if event.kind == "message.completed":
                 yield f"thread {thread} answers now: {payload_fields(event).get('text', '')}"
-    if told.stopped in ENDS:
-        yield ENDS[told.stopped]
+    if result.stopped in ENDS:
+        yield ENDS[result.stopped]
 
 
 def _divergence(first: Divergence) -> Iterator[str]:
@@ -134,12 +135,12 @@ def _divergence(first: Divergence) -> Iterator[str]:
         yield f"  {first.why}"
 
 
-def replay_json(told: Replayed) -> dict[str, Any]:
+def replay_json(result: Replayed) -> dict[str, Any]:
     """Return the result of a replay, for JSON."""
     names = ("same", "first", "stopped", "steps", "compared", "given", "threads", "mode", "others")
     return {
-        **{name: getattr(told, name) for name in names},
-        "events": {thread: [_event(e) for e in events] for thread, events in told.events.items()},
+        **{name: getattr(result, name) for name in names},
+        "events": {thread: [_event(e) for e in events] for thread, events in result.events.items()},
     }
 
 

@@ -9,15 +9,11 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from ..cancellation import ended
 from ..harness import Harness, Session, core_of, sessions_of
 from ..log.events import Event, Key, new_id
-from ..stores import connect
-from ..stores.creation import StoreCreation
 from ..stores.migrations import schema_of
 from ..stores.port import Store
 from ..stores.url_display import shown
@@ -26,7 +22,7 @@ from . import run_failures
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .chat_commands import HELP, ChatCommands
 from .keyboard import Keyboard
-from .options import EVERYWHERE, Common, Thread, check_made, default_store, user
+from .options import DEFAULTS, Common, Thread, check_current, create_store, default_store, user
 from .resume import RETRYABLE, at_rest
 from .screen import Screen
 
@@ -37,13 +33,13 @@ INTERRUPTED = 130
 
 
 def chat(
-    session: Annotated[str | None, Parameter(help="Session id. Default: a new session.")] = None,
+    session: str | None = None,
     /,
     *,
     agent: Name = None,
     model: ModelRef = None,
     thread: Thread = "main",
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Chat with an agent in the terminal.
 
@@ -53,12 +49,14 @@ def chat(
     ```
 
     The conversation is stored, and can be continued later and elsewhere. Without `--agent`, a small
-    built-in agent answers; without a key for any model, it works offline. Approvals are asked for:
+    built-in agent answers; without a key for any model, it works offline. It prompts for approvals:
     `y`, `n` with a reason, or `e` to edit the arguments. Messages that you type while the agent
     works are queued. Commands: `/abort`, `/queue`, `/model REF`, `/mode NAME`, `/quit`. Ctrl-C
-    aborts the run; pressed again, it leaves. With input from a pipe, each line is sent after the
-    previous one is answered, and the exit code is 1 if the last run failed. With `--json`: one line
-    per event or piece of text.
+    aborts the run; pressed again, it ends the chat. With input from a pipe, each line is sent after
+    the previous one is answered, and the exit code is 1 if the last run failed. With `--json`: one
+    line per event or piece of text.
+
+    :param session: Session id. Default: a new session.
     """
     made = find(agent) if agent is not None else BUILT_IN
     again = _again(agent, thread, common)
@@ -101,12 +99,11 @@ async def _chat(
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncGenerator[Store, None]:
-    """Open the store, and create it if it does not exist. A new store that stays empty is removed
-    again."""
+    """Open the store, and create it if it does not exist. An outdated store is rejected."""
     schema = await schema_of(url)
     if schema.found:
-        check_made(url, schema)
-    async with StoreCreation(url, folders=url == default_store()), connect(url) as store:
+        check_current(url, schema)
+    async with create_store(url, folders=url == default_store()) as store:
         yield store
 
 
@@ -119,7 +116,8 @@ class Chat:
         self.commands = ChatCommands(session, screen, choice.ref)
         self.offline = choice.offline
         self.code = 0
-        self._first = core_of(session).live.state.head
+        self._live = core_of(session).live
+        self._first = self._live.state.head
         self._shown = self._first
         self._moved, self._asking = asyncio.Event(), asyncio.Lock()
         self._leaving, self._broken = asyncio.Event(), asyncio.Event()
@@ -131,8 +129,8 @@ class Chat:
         status, out = self.session.status, self.screen.out
         if out.json:
             facts = {"id": status.session, "thread": status.thread, "agent": status.agent}
-            told = {**facts, "new": new, "model": self.commands.model or status.model}
-            out.emit({"session": {**told, "offline": self.offline is not None}})
+            fields = {**facts, "new": new, "model": self.commands.model or status.model}
+            out.emit({"session": {**fields, "offline": self.offline is not None}})
         begun = "new session" if new else "session"
         self.screen.remark(f"{begun} {status.session}; continue later with: {command}")
         if self.offline is not None:
@@ -146,7 +144,7 @@ class Chat:
         """Run until the user leaves; return the exit code."""
         with contextlib.suppress(NotImplementedError):  # Windows
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
-        parts = [self._show(), self._read(), self._nudge(), self._leaving.wait()]
+        parts = [self._show(), self._read(), self._take_over(), self._leaving.wait()]
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             await self._ask()
@@ -182,22 +180,22 @@ class Chat:
         """After all events are shown: ask the oldest question, or prompt for a message. The next
         line of input answers the question that is shown."""
         async with self._asking:
-            while self._shown >= (head := core_of(self.session).live.state.head):
+            while self._shown >= (head := self._live.state.head):
                 asks = await self.session.pending()
-                if head != core_of(self.session).live.state.head:
+                if head != self._live.state.head:
                     continue
                 self.commands.asked = asks[0] if asks else None
                 if asks or at_rest(self.session):
                     self.screen.prompt(self.commands.question)
                 return
 
-    async def _nudge(self) -> None:
+    async def _take_over(self) -> None:
         """Take over from a crashed driver after its lease has expired."""
         while True:
             await asyncio.sleep(PAUSE)
-            idle = core_of(self.session).live.driven or self._broken.is_set()
+            idle = self._live.driven or self._broken.is_set()
             if not idle and not at_rest(self.session):
-                sessions_of(self.harness).wake(core_of(self.session).live)
+                sessions_of(self.harness).wake(self._live)
 
     def _interrupt(self) -> None:
         status = self.session.status
@@ -230,7 +228,7 @@ class Chat:
     async def _answered(self) -> None:
         """Wait until only the user can continue, and everything is shown."""
         waits = [
-            core_of(self.session).live.until(lambda: at_rest(self.session)),
+            self._live.until(lambda: at_rest(self.session)),
             self._broken.wait(),
         ]
         tasks = [asyncio.ensure_future(wait) for wait in waits]
@@ -241,7 +239,7 @@ class Chat:
         if self._broken.is_set():
             self.code = 1
             self._leaving.set()
-        while self._shown < core_of(self.session).live.state.head:
+        while self._shown < self._live.state.head:
             self._moved.clear()
             await self._moved.wait()
         await self._ask()

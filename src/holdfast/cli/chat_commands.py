@@ -26,7 +26,7 @@ class ChatCommands:
 
     @property
     def question(self) -> str:
-        """The prompt."""
+        """Return the prompt for the next line."""
         if (ask := self.asked) is None:
             return "> "
         if self._editing:

@@ -21,7 +21,7 @@ from ..adapters.claude.transfer import (
 )
 from ..errors import InvalidValue, SessionNotFound
 from ..stores.creation import StoreCreation
-from .options import EVERYWHERE, Common, Create, DryRun, Force, look_into
+from .options import DEFAULTS, Common, Create, DryRun, Force, open_for_dry_run
 from .render import number
 
 OTHER_CONTENT = "differs from the stored transcript; --force overwrites it"
@@ -41,7 +41,7 @@ async def import_(
     *,
     create: Create = False,
     dry_run: DryRun = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Import transcripts, with those of their sub-agents, into the store.
 
@@ -81,8 +81,8 @@ async def import_(
         f"{total.known:,} already stored"
     )
     out.show(about, [*_problem_lines(total.problems), said])
-    if others and not out.json:
-        out.remark(f"skipped {number(others, 'file')} without a transcript")
+    if others:
+        out.note(f"skipped {number(others, 'file')} without a transcript")
     return int(bool(total.problems))
 
 
@@ -110,7 +110,7 @@ async def _opened(
         async with ClaudeSessionStore(common.url, tenant=common.tenant) as made:
             yield made
     else:
-        async with look_into(common.url) if create else common.open() as store:
+        async with open_for_dry_run(common.url) if create else common.open() as store:
             yield ClaudeSessionStore(store, tenant=common.tenant)
 
 
@@ -121,13 +121,13 @@ def _problem_lines(problems: list[TranscriptProblem]) -> Iterator[str]:
 
 
 async def export(
-    dest: Annotated[Path, Parameter(help="Folder of projects to write to.")],
+    dest: Path,
     /,
     *,
-    project: Annotated[str | None, Parameter(help="Only sessions with this project key.")] = None,
-    session: Annotated[str | None, Parameter(help="Only the session with this id.")] = None,
+    project: str | None = None,
+    session: str | None = None,
     force: Force = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Export sessions as transcript files of the Claude Code CLI.
 
@@ -137,16 +137,18 @@ async def export(
 
     Sub-agents are included. A file is replaced if the stored transcript continues it. A file with
     other content is kept unless `--force` is given, and then the exit code is 1. Names that would
-    leave the folder are skipped, also with exit code 1. With `--json`: one document.
+    lead outside the folder are skipped, also with exit code 1. With `--json`: one document.
+
+    :param dest: Folder of projects to write to.
+    :param project: Only sessions with this project key.
+    :param session: Only the session with this id.
     """
     out = common.output()
+    folder = await asyncio.to_thread(dest.expanduser)
     total = TranscriptExport(files={}, problems=[])
     async with _opened(common) as claude:
-        wanted = [
-            pair
-            for pair in await claude.sessions()
-            if project in (None, pair[0]) and session in (None, pair[1])
-        ]
+        found = await claude.sessions()
+        wanted = [p for p in found if project in (None, p[0]) and session in (None, p[1])]
         if session is not None and not wanted:
             raise SessionNotFound(tenant=common.tenant, session=session)
         times = await _times(claude, {pair[0] for pair in wanted})
@@ -154,14 +156,14 @@ async def export(
             for pair in wanted:
                 progress(pair[1])
                 done = await export_session(
-                    claude, *pair, dest.expanduser(), force=force, mtime=times.get(pair)
+                    claude, *pair, folder, force=force, mtime=times.get(pair)
                 )
                 total.files.update(done.files)
                 total.problems += done.problems
-    ends = list(total.files.values())
     total.problems += [
         TranscriptProblem(path, OTHER_CONTENT) for path, end in total.files.items() if end == "kept"
     ]
+    ends = list(total.files.values())
     counts = {end: ends.count(end) for end in ("written", "unchanged")}
     said = (
         f"wrote {number(counts['written'], 'file')} of {number(len(wanted), 'session')}; "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -21,50 +20,44 @@ from ..stores.copy import ThreadCopy, copy_session, sessions_of, undo_move
 from ..stores.creation import StoreCreation
 from ..stores.port import Store
 from .error_report import UsageError, error_json
-from .options import EVERYWHERE, Common, DryRun, look_into, open_store
+from .options import DEFAULTS, Common, DryRun, open_for_dry_run, open_store, option_group
 from .output import Output, plain
 from .render import number
 
 STYLES = {"conflict": "yellow", "failed": "red", "same": "dim"}
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class CopyOptions:
-    """Which stores a copy uses, and what it does there."""
+    """Which stores a copy uses, and what it does there.
 
-    source: Annotated[
-        str | None, Parameter(name="--from", help="Store to copy from. Default: --store.")
-    ] = None
-    target: Annotated[
-        str, Parameter(name="--to", help="Store to copy to; created if it does not exist.")
-    ]
-    to_tenant: Annotated[
-        str | None, Parameter(help="Tenant in that store. Default: the same tenant.")
-    ] = None
-    move: Annotated[
-        bool, Parameter(help="Move: the source accepts no more events of the session.")
-    ] = False
-    undo: Annotated[bool, Parameter(help="Undo an unfinished move between the same stores.")] = (
-        False
-    )
+    :param source: Store to copy from. Default: --store.
+    :param target: Store to copy to; created if it does not exist.
+    :param to_tenant: Tenant in that store. Default: the same tenant.
+    :param move: Move: the source accepts no more events of the session.
+    :param undo: Undo an unfinished move between the same stores.
+    """
+
+    source: Annotated[str | None, Parameter(name="--from")] = None
+    target: Annotated[str, Parameter(name="--to")]
+    to_tenant: str | None = None
+    move: bool = False
+    undo: bool = False
     dry_run: DryRun = False
 
     def open_target(self) -> AbstractAsyncContextManager[Store]:
         """Open the target store, and create it if this command writes to it."""
         if self.dry_run:
-            return look_into(self.target)
+            return open_for_dry_run(self.target)
         return open_store(self.target) if self.undo else connect(self.target)
 
 
 async def copy(
-    sessions: Annotated[
-        list[str], Parameter(help="Session ids. Default: all sessions of the tenant.")
-    ] = [],  # noqa: B006 - cyclopts makes it anew
+    sessions: list[str] = [],  # noqa: B006 - cyclopts makes it anew
     /,
     *,
     how: CopyOptions,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Copy or move sessions to another store.
 
@@ -76,9 +69,11 @@ async def copy(
     running it again; different events are a conflict and are never overwritten. In a copy, pending
     approvals and runs are closed. A move keeps them and seals the source. The exit code is 1 after
     a conflict or a failure. With `--json`: one line per session.
+
+    :param sessions: Session ids. Default: all sessions of the tenant.
     """
     if how.undo and (how.move or how.dry_run or not sessions):
-        raise UsageError("--undo needs SESSIONS, and works with neither --move nor --dry-run")
+        raise UsageError("--undo needs SESSIONS, and does not work with --move or --dry-run")
     out = common.output()
     creation = StoreCreation(how.target)
     async with (
@@ -94,11 +89,12 @@ async def copy(
             )
         total = len(sessions) or await _count(here, common.tenant)
         with out.counting("moving" if how.move else "copying", total) as bar:
-            told = await _each(_scopes(here, common.tenant, sessions), work, out, bar)
-        creation.drop = told["failed"] > 0  # removes a new target store that got no session
+            results = await _each(_scopes(here, common.tenant, sessions), work, out, bar)
+        # A new target store that received no session is removed.
+        creation.drop = results["failed"] > 0
     if not out.json:
-        _sum_up(out, told, dry_run=how.dry_run)
-    return int(told["conflict"] + told["failed"] > 0)
+        _sum_up(out, results, dry_run=how.dry_run)
+    return int(results["conflict"] + results["failed"] > 0)
 
 
 class CopiedSession(Struct, frozen=True, kw_only=True):
@@ -121,14 +117,14 @@ async def _each(
     scopes: AsyncGenerator[Scope, None], work: Work, out: Output, bar: Callable[[str], None]
 ) -> Counter[str]:
     """Process each session, show its result, and count the results by status."""
-    told: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     async with aclosing(scopes):
         async for scope in scopes:
             bar(scope.session)
             done = await _attempt(work, scope)
-            told[done.status] += 1
+            results[done.status] += 1
             out.show(done, _lines(done))
-    return told
+    return results
 
 
 async def _attempt(work: Work, scope: Scope) -> CopiedSession:
@@ -194,13 +190,13 @@ def _what(done: CopiedSession) -> str:
     return ", ".join(what)
 
 
-def _sum_up(out: Output, told: Counter[str], *, dry_run: bool) -> None:
-    if not told:
+def _sum_up(out: Output, results: Counter[str], *, dry_run: bool) -> None:
+    if not results:
         out.remark("no sessions")
         return
-    counts = ", ".join(f"{count:,} {status}" for status, count in told.items())
-    out.print(f"{number(told.total(), 'session')}: {counts}{' (dry run)' if dry_run else ''}")
-    if told["moved"] and not dry_run:
+    counts = ", ".join(f"{count:,} {status}" for status, count in results.items())
+    out.print(f"{number(results.total(), 'session')}: {counts}{' (dry run)' if dry_run else ''}")
+    if results["moved"] and not dry_run:
         out.remark(
             "moved sessions accept no more events in the old store; delete them there with: "
             "holdfast delete SESSION --store URL"

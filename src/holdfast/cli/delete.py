@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from ..errors import DeletionRefused
 from ..harness import LocalSandbox
 from ..log.catalog import Row
 from ..log.events import Key, Scope
 from ..sessions import Sessions
+from ..sessions.changes import check_held
 from ..stores.port import Store
 from ..values.records import Receipt
 from .error_report import UsageError
-from .options import EVERYWHERE, Common, Session, Yes, confirmed
+from .options import DEFAULTS, Common, Session, Yes, confirmed
 from .render import number, receipt_text
-from .verify import missing, target_of, threads_of
+from .verify import target_of, threads_of
 
 
 def delete(
     session: Session,
     /,
     *,
-    thread: Annotated[
-        str | None, Parameter(help="Only this thread. Default: the whole session.")
-    ] = None,
+    thread: str | None = None,
     yes: Yes = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Delete a session or one of its threads permanently.
 
@@ -40,6 +35,8 @@ def delete(
     Threads, attachments and names are deleted with the session. Asks for confirmation; without a
     terminal, `--yes` is required. A session under legal hold is not deleted. Prints what was
     removed, and what remains until `holdfast purge`. With `--json`: one document.
+
+    :param thread: Only this thread. Default: the whole session.
     """
     out = common.output()
     target = target_of(session, thread, common)
@@ -55,10 +52,8 @@ def delete(
 async def _look(target: Scope | Key, common: Common) -> list[Row]:
     async with common.open() as store:
         rows = await threads_of(store, target)
-    for row in rows:
-        if isinstance(target, Scope) and row.hold is not None:
-            reason = f"held: {row.hold}"
-            raise DeletionRefused(tenant=row.tenant, session=row.session, reason=reason)
+    for row in rows if isinstance(target, Scope) else ():
+        check_held(row)
     return rows
 
 
@@ -66,8 +61,8 @@ async def _delete(target: Scope | Key, common: Common) -> Receipt:
     async with common.open() as store:
         thread = target.thread if isinstance(target, Key) else None
         receipt = await Sessions(store, tenant=target.tenant).delete(target.session, thread)
-    if not any(receipt.removed.values()):
-        raise missing(target)
+        if not any(receipt.removed.values()):
+            await threads_of(store, target)
     return receipt
 
 
@@ -81,11 +76,8 @@ def _question(rows: list[Row], target: Scope | Key) -> str:
 
 async def purge(
     *,
-    sandbox: Annotated[
-        Path | None,
-        Parameter(help="Also remove the folders of deleted sessions in this sandbox folder."),
-    ] = None,
-    common: Common = EVERYWHERE,
+    sandbox: Path | None = None,
+    common: Common = DEFAULTS,
 ) -> None:
     """Remove deleted data from the files of a store.
 
@@ -95,8 +87,10 @@ async def purge(
     ```
 
     Deleted data can remain in free pages and logs; this removes it, for all tenants. Run it while
-    no other process uses the store; otherwise it prints what remains. `--sandbox` is the folder
-    that `holdfast serve` got. With `--json`: one document.
+    no other process uses the store; otherwise it prints what remains. `--sandbox` names the
+    folder that was given to `holdfast serve`. With `--json`: one document.
+
+    :param sandbox: Also remove the folders of deleted sessions in this sandbox folder.
     """
     out = common.output()
     if sandbox is not None and not await asyncio.to_thread(sandbox.is_dir):

@@ -67,7 +67,7 @@ def _counted(effects: list[str], tool: str) -> int:
 
 
 def demo(*, dir: Path | None = None, json: bool = False) -> int:
-    """Run a demo: a refund is made once, although workers are killed.
+    """Run a demo: workers are killed, and a refund is made exactly once.
 
     ```
     holdfast demo
@@ -75,7 +75,7 @@ def demo(*, dir: Path | None = None, json: bool = False) -> int:
 
     Needs no key and no server. The exit code is 1 if a check fails. With `--json`: one document.
 
-    :param dir: Folder for the store and the file of effects. Default: a temporary folder.
+    :param dir: Folder for the store and the record of refunds. Default: a temporary folder.
     :param json: Write JSON to stdout.
     """
     tell = _quiet if json else _teller()
@@ -114,7 +114,7 @@ def _ask(stage: DemoStage, result: DemoResult, tell: Tell) -> None:
     tell(f"  customer: {ASKED}")
     with process.lines(dies=True) as said:
         for line in said:
-            _retell(line, tell)
+            _print_event(line, tell)
             if "waiting" in line:
                 result.asked = line["waiting"]
                 process.kill()
@@ -138,7 +138,7 @@ def _refund(stage: DemoStage, result: DemoResult, tell: Tell) -> None:
     tell(f"\nProcess {process.pid} resumes the session: holdfast resume {stage.session}", "bold")
     with process.lines(dies=True) as said:
         for line in said:
-            _retell(line, tell)
+            _print_event(line, tell)
             if _kind(line) == "tool.finished" and _data(line).get("result") == PAID:
                 process.kill()
     tell("  killed it too (SIGKILL): the refund is paid, but the customer was not told", "red")
@@ -149,7 +149,7 @@ def _finish(stage: DemoStage, result: DemoResult, tell: Tell) -> None:
     tell(f"\nProcess {process.pid} resumes it again: holdfast resume {stage.session}", "bold")
     with process.lines() as said:
         for line in said:
-            _retell(line, tell)
+            _print_event(line, tell)
             if _kind(line) == "message.completed":
                 result.answer = _data(line).get("text", "")
             elif _kind(line) == "run.finished":
@@ -168,7 +168,7 @@ def _data(line: Line) -> Line:
     return data
 
 
-def _retell(line: Line, tell: Tell) -> None:
+def _print_event(line: Line, tell: Tell) -> None:
     """Print an event of the demo."""
     match _kind(line), line.get("event", {}).get("data"):
         case "message.completed", data:

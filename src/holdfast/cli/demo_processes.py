@@ -137,7 +137,8 @@ class Process:
 
     @contextmanager
     def lines(self, *, dies: bool = False) -> Iterator[Iterator[Line]]:
-        """Yield the lines that it prints until it ends, with `dies` by an error or a kill."""
+        """Yield the lines that it prints. It must end successfully, or with `dies` by an error or a
+        kill (else `DemoFailed`)."""
         timer = threading.Timer(TIMEOUT, self._process.terminate)
         timer.start()
         with self._process as process:

@@ -22,7 +22,7 @@ from ..stores.migrations import schema_of
 from ..stores.port import Store, StoreInfo
 from ..stores.url_display import place, shown
 from .error_report import scrubbed
-from .options import EVERYWHERE, Common, check_made
+from .options import DEFAULTS, Common, check_current
 from .output import plain, version
 from .render import fact, size
 from .vault import problems as key_problems
@@ -54,7 +54,7 @@ class TokensReport(Struct, kw_only=True):
     wrong: list[str] = []
 
 
-def doctor(*, common: Common = EVERYWHERE) -> int:
+def doctor(*, common: Common = DEFAULTS) -> int:
     """Check this installation and the store.
 
     ```
@@ -114,7 +114,7 @@ async def _try(url: str, tenant: str, finding: StoreReport) -> None:
     if place(url) is None and schema.found == 0:
         finding.exists, finding.opens, finding.writable = False, None, None
         return
-    check_made(url, schema)
+    check_current(url, schema)
     async with connect(url) as store:
         finding.opens = True
         finding.info = store.info()

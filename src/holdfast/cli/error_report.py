@@ -119,7 +119,8 @@ def report_usage(message: str, verb: str | None, *, json: bool) -> int:
     if json:
         print(json_text(_document("usage", message, {})), file=sys.stderr)
     else:
-        _print_error(f"{message.rstrip('.')}; see: holdfast {f'{verb} ' if verb else ''}--help")
+        joined = f"{message} See" if message.endswith("?") else f"{message.rstrip('.')}; see"
+        _print_error(f"{joined}: holdfast {f'{verb} ' if verb else ''}--help")
     return 2
 
 

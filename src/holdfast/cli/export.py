@@ -7,14 +7,13 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from cyclopts import Parameter
 
-from ..bundle.archive import Bundle, Written
+from ..bundle.archive import Bundle, WrittenBundle
 from ..bundle.format import Document
 from ..bundle.harn import write_harn
 from ..bundle.redaction.manifest import Mode
@@ -28,67 +27,52 @@ from ..redact import SHORTEST
 from ..stores.measure import threads_of
 from ..stores.port import Store
 from .bundle_files import Format, file_name, loss_json, placed, save_bundle, show_loss
+from .bundle_text import summary
 from .error_report import UsageError
-from .options import BY, EVERYWHERE, Common, Force, Session
+from .options import BY, DEFAULTS, Common, Force, Session, option_group
 from .output import Output, plain
 from .render import number, size
 
 ModeName: TypeAlias = Literal["local", "sanitized", "replay-only"]
 STDOUT = "-"
-LARGEST = 1 << 20  # bytes of a file of secrets
+LARGEST = 1 << 20  # maximum size of a file of secrets, in bytes
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class Content:
-    """What an export contains."""
+    """What an export contains.
 
-    mode: Annotated[
-        ModeName,
-        Parameter(
-            help="`local`: everything, unchanged. `sanitized`: secrets, credentials and local "
-            "paths are redacted. `replay-only`: structure and hashes without content."
-        ),
-    ] = "sanitized"
-    purpose: Annotated[
-        Literal["share", "copy", "move"],
-        Parameter(
-            help="`share`: as it is. `copy`: pending items and runs are closed in the copy, which "
-            "can continue elsewhere. `move`: it continues elsewhere and takes no more events here."
-        ),
-    ] = "share"
-    thread: Annotated[tuple[str, ...], Parameter(help="Only this thread; repeatable.")] = ()
-    upto: Annotated[int | None, Parameter(help="Only events up to this number, of one thread.")] = (
-        None
-    )
-    attachments: Annotated[
-        bool | None, Parameter(help="Include attachments. Default: only with `--mode local`.")
-    ] = None
+    :param mode: `local`: everything, unchanged. `sanitized`: secrets, credentials and local paths
+        are redacted. `replay-only`: structure and hashes without content.
+    :param purpose: `share`: as it is. `copy`: pending items and runs are closed in the copy, which
+        can continue elsewhere. `move`: it continues elsewhere and takes no more events here.
+    :param thread: Only this thread; repeatable.
+    :param upto: Only events up to this number, of one thread.
+    :param attachments: Include attachments. Default: only with `--mode local`.
+    """
+
+    mode: ModeName = "sanitized"
+    purpose: Literal["share", "copy", "move"] = "share"
+    thread: tuple[str, ...] = ()
+    upto: int | None = None
+    attachments: bool | None = None
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class Target:
-    """Where an export goes, and in which format."""
+    """Where an export goes, and in which format.
 
-    out: Annotated[
-        Path | None,
-        Parameter(
-            help="File to write, or - for stdout. Default: a file named after the session in the "
-            "current folder.",
-            allow_leading_hyphen=True,
-        ),
-    ] = None
-    archive: Annotated[bool, Parameter(help="Write an archive (.zip). This is the default.")] = (
-        False
-    )
-    json_file: Annotated[bool, Parameter(help="Write a single JSON file, for small sessions.")] = (
-        False
-    )
-    format: Annotated[
-        Format,
-        Parameter(help="Format: a bundle, a Harn bundle or a Claude Code transcript."),
-    ] = "holdfast"
+    :param out: File to write, or - for stdout. Default: a file named after the session in the
+        current folder.
+    :param archive: Write an archive (.zip). This is the default.
+    :param json_file: Write a single JSON file, for small sessions.
+    :param format: Format: a bundle, a Harn bundle or a Claude Code transcript.
+    """
+
+    out: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None
+    archive: bool = False
+    json_file: bool = False
+    format: Format = "holdfast"
     force: Force = False
 
     def path(self, session: str) -> Path | None:
@@ -116,31 +100,23 @@ class Target:
         return out
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class Redactions:
     """What is redacted in addition to the built-in rules.
 
     A secret is never an argument, which process lists and the shell's history would show: it comes
     from the environment or from a file. Error messages do not contain it.
+
+    :param personal: Redact this kind of personal data: email, phone, card, iban, …; repeatable.
+    :param secret_env: Redact the value of this environment variable; repeatable.
+    :param secrets_file: Redact the values in this file, which has one per line.
+    :param strict: Also redact possible secrets; `--review` lists them.
     """
 
-    personal: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Redact this kind of personal data: email, phone, card, iban, …; repeatable."
-        ),
-    ] = ()
-    secret_env: Annotated[
-        tuple[str, ...],
-        Parameter(help="Redact the value of this environment variable; repeatable."),
-    ] = ()
-    secrets_file: Annotated[
-        Path | None, Parameter(help="Redact the values in this file, which has one per line.")
-    ] = None
-    strict: Annotated[
-        bool, Parameter(help="Redact doubtful values too, which `--review` lists.")
-    ] = False
+    personal: tuple[str, ...] = ()
+    secret_env: tuple[str, ...] = ()
+    secrets_file: Path | None = None
+    strict: bool = False
 
     async def config(self, mode: str) -> ScrubConfig | None:
         """Return the rules for a mode, or None for the default rules. `UsageError` for `local`,
@@ -172,11 +148,9 @@ async def export(
     *,
     content: Content = CONTENT,
     target: Target = TARGET,
-    review: Annotated[
-        bool, Parameter(help="List redacted and doubtful values with reasons; write no file.")
-    ] = False,
+    review: bool = False,
     redactions: Redactions = REDACTIONS,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Export a session to a file.
 
@@ -186,8 +160,10 @@ async def export(
     ```
 
     The file can be shared, imported elsewhere or replayed. The same session gives the same bytes.
-    The file is written completely or not at all. What could not be converted to another format is
-    listed. With `--json`: one document that says what was written.
+    The file is written completely or not at all. Anything that could not be converted to
+    another format is listed. With `--json`: one document that says what was written.
+
+    :param review: List redacted values and possible secrets, with reasons; write no file.
     """
     out, path = common.output(), target.path(session)
     if content.purpose == "move" and (target.format != "holdfast" or path is None):
@@ -203,8 +179,8 @@ async def export(
         raise UsageError("--review needs --mode sanitized")
     async with common.open() as store:
         origin = (store, Scope(common.tenant, session))
-        with out.working(f"exporting {plain(session)}") as told:
-            how["progress"] = event_counter(told)
+        with out.working(f"exporting {plain(session)}") as show_progress:
+            how["progress"] = event_counter(show_progress)
             if review:
                 return _show_review(out, await review_bundle(origin, **how))
             how["purpose"] = content.purpose
@@ -216,21 +192,21 @@ async def export(
     await _convert(out, bundle, target, path)
 
 
-def event_counter(told: Callable[[str], None]) -> Callable[[int], None]:
+def event_counter(show_progress: Callable[[str], None]) -> Callable[[int], None]:
     """Return a callback that adds up numbers of events and shows the sum."""
     total = 0
 
     def count(events: int) -> None:
         nonlocal total
         total += events
-        told(number(total, "event"))
+        show_progress(number(total, "event"))
 
     return count
 
 
 async def _written(
     origin: tuple[Store, Scope], mode: Mode, target: Path, *, force: bool, **how: Any
-) -> Written:
+) -> WrittenBundle:
     """Write a bundle. If the file of a move cannot be put in place, the move is undone."""
     moves = how["purpose"] == "move" and not any(
         row.sealed is not None for row in await threads_of(*origin)
@@ -261,7 +237,7 @@ async def _convert(out: Output, bundle: Bundle, target: Target, path: Path | Non
     show_loss(out, loss)
 
 
-def _show_written(out: Output, made: Written) -> None:
+def _show_written(out: Output, made: WrittenBundle) -> None:
     document, totals = made.document, made.document.redaction.totals
     about = {"path": made.path, "form": made.form, "size": made.size, **_facts(document)}
     events = sum(thread.head - thread.shared for thread in document.threads)
@@ -275,20 +251,11 @@ def _show_written(out: Output, made: Written) -> None:
     if totals:
         what.append(f"{sum(totals.values()):,} redacted")
     out.show({**about, "redaction": totals}, f"{made.path}  {', '.join(what)}")
-    if not out.json:
-        out.remark(made.bundle_id)
+    out.note(made.bundle_id)
 
 
 def _facts(document: Document) -> dict[str, Any]:
-    return {
-        "bundle_id": document.bundle_id,
-        "session": document.session.session,
-        "tenant": document.session.tenant,
-        "mode": document.mode,
-        "purpose": document.purpose,
-        "liveness": document.liveness,
-        "threads": [thread.thread for thread in document.threads],
-    }
+    return {**summary(document), "threads": [thread.thread for thread in document.threads]}
 
 
 def _show_review(out: Output, review: Review) -> None:
@@ -300,12 +267,10 @@ def _show_review(out: Output, review: Review) -> None:
         {**found, "omitted": review.omitted, "entries": review.entries},
         (f"{one.what:8}  {one.path}  {one.rule}  {one.text}  ({one.reason})" for one in entries),
     )
-    if out.json:
-        return
     counted = f"{number(counts['replaced'], 'replacement')}, {counts['doubtful']:,} doubtful"
-    out.remark(f"{counted}; no file was written")
+    out.note(f"{counted}; no file was written")
     if counts["doubtful"]:
-        out.remark("--secrets-file FILE redacts values that you list, --strict all doubtful values")
+        out.note("--secrets-file FILE redacts values that you list, --strict all doubtful values")
 
 
 # Secrets to redact
@@ -327,7 +292,7 @@ def _secrets(path: Path) -> list[str]:
         raise _bad_file("the file is not UTF-8") from None
     lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
-        raise _bad_file("the file has no lines")
+        raise _bad_file("the file is empty")
     return [_checked(line, "secrets_file", f"line {n}") for n, line in lines]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,39 +11,33 @@ from cyclopts import Parameter
 from ..bundle.read import Prepared, import_prepared, prepare_import
 from ..errors import SessionExists
 from ..log.catalog import Query
-from ..stores import connect
-from ..stores.creation import StoreCreation
 from ..stores.memory import MemoryStore
 from ..stores.port import Store
 from ..values.records import Imported
 from .bundle_files import Format, detect_format, loss_json, read_file, show_loss
 from .error_report import UsageError
 from .export import event_counter
-from .options import EVERYWHERE, Common, Create, DryRun, look_into
+from .options import DEFAULTS, Common, Create, DryRun, create_store, open_for_dry_run, option_group
 from .output import Output, plain
 from .render import number
 
 TRIED = 256 << 20  # bytes of events up to which a dry run imports into memory
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class ImportOptions:
-    """How a session is imported."""
+    """How a session is imported.
 
-    as_: Annotated[
-        str | None, Parameter(name="--as", help="Id of the new session. Default: the original id.")
-    ] = None
-    read_only: Annotated[
-        bool, Parameter(help="Import for reading only: the session accepts no more events.")
-    ] = False
-    accept_redacted: Annotated[
-        bool, Parameter(help="Continue the session although content is redacted or missing.")
-    ] = False
-    format: Annotated[
-        Literal["auto", "holdfast", "harn", "claude"],
-        Parameter(help="Format of the file; `auto` detects it."),
-    ] = "auto"
+    :param as_: Id of the new session. Default: the original id.
+    :param read_only: Import for reading only: the session accepts no more events.
+    :param accept_redacted: Continue the session although content is redacted or missing.
+    :param format: Format of the file; `auto` detects it.
+    """
+
+    as_: Annotated[str | None, Parameter(name="--as")] = None
+    read_only: bool = False
+    accept_redacted: bool = False
+    format: Literal["auto", "holdfast", "harn", "claude"] = "auto"
     dry_run: DryRun = False
     create: Create = False
 
@@ -53,13 +46,11 @@ DEFAULT = ImportOptions()
 
 
 async def import_(
-    file: Annotated[
-        Path, Parameter(help="File: a bundle, a Harn bundle or a Claude Code transcript.")
-    ],
+    file: Path,
     /,
     *,
     how: ImportOptions = DEFAULT,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Import a session from a file.
 
@@ -71,14 +62,16 @@ async def import_(
     The file is checked completely before anything is written. Importing the same file again changes
     nothing. `holdfast resume` continues a session that was exported with `--purpose copy` or
     `move`. With `--json`: one document.
+
+    :param file: File: a bundle, a Harn bundle or a Claude Code transcript.
     """
     out = common.output()
     known: Format | None = None if how.format == "auto" else how.format
     async with AsyncExitStack() as stack:
-        told = stack.enter_context(out.working(f"importing {plain(file.name)}"))
+        show_progress = stack.enter_context(out.working(f"importing {plain(file.name)}"))
         store: Store | None = None
         if not how.create or how.dry_run:
-            there = look_into(common.url) if how.create else common.open()
+            there = open_for_dry_run(common.url) if how.create else common.open()
             store = await stack.enter_async_context(there)
         path, format = await detect_format(file, known)
         # `prepare_import` checks our own format, so that is not read here unless it is a dry run.
@@ -95,9 +88,8 @@ async def import_(
             await _check_free(store, ready)
             store = MemoryStore()
         if store is None:  # created last: not for a file that cannot be imported
-            await stack.enter_async_context(StoreCreation(common.url, folders=True))
-            store = await stack.enter_async_context(connect(common.url))
-        done = await import_prepared(store, ready, progress=event_counter(told))
+            store = await stack.enter_async_context(create_store(common.url, folders=True))
+        done = await import_prepared(store, ready, progress=event_counter(show_progress))
     loss = read.loss if read is not None else None
     more = {"format": format, "loss": loss_json(loss), "dry_run": how.dry_run}
     _show(out, done, more)
@@ -134,5 +126,5 @@ def _show(out: Output, done: Imported, more: dict[str, Any]) -> None:
     found = {name: getattr(done, name) for name in FIELDS}
     out.show({**found, "bundle_id": done.bundle_id, **more}, lines)
     continues = done.purpose == "continue" and done.liveness == "continuable"
-    if continues and not dry_run and not out.json:
-        out.remark(f"continue it with: holdfast resume {done.session} --agent MODULE:NAME")
+    if continues and not dry_run:
+        out.note(f"continue it with: holdfast resume {done.session} --agent MODULE:NAME")

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import msgspec
 from cyclopts import Parameter
 
-from ..stores import connect
-from ..stores.creation import StoreCreation
-from ..stores.port import wall_clock
+from ..environment import wall_clock
 from .error_report import UsageError
-from .options import EVERYWHERE, Common, default_store, seconds, server_part
-from .render import moment, table_text
+from .options import DEFAULTS, Common, create_store, default_store, seconds, server_part
+from .render import moment_or, table_text
 
 if TYPE_CHECKING:
     from ..server.auth.keys import ApiKeys, NewKey
@@ -31,19 +29,13 @@ Expires: TypeAlias = Annotated[
 
 
 async def create(
-    principal: Annotated[str, Parameter(help="User or program that gets the key.")],
+    principal: str,
     /,
     *,
-    scope: Annotated[
-        list[str] | None,
-        Parameter(
-            help="Permission; repeatable. Default: sessions:read, sessions:write, files:read, "
-            "files:write."
-        ),
-    ] = None,
+    scope: list[str] | None = None,
     expires: Expires = None,
-    label: Annotated[str | None, Parameter(help="Label that `keys list` shows.")] = None,
-    common: Common = EVERYWHERE,
+    label: str | None = None,
+    common: Common = DEFAULTS,
 ) -> None:
     """Create a key for the tenant and print it once.
 
@@ -52,6 +44,11 @@ async def create(
     ```
 
     Creates the store if it does not exist. With `--json`: one document.
+
+    :param principal: User or program that gets the key.
+    :param scope: Permission of the key; repeatable. Default: sessions:read, sessions:write,
+        files:read, files:write.
+    :param label: Label that `keys list` shows.
     """
     until = _until(expires)
     more: dict[str, Any] = {} if scope is None else {"scopes": scope}
@@ -62,7 +59,7 @@ async def create(
     _show_new(common, made)
 
 
-async def list_(*, common: Common = EVERYWHERE) -> None:
+async def list_(*, common: Common = DEFAULTS) -> None:
     """List the keys of the tenant, newest first, without their secrets.
 
     ```
@@ -74,21 +71,21 @@ async def list_(*, common: Common = EVERYWHERE) -> None:
     out = common.output()
     async with _keys(common) as keys:
         found = await keys.list(common.tenant)
-    columns: dict[str, list[str]] = {
-        "ID": [info.id for info in found],
-        "PRINCIPAL": [info.principal for info in found],
-        "EXPIRES": [
-            "revoked" if info.revoked else moment(info.expires) if info.expires else "never"
-            for info in found
-        ],
-        "LABEL": [info.label or "" for info in found],
-        "SCOPES": [" ".join(info.scopes) for info in found],
-    }
-    table = table_text(columns, out.console.width, optional=("LABEL",)) if found else ()
+    rows = [
+        {
+            "ID": info.id,
+            "PRINCIPAL": info.principal,
+            "EXPIRES": "revoked" if info.revoked else moment_or("never", info.expires),
+            "LABEL": info.label or "",
+            "SCOPES": " ".join(info.scopes),
+        }
+        for info in found
+    ]
+    table = table_text(rows, out.console.width, optional=("LABEL",))
     out.show(msgspec.to_builtins(found), table, f"tenant {common.tenant!r} has no keys")
 
 
-async def revoke(id: Id, /, *, common: Common = EVERYWHERE) -> None:
+async def revoke(id: Id, /, *, common: Common = DEFAULTS) -> None:
     """Revoke a key. Every server rejects it within five seconds.
 
     ```
@@ -107,11 +104,9 @@ async def rotate(
     id: Id,
     /,
     *,
-    grace: Annotated[
-        str, Parameter(help="How long the old secret stays valid, such as 1h.")
-    ] = "0s",
+    grace: str = "0s",
     expires: Expires = None,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Replace a key's secret and print the new key once.
 
@@ -120,6 +115,8 @@ async def rotate(
     ```
 
     With `--json`: one document.
+
+    :param grace: How long the old secret stays valid, such as 1h.
     """
     name, until, left = _id(id), _until(expires), seconds("--grace", grace)
     async with _keys(common) as keys:
@@ -146,17 +143,13 @@ def _until(expires: str | None) -> int | None:
 def _show_new(common: Common, made: NewKey) -> None:
     out = common.output()
     out.show({"key": made.key, **msgspec.to_builtins(made.info)}, made.key)
-    if not out.json:
-        out.remark(f"save this key now: only its hash is stored. Its id is {made.info.id}")
+    out.note(f"save this key now: only its hash is stored. Its id is {made.info.id}")
 
 
 @asynccontextmanager
 async def _keys(common: Common, *, new: bool = False) -> AsyncGenerator[ApiKeys, None]:
     """Open the keys of the store; with `new`, create the store if it does not exist."""
     part = await asyncio.to_thread(server_part, "auth.keys", "keys")
-    folders = new and common.url == default_store()
-    async with (
-        StoreCreation(common.url, folders=folders),
-        connect(common.url) if new else common.open() as store,
-    ):
+    made = create_store(common.url, folders=common.url == default_store())
+    async with made if new else common.open() as store:
         yield part.ApiKeys(store)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from ..stores.migrations import SchemaState, schema_of
-from .options import EVERYWHERE, Common, check_there, open_store
+from .options import DEFAULTS, Common, check_exists, open_store
 
 
 async def migrate(
     *,
-    check: Annotated[
-        bool, Parameter(help="Change nothing; the exit code is 1 if a migration is needed.")
-    ] = False,
-    common: Common = EVERYWHERE,
+    check: bool = False,
+    common: Common = DEFAULTS,
 ) -> int:
     """Migrate a store to the current schema.
 
@@ -25,8 +19,10 @@ async def migrate(
 
     Programs migrate a store when they open it. Use this command to migrate it beforehand, and
     `--check` in deployment scripts. With `--json`: one document.
+
+    :param check: Change nothing; the exit code is 1 if a migration is needed.
     """
-    await check_there(common.url)
+    await check_exists(common.url)
     before = await schema_of(common.url)
     after = before
     if not check:

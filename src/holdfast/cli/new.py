@@ -7,9 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from typing import Literal
 
 from ..errors import InvalidValue
 from ..harness import slug
@@ -124,19 +122,12 @@ TEMPLATES: dict[str, dict[str, str]] = {
 
 
 def new(
-    folder: Annotated[
-        str | None, Parameter(help="Folder to create; `-` or nothing reads its name from stdin.")
-    ] = None,
+    folder: str | None = None,
     /,
     *,
-    template: Annotated[
-        Literal["one-file", "full"],
-        Parameter(help="`one-file`: only an agent. `full`: also a test and a server."),
-    ] = "full",
-    label: Annotated[
-        str | None, Parameter(help="Name of the agent. Default: that of the folder.")
-    ] = None,
-    json: Annotated[bool, Parameter(help="Write JSON to stdout, and errors as JSON.")] = False,
+    template: Literal["one-file", "full"] = "full",
+    label: str | None = None,
+    json: bool = False,
 ) -> int:
     """Create the files of a new agent.
 
@@ -145,7 +136,12 @@ def new(
     echo shop | holdfast new --template one-file
     ```
 
-    The folder must not exist yet, or be empty; no file is overwritten. With `--json`: one document.
+    The folder must be new or empty; no file is overwritten. With `--json`: one document.
+
+    :param folder: Folder to create. If omitted or `-`, its name is read from stdin.
+    :param template: `one-file`: only an agent. `full`: also a test and a server.
+    :param label: Name of the agent. Default: that of the folder.
+    :param json: Write JSON to stdout, and errors as JSON.
     """
     place = Path(_folder(folder))
     if place.exists() and (not place.is_dir() or any(place.iterdir())):

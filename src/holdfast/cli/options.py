@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform
 from urllib.parse import quote
 
 from cyclopts import Group, Parameter, validators
@@ -26,6 +26,7 @@ from cyclopts import Group, Parameter, validators
 from ..errors import InvalidValue, MissingExtra
 from ..log.codec import LIMITS
 from ..stores import connect
+from ..stores.creation import StoreCreation
 from ..stores.migrations import SchemaState, schema_of
 from ..stores.port import Store
 from ..stores.retry import slow
@@ -33,6 +34,7 @@ from ..stores.url_display import place, shown
 from .error_report import UsageError
 from .output import Output, plain
 
+T = TypeVar("T")
 COMMON = Group("Common options", sort_key=90)
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 WAITING = "{} does not respond yet; waiting"
@@ -62,20 +64,26 @@ DryRun: TypeAlias = Annotated[
 Create: TypeAlias = Annotated[bool, Parameter(help="Create the store if it does not exist.")]
 
 
-@Parameter(name="*", group=COMMON)
-@dataclass(frozen=True, kw_only=True)
-class Common:
-    """Options of every verb."""
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def option_group(kind: type[T]) -> type[T]:
+    """Turn a class into a group of options: its fields become options of the verbs that take it."""
+    return Parameter(name="*")(dataclass(frozen=True, kw_only=True)(kind))
 
-    store: Annotated[
-        str | None,
-        Parameter(
-            help="Store URL: sqlite:PATH, file:DIR, postgresql://… or mongodb://…. "
-            "Default: $HOLDFAST_STORE, else holdfast.db in your data folder."
-        ),
-    ] = None
-    tenant: Annotated[str, Parameter(help="Tenant of the sessions.")] = "main"
-    json: Annotated[bool, Parameter(help="Write JSON to stdout, and errors as JSON.")] = False
+
+@Parameter(group=COMMON)
+@option_group
+class Common:
+    """Options of every verb.
+
+    :param store: Store URL: sqlite:PATH, file:DIR, postgresql://… or mongodb://…. Default:
+        $HOLDFAST_STORE, else holdfast.db in your data folder.
+    :param tenant: Tenant of the sessions.
+    :param json: Write JSON to stdout, and errors as JSON.
+    """
+
+    store: str | None = None
+    tenant: str = "main"
+    json: bool = False
 
     @property
     def url(self) -> str:
@@ -89,18 +97,19 @@ class Common:
         return Output(json=self.json)
 
 
-EVERYWHERE = Common()
+DEFAULTS = Common()
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class By:
-    """Who changes a session, and why; both are recorded in its log."""
+    """Who changes a session, and why; both are recorded in its log.
 
-    reason: Annotated[str | None, Parameter(help="Reason, recorded in the log.")] = None
-    actor: Annotated[
-        str | None, Parameter(help="Name of the actor. Default: cli:USER, with your user name.")
-    ] = None
+    :param reason: Reason, recorded in the log.
+    :param actor: Name of the actor. Default: cli:USER, with your user name.
+    """
+
+    reason: str | None = None
+    actor: str | None = None
 
     @property
     def who(self) -> str:
@@ -159,7 +168,7 @@ def default_store() -> str:
     return "sqlite:" + quote(str(data_folder() / "holdfast.db"), safe="/:\\")
 
 
-async def check_there(url: str) -> None:
+async def check_exists(url: str) -> None:
     """Reject the URL of a local store that does not exist."""
     path = place(url)
     if path is not None and not await asyncio.to_thread(path.exists):
@@ -170,8 +179,8 @@ async def check_there(url: str) -> None:
         )
 
 
-def check_made(url: str, schema: SchemaState) -> None:
-    """Reject a store that opening it would create or migrate."""
+def check_current(url: str, schema: SchemaState) -> None:
+    """Reject a store that does not exist or has an old schema."""
     if not schema.due:
         return
     problem = f"schema {schema.found} is too old" if schema.found else "there is no store"
@@ -187,19 +196,27 @@ def check_made(url: str, schema: SchemaState) -> None:
 async def open_store(
     url: str, *, make: bool = False, say: Callable[[str], None] | None = None
 ) -> AsyncGenerator[Store, None]:
-    """Open a store that exists, and, unless `make` is set, is up to date. `say` gets a note if
-    the store is slow to respond."""
+    """Open a store that exists and, unless `make` is set, has the current schema. `say` gets a note
+    if the store is slow to respond."""
     connecting = connect(url)
-    await check_there(url)
+    await check_exists(url)
     if not make:
         with slow(say and partial(say, WAITING.format(shown(url)))):
-            check_made(url, await schema_of(url))
+            check_current(url, await schema_of(url))
     async with connecting as store:
         yield store
 
 
 @asynccontextmanager
-async def look_into(url: str) -> AsyncGenerator[Store, None]:
+async def create_store(url: str, *, folders: bool) -> AsyncGenerator[Store, None]:
+    """Open a store, and create it if it does not exist, with `folders` also the folders above it.
+    A new store that stays empty is removed again."""
+    async with StoreCreation(url, folders=folders), connect(url) as store:
+        yield store
+
+
+@asynccontextmanager
+async def open_for_dry_run(url: str) -> AsyncGenerator[Store, None]:
     """Open the store for a dry run, or an empty one in memory if it does not exist."""
     there = (await schema_of(url)).found > 0
     async with open_store(url if there else "memory:") as store:

@@ -112,13 +112,19 @@ class Output:
         for line in lines:
             self.remarks.print(_text(line, "dim"), soft_wrap=True)
 
+    def note(self, *lines: str | Text) -> None:
+        """Write notes to stderr like `remark`, but nothing with `--json`."""
+        if not self.json:
+            self.remark(*lines)
+
     def warn(self, text: str) -> None:
         """Write a warning to stderr."""
         self.remark(_text(text, "bold red"))
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Show a spinner with the elapsed time on a terminal; call the result with the state."""
+        """Show a spinner with the elapsed time on a terminal. Yields a function that sets the text
+        after it."""
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
         with self._progress(*columns) as progress:
             task = progress.add_task(what)
@@ -126,8 +132,8 @@ class Output:
 
     @contextmanager
     def counting(self, what: str, total: int) -> Iterator[Callable[[str], None]]:
-        """Show a progress bar over `total` items on a terminal; call the result with the name of
-        each item before it is processed."""
+        """Show a progress bar over `total` items on a terminal. Yields a function to call with the
+        name of each item before it is processed."""
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
         name = TextColumn("{task.fields[name]}", markup=False)
         done = itertools.count()

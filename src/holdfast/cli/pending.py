@@ -1,4 +1,4 @@
-"""`holdfast pending`, `approve`, `deny`, `answer` and `abort`: decisions of people.
+"""`holdfast pending`, `approve`, `deny`, `answer` and `abort`: list pending items and decide them.
 
 A decision is an event in the log, so no agent is needed here: the worker that serves the session
 continues with it.
@@ -14,18 +14,19 @@ import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
+from ..environment import wall_clock
 from ..harness import Answer, settle_pending
 from ..log import events as ev
 from ..log.catalog import Pending, PendingQuery
 from ..log.codec import LIMITS
 from ..log.events import Key, NewEvent
-from ..stores.port import Store, wall_clock
+from ..stores.pages import existing_row
+from ..stores.port import Store
 from .error_report import UsageError
-from .options import BY, EVERYWHERE, By, Common, Cursor, Limit, Session, Thread
+from .options import BY, DEFAULTS, By, Common, Cursor, Limit, Session, Thread
 from .output import Output, plain
-from .render import ago, moment, table_text, warning
+from .render import ago, moment_or, table_text, warning
 from .sessions import json_or_text
-from .show import row_of
 from .tail import while_read
 
 PAUSE = 0.5  # seconds between two polls with --watch
@@ -38,14 +39,12 @@ Item: TypeAlias = Annotated[
 
 async def pending(
     *,
-    session: Annotated[str | None, Parameter(help="Only items of this session.")] = None,
-    user: Annotated[str | None, Parameter(help="Only items in sessions of this user.")] = None,
+    session: str | None = None,
+    user: str | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    watch: Annotated[
-        bool, Parameter(help="Keep running and show items as they are opened and settled.")
-    ] = False,
-    common: Common = EVERYWHERE,
+    watch: bool = False,
+    common: Common = DEFAULTS,
 ) -> None:
     """List pending approvals and questions, oldest first.
 
@@ -57,6 +56,10 @@ async def pending(
     Each line starts with the session and the item id for `approve`, `deny` and `answer`. With
     `--json`: one document, `{"items": […], "cursor": …}`; with `--watch`, one line per change,
     `{"opened": {…}}` or `{"settled": {…}}`.
+
+    :param session: Only items of this session.
+    :param user: Only items in sessions of this user.
+    :param watch: Keep running and show items as they are opened and settled.
     """
     out = common.output()
     query = PendingQuery(tenant=common.tenant, session=session, user=user)
@@ -65,10 +68,10 @@ async def pending(
             await while_read(_watch(out, store, query))
         page = await store.pending(query, cursor=cursor, limit=limit)
     items = [*map(msgspec.structs.asdict, page.items)]
-    lines = _table(page.items, out.console.width) if items else ()
+    lines = _table(page.items, out.console.width)
     out.show({"items": items, "cursor": page.cursor}, lines, "nothing is pending")
-    if page.cursor is not None and not out.json:
-        out.remark(f"for more, add: --cursor {page.cursor}")
+    if page.cursor is not None:
+        out.note(f"for more, add: --cursor {page.cursor}")
 
 
 async def _watch(out: Output, store: Store, query: PendingQuery) -> None:
@@ -109,17 +112,20 @@ def _what(item: Pending) -> str:
 
 def _table(items: Sequence[Pending], width: int) -> Iterator[Text]:
     now = wall_clock()
-    columns = {
-        "SESSION": [item.session for item in items],
-        "ITEM": [item.id for item in items],
-        "WHAT": [_what(item) for item in items],
-        "RISK": [str(item.risk) if warning(item.risk) else "" for item in items],
-        "FOR": [item.assignee or "" for item in items],
-        "SINCE": [ago(item.at, now) for item in items],
-        "EXPIRES": [moment(item.expires) if item.expires else "" for item in items],
-        "TITLE": [item.title or "" for item in items],
-    }
-    return table_text(columns, width, optional=("EXPIRES", "SINCE", "FOR", "WHAT"))
+    rows = [
+        {
+            "SESSION": item.session,
+            "ITEM": item.id,
+            "WHAT": _what(item),
+            "RISK": str(item.risk) if warning(item.risk) else "",
+            "FOR": item.assignee or "",
+            "SINCE": ago(item.at, now),
+            "EXPIRES": moment_or("", item.expires),
+            "TITLE": item.title or "",
+        }
+        for item in items
+    ]
+    return table_text(rows, width, optional=("EXPIRES", "SINCE", "FOR", "WHAT"))
 
 
 async def approve(
@@ -127,12 +133,10 @@ async def approve(
     item: Item = None,
     /,
     *,
-    arguments: Annotated[
-        str | None, Parameter(help="Call it with these arguments instead: a JSON object.")
-    ] = None,
+    arguments: str | None = None,
     thread: Thread = "main",
     by: By = BY,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Approve a pending tool call.
 
@@ -144,6 +148,8 @@ async def approve(
     The decision is recorded when the command returns. The worker that serves the session makes the
     call; if there is none, run `holdfast resume`. If the item was already decided, the error says
     by whom. With `--json`: one document, `{"session": …, "item": …, "outcome": …, "by": …, …}`.
+
+    :param arguments: Call it with these arguments instead: a JSON object.
     """
     answer = None if arguments is None else {"arguments": _object(arguments)}
     await _settle(Key(common.tenant, session, thread), item, "approved", by, common, answer)
@@ -156,7 +162,7 @@ async def deny(
     *,
     thread: Thread = "main",
     by: By = BY,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Deny a pending tool call.
 
@@ -171,22 +177,13 @@ async def deny(
 
 async def answer(
     session: Session,
-    item: Annotated[
-        str,
-        Parameter(help="Item id. Omit it if only one item is pending.", allow_leading_hyphen=True),
-    ],
-    answer: Annotated[
-        str | None,
-        Parameter(
-            help="Answer: JSON or text.",
-            allow_leading_hyphen=True,
-        ),
-    ] = None,
+    item: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    answer: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     /,
     *,
     thread: Thread = "main",
     by: By = BY,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Answer a question, or record the result of a call whose outcome is unknown.
 
@@ -196,6 +193,9 @@ async def answer(
     ```
 
     With `--json`: one document, as for `approve`.
+
+    :param item: Item id. Optional if only one item is pending.
+    :param answer: Answer: JSON or text.
     """
     key = Key(common.tenant, session, thread)
     given, id = (item, None) if answer is None else (answer, item)
@@ -203,7 +203,7 @@ async def answer(
 
 
 async def abort(
-    session: Session, /, *, thread: Thread = "main", by: By = BY, common: Common = EVERYWHERE
+    session: Session, /, *, thread: Thread = "main", by: By = BY, common: Common = DEFAULTS
 ) -> None:
     """Abort the current run of a session.
 
@@ -217,7 +217,7 @@ async def abort(
     """
     out, key = common.output(), Key(common.tenant, session, thread)
     async with common.open() as store:
-        row = await row_of(store, key)
+        row = await existing_row(store, key)
         going = row.run in RUNNING
         if going:
             payload = ev.AbortRequested(reason=by.reason)
@@ -231,7 +231,7 @@ async def _settle(
 ) -> None:
     out = common.output()
     async with common.open() as store:
-        await row_of(store, key)
+        await existing_row(store, key)
         made = await settle_pending(
             store, key, item, outcome, actor=by.who, reason=by.reason, answer=answer
         )
@@ -242,8 +242,7 @@ async def _settle(
         note = f"{made.left} more {'people' if made.left > 1 else 'person'} must approve it"
     about = {"session": key.session, "thread": key.thread, **msgspec.structs.asdict(made)}
     out.show(about, said)
-    if not out.json:
-        out.remark(note)
+    out.note(note)
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rich.text import Text
 from ..sessions import PersonErased, PersonRecord, Sessions
 from ..values.records import Receipt
 from .bundle_files import replaced_whole, write_error
-from .options import EVERYWHERE, Common, DryRun, Yes, check_can_ask, confirmed
+from .options import DEFAULTS, Common, DryRun, Yes, check_can_ask, confirmed
 from .output import Output, json_text, plain
 from .render import number, receipt_text
 
@@ -35,9 +35,9 @@ async def export(
     user: User,
     /,
     *,
-    out: Annotated[Path | None, Parameter(help="File to write. Default: standard output.")] = None,
+    out: Path | None = None,
     own_only: OwnOnly = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Export all data of a user as JSON lines.
 
@@ -45,18 +45,20 @@ async def export(
     holdfast person export ann --out ann.jsonl
     ```
 
-    Contains the user's sessions, and their events in other sessions, for which every log of the
-    tenant is read. The file is written completely or not at all, and only you can read it. With
-    `--out` and `--json`: one document that says what was written.
+    The file contains the user's sessions, and their events in other sessions. To find these, every
+    log of the tenant is read. The file is written completely or not at all, and only you can read
+    it. With `--out` and `--json`: one document that says what was written.
+
+    :param out: File to write. Default: standard output.
     """
-    said = Output(json=common.json or out is None)  # stdout gets JSON in any case
+    said = Output(json=common.json or out is None)  # stdout contains JSON in both cases
     count = _ExportCount()
     async with common.open() as store:
         records = Sessions(store, tenant=common.tenant).export_person(user, shared=not own_only)
         with said.working("exporting") as progress:
             async with aclosing(_chunks(records, count, progress)) as chunks:
                 if out is not None:
-                    await _write(out.expanduser(), chunks)
+                    await _write(await asyncio.to_thread(out.expanduser), chunks)
                 else:
                     async for chunk in chunks:
                         print(chunk, end="")
@@ -131,11 +133,11 @@ def erase(
     user: User,
     /,
     *,
-    reason: Annotated[str, Parameter(help="Reason, recorded in place of each erased event.")],
+    reason: str,
     own_only: OwnOnly = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Delete a user's sessions and erase their events in other sessions.
 
@@ -146,23 +148,20 @@ def erase(
     This cannot be undone. Shows what would be erased and asks for confirmation; without a terminal,
     `--yes` is required. Sessions under legal hold are skipped, and then the exit code is 1. Prints
     what was removed, and what remains until `holdfast purge`. With `--json`: one document.
+
+    :param reason: Reason, recorded in place of each erased event.
     """
     out = common.output()
     if not yes and not dry_run:
         check_can_ask("person erase")
-    done: PersonErased | None = None
-    if dry_run or not yes:
-        done = asyncio.run(_erase(out, user, reason, own_only, True, common))
-    if done is not None and not dry_run:
-        out.remark(*_erased_text(user, done))
-        if not (done.sessions or done.events):
-            return int(bool(done.refused))
+        would = asyncio.run(_erase(out, user, reason, own_only, True, common))
+        out.remark(*_erased_text(user, would))
+        if not (would.sessions or would.events):
+            return int(bool(would.refused))
         if not confirmed("person erase", f"Erase this data of {user!r} permanently?"):
             out.remark("nothing was erased")
             return 1
-    if not dry_run:
-        done = asyncio.run(_erase(out, user, reason, own_only, False, common))
-    assert done is not None
+    done = asyncio.run(_erase(out, user, reason, own_only, dry_run, common))
     lines = [*_erased_text(user, done)]
     if not done.dry_run:
         lines += receipt_text(Receipt(removed=done.removed, remains=tuple(done.remains)))

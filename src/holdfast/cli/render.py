@@ -27,6 +27,11 @@ def moment(ms: int) -> str:
         return f"{ms} ms"
 
 
+def moment_or(otherwise: str, ms: int | None) -> str:
+    """Format a time, or return `otherwise` if there is none."""
+    return moment(ms) if ms else otherwise
+
+
 def ago(ms: int, now: int) -> str:
     """Format how long ago a time was, roughly."""
     seconds = max(now - ms, 0) // 1000
@@ -50,39 +55,43 @@ def number(count: int, what: str) -> str:
 
 
 def warning(risk: str | None) -> str:
-    """Return a mark for calls of high risk, and nothing for others."""
+    """Return a label for calls of high risk; empty for other calls."""
     return f" [risk: {risk}]" if risk in ("high", "destructive") else ""
 
 
 def rows_text(rows: Sequence[Row], *, threads: bool, now: int, width: int) -> Iterator[Text]:
     """Return a table of sessions, or of the threads of one session."""
-    columns = {
-        "THREAD" if threads else "SESSION": [
-            row.thread if threads else row.session for row in rows
-        ],
-        "AGENT": [row.agent or "" for row in rows],
-        "USER": [row.user or "" for row in rows],
-        "STATE": [state(row) for row in rows],
-        "EVENTS": [f"{row.head:>6,}" for row in rows],
-        "LAST": [ago(row.last, now) for row in rows],
-        "TITLE": [row.title or row.first_message or "" for row in rows],
-    }
-    return table_text(columns, width, optional=("EVENTS", "USER", "AGENT", "LAST"))
+    shown = [
+        {
+            "THREAD" if threads else "SESSION": row.thread if threads else row.session,
+            "AGENT": row.agent or "",
+            "USER": row.user or "",
+            "STATE": state(row),
+            "EVENTS": f"{row.head:>6,}",
+            "LAST": ago(row.last, now),
+            "TITLE": row.title or row.first_message or "",
+        }
+        for row in rows
+    ]
+    return table_text(shown, width, optional=("EVENTS", "USER", "AGENT", "LAST"))
 
 
 def table_text(
-    columns: Mapping[str, Sequence[str]], width: int, *, optional: Sequence[str] = ()
+    rows: Sequence[Mapping[str, str]], width: int, *, optional: Sequence[str] = ()
 ) -> Iterator[Text]:
-    """Return a table with a header. Empty columns are left out, and so are `optional` ones while
-    the table is wider than `width`. Only the last column is truncated, so that ids can be copied.
-    """
-    *names, last = columns
-    table = {name: [name, *map(plain, columns[name])] for name in names if any(columns[name])}
+    """Return a table with a header, or nothing without rows. Empty columns are left out, and so are
+    `optional` ones while the table is wider than `width`. Only the last column is truncated, so
+    that ids can be copied."""
+    if not rows:
+        return
+    columns = {name: [name, *(plain(row[name]) for row in rows)] for name in rows[0]}
+    _, titles = columns.popitem()
+    table = {name: cells for name, cells in columns.items() if any(cells[1:])}
     rooms = {name: min(max(map(cell_len, cells)), WIDEST) + 2 for name, cells in table.items()}
     for name in optional:
         if name in table and sum(rooms.values()) + SHORTEST > width:
             del table[name], rooms[name]
-    for at, title in enumerate((last, *map(plain, columns[last]))):
+    for at, title in enumerate(titles):
         line = ""
         for name, cells in table.items():
             line += cells[at] + " " * max(rooms[name] - cell_len(cells[at]), 2)
@@ -109,9 +118,7 @@ def state(row: Row) -> str:
 
 def row_text(row: Row, now: int) -> Iterator[Text]:
     """Return the fields of a row that are set, one per line."""
-    for name, value in _facts(row, now).items():
-        if value not in (None, "", {}, False):
-            yield fact(name, value if isinstance(value, str) else json_text(value))
+    yield from facts_text(_facts(row, now))
     for item in pending_items(row):
         title = f" {item.title}" if item.title else ""
         expires = f", expires {moment(item.expires)}" if item.expires is not None else ""
@@ -154,6 +161,16 @@ def surface_text(name: str) -> str:
         return name
 
 
+def facts_text(facts: Mapping[str, Any]) -> Iterator[Text]:
+    """Return a line for each fact that is set; a fact with a list of values gets a line per
+    value.
+    """
+    for name, value in facts.items():
+        for one in value if isinstance(value, list) else [value]:
+            if one not in (None, "", {}, False):
+                yield fact(name, one if isinstance(one, str) else json_text(one))
+
+
 def fact(name: str, value: str) -> Text:
     """Return a line with a name and a value."""
     return Text.assemble((f"{name:<12}", "bold"), plain(value))
@@ -177,7 +194,7 @@ def damage_text(damage: Damage) -> Text:
 
 
 def receipt_text(receipt: Receipt, verb: str = "removed") -> Iterator[Text]:
-    """Format what was removed, and what remains where."""
+    """Format what was removed, and what remains and where."""
     removed = receipt.removed.items()
     counts = [number(count, sort.removesuffix("s")) for sort, count in removed if count]
     yield Text(plain(f"{verb}: {', '.join(counts) or 'nothing'}"))

@@ -12,22 +12,23 @@ from rich.text import Text
 
 from .. import errors
 from ..cancellation import cancellable, ended
+from ..environment import wall_clock
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
 from ..harness import Harness, Idle, Session, SetDue, core_of, decide, sessions_of
 from ..log.catalog import Query
 from ..log.codec import LIMITS
 from ..log.events import Event, Key
 from ..log.events.defaults import complete
-from ..stores.port import Store, wall_clock
+from ..stores.pages import existing_row
+from ..stores.port import Store
 from ..values.stream_items import Trouble
 from . import error_report, run_failures
 from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .error_report import UsageError, scrubbed
 from .event_text import event_text
-from .options import EVERYWHERE, Common, Thread, seconds
+from .options import DEFAULTS, Common, Thread, seconds
 from .output import Output, plain
 from .render import number
-from .show import row_of
 
 PAUSE = 0.25  # seconds between two polls of a session that another process drives
 LOOK = 1.0  # seconds between two searches for sessions
@@ -42,28 +43,22 @@ Ran: TypeAlias = Literal["waiting", "done", "failed", "aborted", "interrupted"]
 End: TypeAlias = Ran | Literal["idle", "elsewhere", "stuck", "away", "gone"]
 
 
-def at_rest(session: Session, but: type[Any] = SetDue) -> bool:
-    """Return whether a driver has nothing to do now, `but` to plan the next wake-up."""
-    step = decide(core_of(session).live.state, core_of(session).config.bounds, wall_clock())
-    return isinstance(step, (Idle, but))
+def at_rest(session: Session, ignored: type[Any] = SetDue) -> bool:
+    """Return whether a driver has nothing to do now; a step of the type `ignored`, by default the
+    planning of the next wake-up, does not count."""
+    core = core_of(session)
+    step = decide(core.live.state, core.config.bounds, wall_clock())
+    return isinstance(step, (Idle, ignored))
 
 
 def resume(
-    *sessions: Annotated[str, Parameter(help="Session ids. Default: all sessions of the agent.")],
+    *sessions: str,
     agent: Name = None,
     model: ModelRef = None,
     thread: Thread = "main",
-    forever: Annotated[
-        bool,
-        Parameter(
-            help="Keep running until SIGTERM or Ctrl-C, instead of ending when all work is done.",
-            negative="--once",
-        ),
-    ] = False,
-    grace: Annotated[
-        str, Parameter(help="Time for runs to reach a safe point when the command is stopped.")
-    ] = "10s",
-    common: Common = EVERYWHERE,
+    forever: Annotated[bool, Parameter(negative="--once")] = False,
+    grace: str = "10s",
+    common: Common = DEFAULTS,
 ) -> int:
     """Resume the unfinished sessions of an agent.
 
@@ -78,6 +73,10 @@ def resume(
     person, or with `--forever` when it is stopped; SIGTERM and Ctrl-C stop runs at a safe point.
     The exit code is 1 if a run failed or could not be resumed. With `--json`: one line per event,
     `{"session": …, "thread": …, "event": {…}}`, and one line per session when it ends.
+
+    :param sessions: Session ids. Default: all sessions of the agent.
+    :param forever: Keep running until SIGTERM or Ctrl-C, instead of ending when all work is done.
+    :param grace: Time for runs to reach a safe point when the command is stopped.
     """
     if agent is None:
         raise UsageError("resume needs --agent module:name")
@@ -102,7 +101,7 @@ async def _serve(
     async with common.open() as store:
         harness = harness_of(made, choice, store, common.tenant, recovery="leave")
         for key in keys:
-            check_owner(await row_of(store, key), harness.agent)
+            check_owner(await existing_row(store, key), harness.agent)
         out = common.output()
         try:
             await harness.start()
@@ -134,8 +133,7 @@ class ResumeWorker:
         if self._stopped.done():
             return self._stopped.result()
         work.result()
-        if not self.out.json:
-            self.out.remark(_sum(list(self.ends.values())))
+        self.out.note(_sum(list(self.ends.values())))
         return int(any(end in ("failed", "stuck", "away") for end in self.ends.values()))
 
     def _handle_signals(self) -> None:
@@ -182,9 +180,11 @@ class ResumeWorker:
             found += [row.key for row in (await self.store.find(going, limit=LIMITS.page)).items]
         busy = {see.key for see in self._tasks}
         wanted = [key for key in dict.fromkeys(found) if not self.only or key in self.only]
-        return [key for key in wanted if key not in busy and await self._worth(key, forever)]
+        return [
+            key for key in wanted if key not in busy and await self._should_resume(key, forever)
+        ]
 
-    async def _worth(self, key: Key, forever: bool) -> bool:
+    async def _should_resume(self, key: Key, forever: bool) -> bool:
         """Return whether to resume a log again after it ended here."""
         end = self.ends.get(key)
         if end is None or (forever and end != "stuck"):
@@ -222,13 +222,13 @@ class SessionResume:
     async def run(self) -> End:
         """Return how it ends. An error in one session does not affect the others."""
         try:
-            row = await row_of(self.harness.store, self.key)
+            row = await existing_row(self.harness.store, self.key)
             self.head = row.head
             session = await self.harness.get_or_create(self.key.session, thread=self.key.thread)
-            telling = asyncio.ensure_future(self._tell(session))
+            telling = asyncio.ensure_future(self._show_events(session))
             telling.add_done_callback(lambda _: self._moved.set())
             try:
-                return await self._drive(session) or await self._told(session, telling)
+                return await self._drive(session) or await self._final_state(session, telling)
             finally:
                 await ended(telling)
         except (SessionNotFound, LogReplaced):
@@ -240,41 +240,43 @@ class SessionResume:
     async def _drive(self, session: Session) -> End | None:
         """Wait until nothing is left to do; if that fails, return how it ends."""
         while not at_rest(session, Idle):
-            if (end := await self._given_up(session)) is not None:
+            if (end := await self._ensure_driven(session)) is not None:
                 return end
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PAUSE):
                     await core_of(session).live.until(lambda: at_rest(session, Idle))
         return None
 
-    async def _told(self, session: Session, telling: asyncio.Future[None]) -> End:
+    async def _final_state(self, session: Session, telling: asyncio.Future[None]) -> End:
         """Return the state, after all events are shown."""
-        while self.head < core_of(session).live.state.head and not telling.done():
+        live = core_of(session).live
+        while self.head < live.state.head and not telling.done():
             self._moved.clear()
             await self._moved.wait()
-        run = core_of(session).live.state.run
+        run = live.state.run
         if run is None:
             return "idle"
         return "waiting" if run.status == "running" else run.status
 
-    async def _given_up(self, session: Session) -> End | None:
+    async def _ensure_driven(self, session: Session) -> End | None:
         """Make sure that it has a driver; return how it ends if it cannot be driven here."""
         if self.problem is not None:
             return "stuck"
-        if core_of(session).live.driven:
+        live = core_of(session).live
+        if live.driven:
             self._tries, self._other = 0, None
             return None
         held = await _holder(self.harness.store, self.key)
         if held is None:
             self._tries += 1
-            sessions_of(self.harness).wake(core_of(session).live)
+            sessions_of(self.harness).wake(live)
             return "stuck" if self._tries > TRIES else None
         now = asyncio.get_running_loop().time()
         if self._other is None or self._other[0] != held.owner:
             self._other = (held.owner, now + held.left / 1000 + PAUSE)
         return "elsewhere" if now > self._other[1] else None
 
-    async def _tell(self, session: Session) -> None:
+    async def _show_events(self, session: Session) -> None:
         async for item in session.subscribe(self.head):
             if isinstance(item, Event):
                 self._show(item)

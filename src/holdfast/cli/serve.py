@@ -7,7 +7,6 @@ import os
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,7 +17,7 @@ from ..stores.creation import StoreCreation
 from ..stores.url_display import shown
 from .agents import Choice, ModelRef, choose, find
 from .error_report import UsageError
-from .options import EVERYWHERE, WAITING, Common, default_store, server_part
+from .options import DEFAULTS, WAITING, Common, default_store, option_group, server_part
 
 if TYPE_CHECKING:
     from ..server.preflight import ServerStarted
@@ -31,54 +30,42 @@ OPEN = (
 )
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class ServeOptions:
-    """How agents are served."""
+    """How agents are served.
 
-    config: Annotated[
-        Path | None, Parameter(help="TOML file with all settings, instead of the options.")
-    ] = None
-    host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[
-        int,
-        Parameter(
-            help="Port; 0 chooses a free one.", validator=validators.Number(gte=0, lte=65_535)
-        ),
-    ] = 7700
-    auth: Annotated[
-        Literal["keys", "secret", "local", "none"] | None,
-        Parameter(
-            help="Authentication. `keys`: API keys (`holdfast keys create`). `secret`: the secret "
-            "in $HOLDFAST_SECRET. `local`: the local token (`holdfast token`). `none`: open to "
-            "every program on this machine, including proxies. Default: `local` on a loopback "
-            "address, else `keys`."
-        ),
-    ] = None
+    :param config: TOML file with all settings, instead of the options.
+    :param host: Address to listen on.
+    :param port: Port; 0 chooses a free one.
+    :param auth: Authentication. `keys`: API keys (`holdfast keys create`). `secret`: the secret in
+        $HOLDFAST_SECRET. `local`: the local token (`holdfast token`). `none`: open to every program
+        on this machine, including proxies. Default: `local` on a loopback address, else `keys`.
+    :param workers: Number of processes.
+    :param tls_cert: TLS certificate file (PEM).
+    :param tls_key: TLS private key file (PEM).
+    :param origin: Origin that browsers may send requests from (CORS); repeatable.
+    :param sandbox: Sandbox folder; each session gets a folder in it.
+    :param grace: Seconds for runs to reach a safe point when the server stops.
+    """
+
+    config: Path | None = None
+    host: str = "127.0.0.1"
+    port: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65_535))] = 7700
+    auth: Literal["keys", "secret", "local", "none"] | None = None
     model: ModelRef = None
-    workers: Annotated[
-        int, Parameter(help="Number of processes.", validator=validators.Number(gte=1, lte=64))
-    ] = 1
-    tls_cert: Annotated[Path | None, Parameter(help="TLS certificate file (PEM).")] = None
-    tls_key: Annotated[Path | None, Parameter(help="TLS private key file (PEM).")] = None
-    origin: Annotated[
-        tuple[str, ...],
-        Parameter(help="Origin that browsers may send requests from (CORS); repeatable."),
-    ] = ()
-    sandbox: Annotated[
-        Path | None, Parameter(help="Sandbox folder; each session gets a folder in it.")
-    ] = None
-    grace: Annotated[
-        float | None,
-        Parameter(help="Seconds for runs to reach a safe point when the server stops."),
-    ] = None
+    workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=64))] = 1
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    origin: tuple[str, ...] = ()
+    sandbox: Path | None = None
+    grace: float | None = None
 
     def check(self, agents: Sequence[str], common: Common) -> None:
         """Reject options that conflict (`UsageError`)."""
         if not agents and self.config is None:
             raise UsageError("serve needs an agent as module:name, or --config FILE")
         if agents and self.config is not None:
-            raise UsageError("use either agents or --config, not both")
+            raise UsageError("name agents or use --config, not both")
         in_file = (self.auth, self.model, self.sandbox, common.store)
         if self.config is not None and any(option is not None for option in in_file):
             raise UsageError(
@@ -91,14 +78,9 @@ DEFAULT = ServeOptions()
 
 
 def serve(
-    *agents: Annotated[
-        str,
-        Parameter(
-            help="Agents, each as module:name. NAME=module:name serves one under another name."
-        ),
-    ],
+    *agents: str,
     how: ServeOptions = DEFAULT,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Serve agents over HTTP until Ctrl-C.
 
@@ -107,8 +89,10 @@ def serve(
     holdfast serve --config server.toml --host 0.0.0.0 --workers 4
     ```
 
-    Sessions are in the store, which any number of servers can share. `/v1/docs` documents the HTTP
-    API.
+    Sessions are kept in the store, which any number of servers can share. `/v1/docs` documents the
+    HTTP API.
+
+    :param agents: Agents, each as module:name. NAME=module:name serves one under another name.
     """
     processes = server_part("processes", "serve")
     is_loopback = server_part("auth.callers", "serve").is_loopback
@@ -171,8 +155,7 @@ class _Messages:
                 f"automatically, and `holdfast token --port {began.port}` prints it"
             )
         if self._speaks.offline is not None:
-            model = self._speaks.default
-            say(f"no vendor's model is used, because {self._speaks.offline}: the model is {model}")
+            say(f"the model is {self._speaks.default}, because {self._speaks.offline}")
         if not began.kept:
             say(f"sessions are in memory and lost when the server stops: {self._remedy()}")
         if not began.known and began.kept:
@@ -236,7 +219,7 @@ def _named(agents: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{agent!r} has no name before the `=`: write NAME=module:name")
         if name in found:
             raise UsageError(
-                f"{found[name]!r} and {at!r} are both named {name!r}: give one another name with "
+                f"{found[name]!r} and {at!r} are both named {name!r}: rename one of them with "
                 "NAME=module:name"
             )
         found[name] = at

@@ -11,20 +11,23 @@ import msgspec
 from cyclopts import Parameter, validators
 from rich.text import Text
 
+from ..environment import wall_clock
 from ..log.catalog import Row
 from ..log.events import Key
 from ..sessions import Sessions, Transition
-from ..stores.port import wall_clock
+from ..stores.pages import existing_row
 from .error_report import UsageError
-from .options import BY, EVERYWHERE, By, Common, Session, seconds_or_never
+from .options import BY, DEFAULTS, By, Common, Session, seconds_or_never
 from .output import json_text, plain
 from .render import fact, moment, row_text, surface_text
 from .sessions import pair
-from .show import row_of
 from .tail import while_read
 
 FIELDS = ("phase", "active", "pinned", "hold", "ttl", "expiry", "metadata", "surfaces")
-SAME = "With `--json`: one document, as for `touch`."
+SAME = (
+    'With `--json`: one document, `{"changed": …, "before": {…}, "row": {…}}`; `before` has the '
+    "old values of changed fields."
+)
 
 Surface: TypeAlias = Annotated[tuple[str, str] | None, Parameter(allow_leading_hyphen=True)]
 Time: TypeAlias = int | Literal["same"] | None
@@ -34,93 +37,49 @@ _View: TypeAlias = tuple[Any, Iterable[str | Text], str]
 # Verbs that make one call
 
 
-def _verb(help: str, work: Callable[..., Awaitable[Row]]) -> Callable[..., Awaitable[None]]:
-    """Make a verb of a call that takes a session and a reason."""
+def _verb(
+    work: Callable[..., Awaitable[Row]], summary: str, *, example: str, more: str = ""
+) -> Callable[..., Awaitable[None]]:
+    """Make a verb from a method that takes a session and a reason."""
 
-    async def verb(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> None:
+    async def verb(session: Session, /, *, by: By = BY, common: Common = DEFAULTS) -> None:
         await _change(session, by, common, lambda s: work(s, session, reason=by.reason))
 
-    verb.__doc__ = help
+    details = f"{more} {SAME}".strip()
+    verb.__doc__ = f"{summary}\n\n```\nholdfast session {example}\n```\n\n{details}"
     return verb
 
 
 touch = _verb(
-    """Mark a session as active now.
-
-    ```
-    holdfast session touch customer-42
-    ```
-
-    Prints the changes, then the row. With `--json`: one document,
-    `{"changed": …, "before": {…}, "row": {…}}`; `before` has the old values of changed fields.
-    """,
     Sessions.touch,
+    "Mark a session as active now.",
+    example="touch customer-42",
+    more="Prints the changes, then the row.",
 )
 suspend = _verb(
-    f"""Suspend a session.
-
-    ```
-    holdfast session suspend customer-42 --reason "on holiday"
-    ```
-
-    A sweep does the same with idle sessions. The next activity resumes it. {SAME}
-    """,
     Sessions.suspend,
+    "Suspend a session.",
+    example='suspend customer-42 --reason "on holiday"',
+    more="A sweep does the same with idle sessions. The next activity resumes it.",
 )
-resume = _verb(
-    f"""Resume a suspended session.
-
-    ```
-    holdfast session resume customer-42
-    ```
-
-    {SAME}
-    """,
-    Sessions.resume,
-)
+resume = _verb(Sessions.resume, "Resume a suspended session.", example="resume customer-42")
 expire = _verb(
-    f"""Expire a session: it accepts no more events.
-
-    ```
-    holdfast session expire customer-42 --reason "case closed"
-    ```
-
-    Nothing is deleted. {SAME}
-    """,
     Sessions.expire,
+    "Expire a session: it accepts no more events.",
+    example='expire customer-42 --reason "case closed"',
+    more="Nothing is deleted.",
 )
 reopen = _verb(
-    f"""Reopen an expired session.
-
-    ```
-    holdfast session reopen customer-42 --reason "a mistake"
-    ```
-
-    Surfaces that another session has taken meanwhile stay with it. {SAME}
-    """,
     Sessions.reopen,
+    "Reopen an expired session.",
+    example='reopen customer-42 --reason "a mistake"',
+    more="Surfaces that another session has taken meanwhile stay with that session.",
 )
-pin = _verb(
-    f"""Exempt a session from sweeps and retention.
-
-    ```
-    holdfast session pin customer-42
-    ```
-
-    {SAME}
-    """,
-    Sessions.pin,
-)
+pin = _verb(Sessions.pin, "Exempt a session from sweeps and retention.", example="pin customer-42")
 unpin = _verb(
-    f"""Make a session subject to sweeps and retention again.
-
-    ```
-    holdfast session unpin customer-42
-    ```
-
-    {SAME}
-    """,
     partial(Sessions.pin, pinned=False),
+    "Make a session subject to sweeps and retention again.",
+    example="unpin customer-42",
 )
 
 
@@ -131,9 +90,9 @@ async def hold(
     session: Session,
     /,
     *,
-    lift: Annotated[bool, Parameter(help="Lift the hold.")] = False,
+    lift: bool = False,
     by: By = BY,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Place a session under legal hold, or lift the hold.
 
@@ -143,6 +102,8 @@ async def hold(
     ```
 
     A session under hold cannot be deleted. With `--json`: one document, as for `touch`.
+
+    :param lift: Lift the hold.
     """
     if not lift and by.reason is None:
         raise UsageError("hold needs --reason or --lift")
@@ -152,18 +113,12 @@ async def hold(
 
 async def ttl(
     session: Session,
-    ttl: Annotated[
-        str | None,
-        Parameter(help="Idle time after which it is stale: such as 30min, 2h or 3d, or never."),
-    ] = None,
+    ttl: str | None = None,
     /,
     *,
-    expiry: Annotated[
-        str | None,
-        Parameter(help="Time after which a suspended session expires: a duration, or never."),
-    ] = None,
+    expiry: str | None = None,
     by: By = BY,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Show or set the time limits of a session.
 
@@ -172,8 +127,11 @@ async def ttl(
     holdfast session ttl customer-42 2h --expiry 30d
     ```
 
-    A limit that is not given stays as it is. With `--json`: the limits in seconds, or one document
-    as for `touch`.
+    A limit that you do not give is not changed. With `--json`: the limits in seconds, or one
+    document as for `touch`.
+
+    :param ttl: Idle time after which the session is stale, such as 30min, 2h or 3d; or never.
+    :param expiry: Time after which a suspended session expires: a duration, or never.
     """
     if ttl is None and expiry is None:
         return await _look(session, by, common, _times)
@@ -188,13 +146,11 @@ async def surfaces(
     session: Session,
     /,
     *,
-    attach: Annotated[Surface, Parameter(help="Attach a surface: KIND ADDRESS.")] = None,
-    detach: Annotated[Surface, Parameter(help="Detach a surface: KIND ADDRESS.")] = None,
-    move: Annotated[
-        bool, Parameter(help="Take the surface from another session that has it.")
-    ] = False,
+    attach: Surface = None,
+    detach: Surface = None,
+    move: bool = False,
     by: By = BY,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """List, attach or detach the surfaces of a session.
 
@@ -204,6 +160,10 @@ async def surfaces(
     ```
 
     With `--json`: `{"surfaces": […]}`, or one document as for `touch`.
+
+    :param attach: Attach a surface: KIND ADDRESS.
+    :param detach: Detach a surface: KIND ADDRESS.
+    :param move: Take the surface from another session that has it.
     """
     if attach is not None and detach is not None:
         raise UsageError("use either --attach or --detach, not both")
@@ -225,16 +185,10 @@ async def metadata(
     session: Session,
     /,
     *,
-    set: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Add or replace KEY=VALUE; repeatable. A VALUE that is valid JSON is stored as "
-            "JSON, else as text."
-        ),
-    ] = (),
-    drop: Annotated[tuple[str, ...], Parameter(help="Remove this key; repeatable.")] = (),
+    set: tuple[str, ...] = (),
+    drop: tuple[str, ...] = (),
     by: By = BY,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """List or change the metadata of a session.
 
@@ -243,6 +197,10 @@ async def metadata(
     ```
 
     With `--json`: `{"metadata": {…}}`, or one document as for `touch`.
+
+    :param set: Add or replace KEY=VALUE; repeatable. A VALUE that is valid JSON is stored as JSON,
+        else as text.
+    :param drop: Remove this key; repeatable.
     """
     if not set and not drop:
         return await _look(session, by, common, _metadata)
@@ -256,12 +214,9 @@ async def history(
     session: Session,
     /,
     *,
-    follow: Annotated[bool, Parameter(help="Keep running and show new changes.")] = False,
-    after: Annotated[
-        int,
-        Parameter(help="Only changes after this event number.", validator=validators.Number(gte=0)),
-    ] = 0,
-    common: Common = EVERYWHERE,
+    follow: bool = False,
+    after: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
+    common: Common = DEFAULTS,
 ) -> None:
     """Show the phase changes of a session.
 
@@ -270,21 +225,24 @@ async def history(
     ```
 
     Each change has its time, actor and reason. With `--json`: one line per change.
+
+    :param follow: Keep running and show new changes.
+    :param after: Only changes after this event number.
     """
     out = common.output()
     async with common.open() as store:
         moves = Sessions(store, tenant=common.tenant).transitions(session, after=after, wait=follow)
 
-        async def tell() -> None:
+        async def show() -> None:
             empty = True
             async with aclosing(moves):
                 async for move in moves:
                     empty = False
                     out.show(move, _move_text(move))
-            if empty and not out.json:
-                out.remark("no phase changes")
+            if empty:
+                out.note("no phase changes")
 
-        await (while_read(tell()) if follow else tell())
+        await (while_read(show()) if follow else show())
 
 
 def _move_text(move: Transition) -> Text:
@@ -305,9 +263,11 @@ def _move_text(move: Transition) -> Text:
 
 async def _look(session: str, by: By, common: Common, view: Callable[[Row], _View]) -> None:
     if by != BY:
-        raise UsageError("--reason and --actor need a change; this command only reads")
+        raise UsageError(
+            "--reason and --actor are recorded with a change, but this command only reads"
+        )
     async with common.open() as store:
-        row = await row_of(store, Key(common.tenant, session, "main"))
+        row = await existing_row(store, Key(common.tenant, session, "main"))
     common.output().show(*view(row))
 
 
@@ -315,14 +275,14 @@ async def _change(
     session: str, by: By, common: Common, work: Callable[[Sessions], Awaitable[Row]]
 ) -> None:
     async with common.open() as store:
-        before = await row_of(store, Key(common.tenant, session, "main"))
+        before = await existing_row(store, Key(common.tenant, session, "main"))
         after = await work(Sessions(store, tenant=common.tenant, actor=by.who))
     old = {name: getattr(before, name) for name in FIELDS}
     old = {name: value for name, value in old.items() if value != getattr(after, name)}
     changed = after.head != before.head
     out, row = common.output(), msgspec.structs.asdict(after)
-    if not changed and not out.json:
-        out.remark("nothing to change")
+    if not changed:
+        out.note("nothing to change")
     out.show({"changed": changed, "before": old, "row": row}, _change_text(old, after))
 
 

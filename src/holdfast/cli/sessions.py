@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from cyclopts import Parameter
 
+from ..environment import wall_clock
 from ..log.catalog import Query
-from ..stores.port import wall_clock
 from .error_report import UsageError
-from .options import EVERYWHERE, Common, Cursor, Limit, instant, is_duration
+from .options import DEFAULTS, Common, Cursor, Limit, instant, is_duration, option_group
 from .render import number, rows_text
 
 Phase = Literal["created", "active", "suspended", "expired"]
@@ -27,56 +27,46 @@ TIMES = {
 SAME = ("user", "workspace", "agent", "run", "label", "surface", "order", "total")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class Filters:
-    """Which rows to list; all conditions must hold."""
+    """Which rows to list; all conditions must hold.
 
-    user: Annotated[str | None, Parameter(help="Only sessions of this user.")] = None
-    workspace: Annotated[str | None, Parameter(help="Only sessions of this workspace.")] = None
-    agent: Annotated[str | None, Parameter(help="Only sessions of this agent.")] = None
-    phase: Annotated[list[Phase], Parameter(help="Only sessions in this phase; repeatable.")] = (
-        field(default_factory=list)
-    )
-    run: Annotated[
-        Run | None, Parameter(help="Only sessions whose latest run has this status.")
-    ] = None
-    label: Annotated[str | None, Parameter(help="Only sessions with this label.")] = None
-    metadata: Annotated[
-        list[str],
-        Parameter(
-            help="Only sessions with this metadata, given as KEY=VALUE; repeatable. "
-            "A VALUE that is valid JSON counts as JSON: 3 is a number, '\"3\"' a text."
-        ),
-    ] = field(default_factory=list)
-    surface: Annotated[
-        tuple[str, str] | None,
-        Parameter(help="Only sessions with this surface: KIND ADDRESS.", allow_leading_hyphen=True),
-    ] = None
-    created_after: Annotated[
-        Time,
-        Parameter(
-            help="Only sessions created at or after this time: an ISO date or time, UTC by "
-            "default, or a duration before now, such as 2h or 3d."
-        ),
-    ] = None
-    created_before: Annotated[Time, Parameter(help="Only sessions created before this time.")] = (
-        None
-    )
-    active_after: Annotated[Time, Parameter(help="Only sessions active at or after this time.")] = (
-        None
-    )
-    active_before: Annotated[
-        Time, Parameter(help="Only sessions last active before this time.")
-    ] = None
-    threads_of: Annotated[
-        str | None, Parameter(help="List the threads of this session instead of sessions.")
-    ] = None
-    order: Annotated[
-        Literal["active", "created"], Parameter(help="Sort by time of activity or of creation.")
-    ] = "active"
-    oldest_first: Annotated[bool, Parameter(help="Sort oldest first.")] = False
-    total: Annotated[bool, Parameter(help="Also count all matches.")] = False
+    :param user: Only sessions of this user.
+    :param workspace: Only sessions of this workspace.
+    :param agent: Only sessions of this agent.
+    :param phase: Only sessions in this phase; repeatable.
+    :param run: Only sessions whose latest run has this status.
+    :param label: Only sessions with this label.
+    :param metadata: Only sessions with this metadata, given as KEY=VALUE; repeatable. A VALUE that
+        is valid JSON is read as JSON: 3 is a number, '"3"' is a string.
+    :param surface: Only sessions with this surface: KIND ADDRESS.
+    :param created_after: Only sessions created at or after this time: an ISO date or time, UTC by
+        default, or a duration before now, such as 2h or 3d.
+    :param created_before: Only sessions created before this time.
+    :param active_after: Only sessions active at or after this time.
+    :param active_before: Only sessions last active before this time.
+    :param threads_of: List the threads of this session instead of sessions.
+    :param order: Sort by time of activity or of creation.
+    :param oldest_first: Sort oldest first.
+    :param total: Also count all matches.
+    """
+
+    user: str | None = None
+    workspace: str | None = None
+    agent: str | None = None
+    phase: list[Phase] = field(default_factory=list)
+    run: Run | None = None
+    label: str | None = None
+    metadata: list[str] = field(default_factory=list)
+    surface: Annotated[tuple[str, str] | None, Parameter(allow_leading_hyphen=True)] = None
+    created_after: Time = None
+    created_before: Time = None
+    active_after: Time = None
+    active_before: Time = None
+    threads_of: str | None = None
+    order: Literal["active", "created"] = "active"
+    oldest_first: bool = False
+    total: bool = False
 
     @property
     def times(self) -> dict[str, str]:
@@ -127,7 +117,7 @@ async def sessions(
     filters: Filters = ALL,
     limit: Limit = 50,
     cursor: Cursor = None,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """List sessions, most recently active first.
 
@@ -144,25 +134,21 @@ async def sessions(
         page = await store.find(query, cursor=cursor, limit=limit)
     if page.cursor is not None and any(map(is_duration, filters.times.values())):
         page = msgspec.structs.replace(page, cursor=f"{now}.{page.cursor}")
-    if out.json:
-        total = {} if page.total is None else {"total": page.total}
-        items = [*map(msgspec.structs.asdict, page.items)]
-        return out.emit({"items": items, "cursor": page.cursor, **total})
+    total = {} if page.total is None else {"total": page.total}
+    items = [*map(msgspec.structs.asdict, page.items)]
     what = "session" if filters.threads_of is None else "thread"
     width = out.console.width
-    if page.items:
-        out.print(*rows_text(page.items, threads=what == "thread", now=wall_clock(), width=width))
-    else:
-        out.remark(f"no {what}s")
+    lines = rows_text(page.items, threads=what == "thread", now=wall_clock(), width=width)
+    out.show({"items": items, "cursor": page.cursor, **total}, lines, f"no {what}s")
     if page.total is not None:
-        out.remark(f"{number(page.total, what)} in total")
+        out.note(f"{number(page.total, what)} in total")
     if page.cursor is not None:
-        out.remark(f"for more, add: --cursor {page.cursor}")
+        out.note(f"for more, add: --cursor {page.cursor}")
 
 
 def _since(cursor: str | None) -> tuple[int, str | None]:
-    """Return the time that durations count back from, and the store's cursor. All pages of one list
-    use the same time, which precedes the cursor."""
+    """Return the time that durations are subtracted from, and the cursor for the store. All pages
+    of a list use the time of the first page, which is a part of our cursor."""
     first, dot, rest = (cursor or "").partition(".")
     if dot and first.isdecimal() and len(first) < 16:
         return int(first), rest

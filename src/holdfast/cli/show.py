@@ -10,13 +10,15 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from cyclopts import Parameter, validators
 
-from ..errors import LogDamaged, SessionNotFound
+from ..environment import wall_clock
+from ..errors import LogDamaged
 from ..log.catalog import Query, Row
 from ..log.events import Event, Key
 from ..log.events.defaults import complete
-from ..stores.port import Draft, Store, wall_clock
+from ..stores.pages import existing_row
+from ..stores.port import Draft, Store
 from .event_text import cut, damaged_text, event_text
-from .options import EVERYWHERE, Common, Session, Thread
+from .options import DEFAULTS, Common, Session, Thread
 from .output import Output
 from .render import fact, number, row_text
 
@@ -39,10 +41,10 @@ async def show(
     *,
     thread: Thread = "main",
     events: Count = 20,
-    all: Annotated[bool, Parameter(help="Show all events.")] = False,
+    all: bool = False,
     after: After = None,
     full: Full = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Show a session: its state and its latest events.
 
@@ -52,6 +54,8 @@ async def show(
 
     With `--json`: one document, `{"row": …, "threads": […], "drafts": […], "events": […]}`.
     An event that cannot be read is marked as unreadable, and then the exit code is 1.
+
+    :param all: Show all events.
     """
     out = common.output()
     async with common.open() as store:
@@ -77,17 +81,9 @@ class _ThreadView:
 
 
 async def _look(store: Store, key: Key) -> _ThreadView:
-    row = await row_of(store, key)
+    row = await existing_row(store, key)
     threads = await store.find(Query(tenant=key.tenant, session=key.session), limit=100)
     return _ThreadView(row, [other.thread for other in threads.items], await store.drafts(key))
-
-
-async def row_of(store: Store, key: Key) -> Row:
-    """Return the row of a thread (`SessionNotFound`)."""
-    row = await store.row(key)
-    if row is None:
-        raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
-    return row
 
 
 def start(row: Row, events: int, after: int | None) -> int:
@@ -179,7 +175,7 @@ async def _show_text(
 
 
 def put(out: Output, item: Event | LogDamaged, *, full: bool) -> int:
-    """Write one event; return 1 if it is unreadable."""
+    """Print one event; return 1 if it is unreadable."""
     if out.json:
         out.emit(as_json(item))
     elif isinstance(item, LogDamaged):

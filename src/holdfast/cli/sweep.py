@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter, validators
@@ -17,33 +16,36 @@ from ..sessions import Purged, Retention, Sessions, Swept
 from ..values.records import Receipt
 from . import error_report
 from .error_report import UsageError
-from .options import BY, EVERYWHERE, Common, DryRun, Yes, check_can_ask, confirmed, seconds
+from .options import (
+    BY,
+    DEFAULTS,
+    Common,
+    DryRun,
+    Yes,
+    check_can_ask,
+    confirmed,
+    option_group,
+    seconds,
+)
 from .output import Output, plain
 from .render import moment, number, receipt_text
 from .tail import while_read
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class SweepOptions:
-    """What one sweep does."""
+    """What one sweep does.
 
-    ttl: Annotated[
-        str | None,
-        Parameter(help="Idle time after which sessions are stale, instead of their own limit."),
-    ] = None
-    limit: Annotated[
-        int,
-        Parameter(help="Maximum number of sessions.", validator=validators.Number(gte=1)),
-    ] = 10_000
-    retention: Annotated[
-        str | None,
-        Parameter(help="Delete expired sessions whose last activity is longer ago than this."),
-    ] = None
-    grace: Annotated[
-        str | None,
-        Parameter(help="With --retention: keep sessions that expired recently. Default: 7d."),
-    ] = None
+    :param ttl: Idle time after which sessions are stale, instead of their own limit.
+    :param limit: Maximum number of sessions.
+    :param retention: Delete expired sessions whose last activity is longer ago than this.
+    :param grace: With --retention: keep sessions that expired recently. Default: 7d.
+    """
+
+    ttl: str | None = None
+    limit: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 10_000
+    retention: str | None = None
+    grace: str | None = None
     dry_run: DryRun = False
 
     @property
@@ -72,11 +74,9 @@ DEFAULT = SweepOptions()
 def sweep(
     *,
     how: SweepOptions = DEFAULT,
-    every: Annotated[
-        str | None, Parameter(help="Repeat at about this interval until Ctrl-C.")
-    ] = None,
+    every: str | None = None,
     yes: Yes = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Suspend idle sessions and expire long-suspended ones.
 
@@ -88,6 +88,8 @@ def sweep(
     Sessions in use are skipped. Durations are written as 90s, 30min, 2h or 3d. With `--retention`,
     old expired sessions are deleted after a confirmation; otherwise nothing is deleted. With
     `--json`: one document per sweep.
+
+    :param every: Repeat at about this interval until Ctrl-C.
     """
     out = common.output()
     work = _Sweep(out, how, common)
@@ -156,8 +158,8 @@ class _Sweep:
         out, how = self._out, self._how
         did = {"suspended": swept.suspended, "expired": swept.expired, "skipped": swept.skipped}
         out.show({"dry_run": how.dry_run, **did, "purged": purged}, self._lines(swept, purged))
-        if len(swept.suspended) + len(swept.expired) >= how.limit and not out.json:
-            out.remark("there may be more: run it again, or raise --limit")
+        if len(swept.suspended) + len(swept.expired) >= how.limit:
+            out.note("there may be more: run it again, or raise --limit")
 
     def _lines(self, swept: Swept, purged: Purged | None) -> Iterator[str | Text]:
         verbs = ("to suspend", "to expire") if self._how.dry_run else ("suspended", "expired")

@@ -16,11 +16,12 @@ from ..cancellation import ended
 from ..errors import LogDamaged
 from ..log.catalog import Row
 from ..log.events import Key
+from ..stores.pages import existing_row
 from ..stores.port import Store
 from ..values.stream_items import CaughtUp
-from .options import EVERYWHERE, Common, Session, Thread
+from .options import DEFAULTS, Common, Session, Thread
 from .output import Output
-from .show import After, Count, Full, checked, put, read_on, row_of, start
+from .show import After, Count, Full, checked, put, read_on, start
 
 
 async def tail(
@@ -30,11 +31,9 @@ async def tail(
     thread: Thread = "main",
     events: Count = 10,
     after: After = None,
-    follow: Annotated[
-        bool, Parameter(help="Keep running and show new events.", negative="--no-follow")
-    ] = True,
+    follow: Annotated[bool, Parameter(negative="--no-follow")] = True,
     full: Full = False,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> int:
     """Show the latest events of a session and follow new ones.
 
@@ -45,10 +44,12 @@ async def tail(
 
     Runs until Ctrl-C. Events of all processes are shown, each once. With `--json`: one line per
     event.
+
+    :param follow: Keep running and show new events.
     """
     out = common.output()
     async with common.open() as store:
-        row = await row_of(store, Key(common.tenant, session, thread))
+        row = await existing_row(store, Key(common.tenant, session, thread))
         first = start(row, events, after)
         if follow:
             await while_read(_follow(out, store, row, first, full=full))

@@ -10,21 +10,15 @@ from cyclopts import Parameter, validators
 from ..errors import InvalidValue
 from ..local_token import LocalToken, find
 from ..stores.url_display import address
-from .options import EVERYWHERE, Common
+from .options import DEFAULTS, Common
 
 PORT = 7700  # default port of `holdfast serve`
 
 
 def token(
     *,
-    port: Annotated[
-        int | None,
-        Parameter(
-            help="Port of the server. Required if several servers have a token.",
-            validator=validators.Number(gte=1, lte=65_535),
-        ),
-    ] = None,
-    common: Common = EVERYWHERE,
+    port: Annotated[int | None, Parameter(validator=validators.Number(gte=1, lte=65_535))] = None,
+    common: Common = DEFAULTS,
 ) -> None:
     """Print the local token of a server on this machine.
 
@@ -34,8 +28,11 @@ def token(
     ```
 
     `holdfast serve` creates a token for each port and store in your state folder. If there are
-    several, this prints the token of the only running server, else that of port 7700 and your
-    store; otherwise choose one with `--port` and `--store`. With `--json`: one document.
+    several and exactly one server is running, its token is printed; otherwise the token for port
+    7700 and your store. If neither applies, choose one with `--port` and `--store`.
+    With `--json`: one document.
+
+    :param port: Port of the server. Required if several servers have a token.
     """
     found = chosen(find(port, None if common.store is None else address(common.store)), common)
     if len(found) != 1:
@@ -61,7 +58,7 @@ def _unclear(found: list[LocalToken], port: int | None, common: Common) -> Inval
     if found:
         running = [one for one in found if one.served()]
         names = "; ".join(_named(one) for one in running or found)
-        many = f"{len(running)} servers are running" if running else "no server is running; tokens"
+        many = f"{len(running)} servers are running" if running else "several servers have a token"
         return InvalidValue(
             field="token",
             problem=f"{many}: {names}",

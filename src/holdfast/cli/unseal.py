@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,24 +11,22 @@ from ..bundle.unseal import unseal_session
 from ..errors import SessionMoved
 from ..log.events import Scope
 from .error_report import UsageError
-from .options import BY, EVERYWHERE, By, Common, Session, open_store
+from .options import BY, DEFAULTS, By, Common, Session, open_store, option_group
 from .render import number
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class Destination:
-    """Where a session was moved to."""
+    """Where a session was moved to.
 
-    to: Annotated[
-        str | None, Parameter(help="Store that it was moved to, which is then checked.")
-    ] = None
-    to_tenant: Annotated[
-        str | None, Parameter(help="Tenant in that store. Default: the same tenant.")
-    ] = None
-    as_: Annotated[
-        str | None, Parameter(name="--as", help="Id in that store. Default: the same id.")
-    ] = None
+    :param to: Store that the session was moved to; the command fails while it is there.
+    :param to_tenant: Tenant in that store. Default: the same tenant.
+    :param as_: Id in that store. Default: the same id.
+    """
+
+    to: str | None = None
+    to_tenant: str | None = None
+    as_: Annotated[str | None, Parameter(name="--as")] = None
 
 
 NOWHERE = Destination()
@@ -40,15 +37,9 @@ async def unseal(
     /,
     *,
     moved: Destination = NOWHERE,
-    yes: Annotated[
-        bool,
-        Parameter(
-            name=["--yes", "-y"],
-            help="Confirm that nobody continues the session elsewhere, now or later.",
-        ),
-    ] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False,
     by: By = BY,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Reopen a session here after a move was undone or failed.
 
@@ -58,8 +49,10 @@ async def unseal(
     ```
 
     A session must not continue in two places. With `--to`, the command fails while that store has
-    the session. A bundle file could be anywhere, so `--yes` must confirm that nobody uses it. Actor
-    and reason are recorded in the log. With `--json`: one document.
+    the session. Whether a bundle file is in use cannot be checked: confirm with `--yes` that it is
+    not. Actor and reason are recorded in the log. With `--json`: one document.
+
+    :param yes: Confirm that nobody continues the session elsewhere, now or later.
     """
     if by.reason is None:
         raise UsageError("unseal needs --reason")

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from ..errors import InvalidValue
 from ..stores.port import Store
 from ..stores.vault import Vault
-from .options import EVERYWHERE, Common
+from .options import DEFAULTS, Common
 from .render import number, table_text
 
 if TYPE_CHECKING:
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 
 async def new(
-    name: Annotated[
-        str | None, Parameter(help="Name of the key. Default: today's date.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, Parameter(show_default=False)] = None,
     /,
     *,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
     """Print a new vault with one master key.
 
@@ -35,12 +33,14 @@ async def new(
     Keep the file private, and away from the store's backups: without it, nobody can read the
     store. To rotate, add the new key to your existing file (docs/encryption.md). With `--json`:
     one document.
+
+    :param name: Name of the key. Default: today's date.
     """
     key = Vault.new_key(name or datetime.now(UTC).strftime("%Y-%m-%d"))
     common.output().show({"keys": [key]}, f'keys = ["{key}"]')
 
 
-async def list_(*, common: Common = EVERYWHERE) -> None:
+async def list_(*, common: Common = DEFAULTS) -> None:
     """List the data keys of all tenants, with the master key of each.
 
     ```
@@ -52,18 +52,21 @@ async def list_(*, common: Common = EVERYWHERE) -> None:
     out = common.output()
     async with common.open() as store:
         found = await _encrypted(store).data_keys()
-    columns: dict[str, list[str]] = {
-        "TENANT": [key.tenant for key in found],
-        "DATA KEY": [key.id for key in found],
-        "MASTER KEY": [key.master for key in found],
-        "CREATED WITH": [key.made for key in found],
-        "": ["" if key.readable else "not in this vault" for key in found],
-    }
-    table = table_text(columns, out.console.width, optional=("CREATED WITH",)) if found else ()
+    rows = [
+        {
+            "TENANT": key.tenant,
+            "DATA KEY": key.id,
+            "MASTER KEY": key.master,
+            "CREATED WITH": key.made,
+            "": "" if key.readable else "not in this vault",
+        }
+        for key in found
+    ]
+    table = table_text(rows, out.console.width, optional=("CREATED WITH",))
     out.show(msgspec.to_builtins(found), table, "the store has no data keys yet")
 
 
-async def reseal(*, common: Common = EVERYWHERE) -> int:
+async def reseal(*, common: Common = DEFAULTS) -> int:
     """Re-encrypt all data keys with the first master key of the vault.
 
     ```

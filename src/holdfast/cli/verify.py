@@ -13,14 +13,15 @@ import msgspec
 from cyclopts import Parameter
 
 from ..errors import InvalidValue, SessionNotFound, StoreDamaged
-from ..log.catalog import Query, Row
-from ..log.codec import LIMITS
+from ..log.catalog import Row
 from ..log.events import Key, Scope
+from ..stores import measure
 from ..stores.anchors import Anchor, held
 from ..stores.anchors import anchors as all_anchors
+from ..stores.pages import existing_row
 from ..stores.port import Damage, Store
 from .error_report import UsageError
-from .options import EVERYWHERE, Common, OneThread
+from .options import DEFAULTS, Common, OneThread
 from .output import Output
 from .render import damage_text, number
 
@@ -35,14 +36,8 @@ async def verify(
     /,
     *,
     thread: OneThread = None,
-    anchored: Annotated[
-        Path | None,
-        Parameter(
-            name="--anchors",
-            help="Also check against this file, written by `holdfast anchors`; - is stdin.",
-        ),
-    ] = None,
-    common: Common = EVERYWHERE,
+    anchored: Annotated[Path | None, Parameter(name="--anchors")] = None,
+    common: Common = DEFAULTS,
 ) -> int:
     """Check the integrity of a store or of one session.
 
@@ -52,8 +47,10 @@ async def verify(
 
     Recomputes hashes and indexes, and changes nothing. Every event is linked to all events before
     it, so altered, removed, reordered and inserted events are found. With `--anchors`, the store is
-    also compared with links that you kept elsewhere. The exit code is 1 if there is damage. With
-    `--json`: one line per finding.
+    also checked against hashes that `holdfast anchors` printed earlier. The exit code is 1 if there
+    is damage. With `--json`: one line per finding.
+
+    :param anchored: Also check against this file, written by `holdfast anchors`; - is stdin.
     """
     kept = [] if anchored is None else await asyncio.to_thread(read_anchors, anchored)
     found = await _check(target_of(session, thread, common), common, kept, repair=False)
@@ -61,23 +58,23 @@ async def verify(
 
 
 async def anchors(
-    session: Annotated[
-        str | None, Parameter(help="Only this session. Default: all sessions of the tenant.")
-    ] = None,
+    session: str | None = None,
     /,
     *,
-    common: Common = EVERYWHERE,
+    common: Common = DEFAULTS,
 ) -> None:
-    """Print the newest link of each log, to verify against.
+    """Print the latest hash of each log, for verify --anchors.
 
     ```
     holdfast anchors > anchors.jsonl
     holdfast verify --anchors anchors.jsonl
     ```
 
-    A link covers all events up to a number. Keep the lines where nobody who can write to the store
-    can change them: `verify --anchors` then detects any later change of these events. The output is
-    one line of JSON per log.
+    Each hash covers all events of a log up to a number. Store the output where users with write
+    access to the store cannot modify it: `verify --anchors` then detects any later change to these
+    events. The output is one line of JSON per log.
+
+    :param session: Only this session. Default: all sessions of the tenant.
     """
     out = common.output()
     async with common.open() as store:
@@ -102,7 +99,7 @@ def read_anchors(path: Path) -> list[Anchor]:
 
 
 async def repair(
-    session: OneSession = None, /, *, thread: OneThread = None, common: Common = EVERYWHERE
+    session: OneSession = None, /, *, thread: OneThread = None, common: Common = DEFAULTS
 ) -> int:
     """Verify, and repair what can be repaired.
 
@@ -119,7 +116,7 @@ async def repair(
 
 
 def target_of(session: str | None, thread: str | None, common: Common) -> Scope | Key | None:
-    """Return what a command is about: a session, a thread, or None for the whole store."""
+    """Return the target of a command: a session, a thread, or None for the whole store."""
     if session is None:
         if thread is not None:
             raise UsageError("--thread needs a SESSION")
@@ -195,17 +192,8 @@ async def _findings(
 async def threads_of(store: Store, target: Scope | Key) -> list[Row]:
     """Return the rows of a session or of one thread (`SessionNotFound`)."""
     if isinstance(target, Key):
-        row = await store.row(target)
-        rows = [row] if row is not None else []
-    else:
-        query = Query(tenant=target.tenant, session=target.session)
-        rows = (await store.find(query, limit=LIMITS.page)).items
+        return [await existing_row(store, target)]
+    rows = await measure.threads_of(store, target)
     if not rows:
-        raise missing(target)
+        raise SessionNotFound(tenant=target.tenant, session=target.session)
     return rows
-
-
-def missing(target: Scope | Key) -> SessionNotFound:
-    """Make the error for a session or thread that does not exist."""
-    thread = target.thread if isinstance(target, Key) else "main"
-    return SessionNotFound(tenant=target.tenant, session=target.session, thread=thread)

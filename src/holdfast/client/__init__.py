@@ -1,4 +1,4 @@
-"""The client of a Holdfast server: remote sessions, with the verbs, values and errors of the
+"""The client of a Holdfast server: remote sessions, with the same methods, values and errors as the
 library.
 
 Needs the extra `client`. `holdfast.client.sync` is the same without `await`.

@@ -27,7 +27,7 @@ class Bundles:
         threads: Sequence[str] | None = None,
         upto: int | None = None,
     ) -> bytes:
-        """A session as a bundle, as `holdfast.bundle.export_bundle` makes it."""
+        """Export a session as a bundle, as `holdfast.bundle.export_bundle` does."""
         query: Query = {
             "mode": mode,
             "purpose": purpose,
@@ -42,8 +42,8 @@ class Bundles:
     async def move(
         self, id: str, *, to: str | None = None, form: Literal["archive", "json"] = "archive"
     ) -> bytes:
-        """A session as a complete bundle, to continue elsewhere. The session is sealed on this
-        server, as moved to `to`. Repeating the move returns the same bundle."""
+        """Export a session as a complete bundle, to continue it elsewhere. The session is sealed on
+        this server, as moved to `to`. Repeating the move returns the same bundle."""
         path, query = f"/v1/sessions/{part(id, 'id')}/bundle/move", {"to": to, "form": form}
         return await self._transport.raw("POST", path, query=query)
 

@@ -1,4 +1,4 @@
-"""The client: sessions of a server, with the verbs, values and errors of the library."""
+"""The client: sessions on a server, with the same methods, values and errors as the library."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SessionOptions(TypedDict, total=False):
 
 
 def _checked(about: SessionOptions) -> SessionOptions:
-    """Reject unknown options of a session."""
+    """Return the options; rejects unknown ones."""
     for name in about:
         if name not in SessionOptions.__annotations__:
             remedy = f"use one of {', '.join(SessionOptions.__annotations__)}"
@@ -109,7 +109,8 @@ class Client:
     async def get_or_create(
         self, id: str | None = None, **about: Unpack[SessionOptions]
     ) -> Session:
-        """The session with this id, created if it does not exist; without an id, a new session."""
+        """Return the session with this id, created if it does not exist; without an id, create a
+        new session."""
         given: dict[str, Any] = {**self._about, **_checked(about)}
         if (store := given.pop("session_store", None)) is not None:
             given["store"] = wire.StoreWish(**store)
@@ -129,21 +130,21 @@ class Client:
         return Session(ThreadLocation(self._transport, view.id))
 
     async def open(self, id: str, thread: str = "main") -> Session:
-        """An existing session (`SessionNotFound`)."""
+        """Open an existing session. Raises `SessionNotFound`."""
         session = self.session(id, thread)
         await session.about()
         return session
 
     def session(self, id: str, thread: str = "main") -> Session:
-        """A session by its id. Nothing is sent to the server yet."""
+        """Return a session by its id, without sending a request to the server."""
         return Session(ThreadLocation(self._transport, id, thread))
 
     async def list(
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> wire.RowPage:
-        """Sessions that match all filters, the most recently active first; of every store of the
-        server, store by store, or with `store=` of the store of this kind. `missing` names the
-        stores that could not be reached."""
+        """List the sessions that match all filters, most recently active first within each store.
+        The stores of the server are listed one after the other; `store=` selects the store of this
+        kind. `missing` names the stores that could not be reached."""
         query = {**filters, "cursor": cursor, "limit": limit}
         return await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
 
@@ -161,7 +162,8 @@ class Client:
         id: str | None = None,
         agent: str | None = None,
     ) -> Session:
-        """The session that a message belongs to, by the surface it came from; created if needed."""
+        """Return the session that a message belongs to, determined by the surface it came from;
+        created if needed."""
         body = wire.Resolve(
             surface=surface,
             address=address,
@@ -182,13 +184,13 @@ class Client:
     async def send(
         self, id: str | None, content: Content, **options: Unpack[SendOptions]
     ) -> Result:
-        """`session.send` of the session with this id, created if needed."""
+        """Call `session.send` on the session with this id, which is created if needed."""
         return await (await self.get_or_create(id)).send(content, **options)
 
     async def stream(
         self, id: str | None, content: Content, **options: Unpack[SendOptions]
     ) -> Stream:
-        """`session.stream` of the session with this id, created if needed."""
+        """Call `session.stream` on the session with this id, which is created if needed."""
         return (await self.get_or_create(id)).stream(content, **options)
 
     async def approve(self, id: str, item: str | None = None, **options: Any) -> Decision:
@@ -209,10 +211,11 @@ class Client:
         tag: str | None = None,
         **filters: Any,
     ) -> wire.PendingPage:
-        """Pending items of all sessions that the key may see, oldest first; store by store, or
-        with `store=` in the store of this kind. With `wait`, the server answers once something is
-        pending, or with the `tag` of an earlier page once that has changed; at the latest after
-        `wait` seconds. `missing` names the stores that could not be reached."""
+        """List the pending items of all sessions that the key may see, oldest first within each
+        store. The stores are listed one after the other; `store=` selects the store of this kind.
+        With `wait`, the server answers as soon as an item is pending, or, if the `tag` of an
+        earlier page is passed, as soon as that page has changed; after `wait` seconds at the
+        latest. `missing` names the stores that could not be reached."""
         query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
         return await self._transport.call(
             "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait

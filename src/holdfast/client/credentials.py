@@ -1,23 +1,22 @@
-"""The credentials that a client sends: its key, or without one, on the same machine, the server's
-local token. The token is sent to loopback addresses only, past any proxy, and never after a
-redirect."""
+"""The credentials that a client sends: its key, or, if it has none and runs on the same machine,
+the server's local token. The token is sent only to loopback addresses, bypassing any proxy, and
+never after a redirect."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from ..errors import InvalidValue
-from ..local_token import address_of, find
+from ..local_token import address_of, find, is_loopback
 
 PORTS = {"http": 80, "https": 443}
 
 
 class ClientCredentials:
-    """How a server authenticates this client. With `local`, a client without a key looks for the
-    token of the server that runs at a loopback address."""
+    """The credentials by which a server authenticates this client. With `local`, a client without a
+    key looks for the token of the server that runs at a loopback address."""
 
     def __init__(self, key: str | None, *, local: bool) -> None:
         self._key = None if key is None else _checked(key)
@@ -27,25 +26,17 @@ class ClientCredentials:
         return "ClientCredentials(…)"
 
     async def bearer(self, url: str, refused: Collection[str] = ()) -> str | None:
-        """The token for this address, unless it was refused before. A local token is looked up
-        each time: the server may have stopped, and another program may have taken its port."""
-        if self._local and is_loopback(url):
+        """Return the token for this address, or None if it was refused before. A local token is
+        looked up each time, since the server may have stopped and another program may have taken
+        its port."""
+        if self._local and is_loopback(urlsplit(url).hostname):
             return await asyncio.to_thread(_token, url, refused)
         return None if self._key in refused else self._key
 
 
-def is_loopback(url: str) -> bool:
-    """Whether an address is a loopback address of this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _token(url: str, refused: Collection[str]) -> str | None:
-    """The token of the server that runs at a loopback address. The same port of another loopback
-    address may belong to another user."""
+    """Return the token of the server that runs at this loopback address. The same port of another
+    loopback address may belong to another user."""
     parts = urlsplit(url)
     port = parts.port or PORTS[parts.scheme]
     host = address_of(parts.hostname or "", port)

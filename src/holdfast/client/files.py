@@ -11,15 +11,16 @@ BYTES, GZIP = "application/octet-stream", "application/gzip"
 
 
 class FilesPart(RemotePart):
-    """Files of a session. Paths are relative to its work folder and cannot leave it."""
+    """The files of a session. Paths are relative to its work folder and cannot leave it."""
 
     async def tree(self, path: str = ".", *, depth: int = 1) -> wire.Tree:
-        """The entries of a folder and of its subfolders down to `depth`, at most 8."""
+        """List the entries of a folder and of its subfolders, down to `depth`, which is at most
+        8."""
         query: dict[str, str | int] = {"path": path, "depth": depth}
         return await self._place.call("GET", "/files/tree", wire.Tree, query=query)
 
     async def read(self, path: str) -> bytes:
-        """The bytes of a file (`NoSuchFile`)."""
+        """Return the bytes of a file. Raises `NoSuchFile`."""
         place = self._place
         return await place.transport.raw("GET", self._content, query={"path": path})
 
@@ -30,7 +31,8 @@ class FilesPart(RemotePart):
         return await call("PUT", self._content, wire.Written, body=body, query=query, media=BYTES)
 
     async def edit(self, path: str, search: str, replace: str, *, all: bool = False) -> int:
-        """Replace a text that occurs once, or with `all` every occurrence. Returns how many."""
+        """Replace a text that occurs once, or, with `all`, every occurrence. Returns the number of
+        replacements."""
         body = wire.EditFile(path=path, search=search, replace=replace, all=all)
         done = await self._place.call("POST", "/files/edit", wire.Edited, body=body)
         return done.replaced
@@ -50,7 +52,7 @@ class FilesPart(RemotePart):
         await place.transport.raw("DELETE", f"{place.path}/files", query=query)
 
     async def archive(self) -> bytes:
-        """All files as a .tar.gz, except links and the contents of `.git`."""
+        """Return all files as a .tar.gz archive, except links and the contents of `.git`."""
         return await self._place.transport.raw("GET", f"{self._place.path}/files/archive")
 
     async def restore(self, archive: bytes) -> Restored:

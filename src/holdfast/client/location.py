@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 from msgspec import Struct
 
 from .reconnecting_feed import Feed
-from .transport import Query, Transport, part
+from .transport import RequestOptions, Transport, part
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class ThreadLocation(Struct, frozen=True):
         return f"/v1/sessions/{id}"
 
     def beside(self, thread: str) -> ThreadLocation:
-        """Another thread of the same session."""
+        """Return the location of another thread of the same session."""
         return ThreadLocation(self.transport, self.session, thread)
 
     async def call(
@@ -33,21 +33,22 @@ class ThreadLocation(Struct, frozen=True):
         method: str,
         path: str,
         answer: type[T],
-        *,
-        body: Any = None,
-        query: Query | None = None,
-        key: str | None = None,
+        **options: Unpack[RequestOptions],
     ) -> T:
         """Send a request about this thread."""
-        asked = {**(query or {}), "thread": None if self.thread == "main" else self.thread}
-        return await self.transport.call(
-            method, self.path + path, answer, body=body, query=asked, key=key
-        )
+        options["query"] = {**(options.get("query") or {}), **self.named}
+        return await self.transport.call(method, self.path + path, answer, **options)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The query parameter that names the thread."""
+        return {} if self.thread == "main" else {"thread": self.thread}
 
     def feed(
         self, after: str | int | None, *, whole: bool = False, **query: str | int | bool | None
     ) -> Feed:
-        """Its stream after a cursor; with `whole`, with deltas for every message."""
-        asked = {**query, "thread": None if self.thread == "main" else self.thread}
+        """Return the stream of this thread after a cursor; with `whole`, it includes deltas for
+        every message."""
         where = (self.session, self.thread)
+        asked = {**query, **self.named}
         return Feed(self.transport, f"{self.path}/events", where, asked, after, whole=whole)

@@ -1,4 +1,4 @@
-"""What a server stores about a person: export and erasure over all sessions."""
+"""The data that a server stores about a person: export and erasure over all sessions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ PEOPLE = "/v1/people"  # the name is in the query: it may contain any character
 
 
 class People:
-    """All data about a person: in every store of the server, or with `store` in the store of this
-    kind."""
+    """Access to all data about a person, in every store of the server, or only in the store of the
+    kind `store`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -21,8 +21,8 @@ class People:
     async def export(
         self, user: str, *, shared: bool = False, store: str | None = None
     ) -> AsyncGenerator[PersonRecord, None]:
-        """All stored data of a person, event by event; with `shared`, also their events in the
-        sessions of others."""
+        """Yield all stored data of a person, event by event; with `shared`, also their events in
+        other people's sessions."""
         query: Query = {"user": user, "shared": shared, "store": store}
         async with self._transport.lines(PEOPLE, query, accept="application/x-ndjson") as lines:
             async for line in lines:

@@ -1,5 +1,5 @@
-"""A session's stream as one stream over any number of connections. Each event comes once and in
-order, and the text of a message in flight has no gaps."""
+"""Reads a session's stream over any number of connections, as one stream. Each event comes once and
+in order, and the text of a message in flight has no gaps."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ServerSentEvent(Struct, frozen=True):
 
 
 async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[ServerSentEvent, None]:
-    """Server-sent events; comments and an incomplete last event are skipped."""
+    """Parse server-sent events; comments and an incomplete last event are skipped."""
     name, id, data = "message", "", list[bytes]()
     async for line in lines:
         if not line:
@@ -79,9 +79,9 @@ async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[ServerSentEvent,
 
 
 class Joined:
-    """What has arrived, so that nothing is delivered twice: the last event, and how much of each
-    message in flight. Text that was missed is delivered before the event of its message: for
-    messages that arrived in part, or with `whole` for all."""
+    """Tracks what has arrived, so that nothing is delivered twice: the last event, and the length
+    of each message in flight. Before a message's final event, it delivers any text of it that was
+    missed: of partially received messages, or of all messages if `whole` is set."""
 
     def __init__(self, seq: int, *, whole: bool = False) -> None:
         self.seq, self._whole = seq, whole
@@ -108,13 +108,14 @@ class Joined:
         return [Delta(event.id, known, text[known:])] if len(text) > known else []
 
     def caught_up(self, caught: Caught) -> list[Item]:
-        """The mark, once."""
+        """Return the `CaughtUp` mark, the first time only."""
         first, self._caught = not self._caught, True
         self.seq = max(self.seq, caught.head)
         return [CaughtUp(caught.log, caught.head)] if first else []
 
     def delta(self, delta: Delta) -> list[Item]:
-        """The new part of it. Raises if text is missing before it."""
+        """Return the part of a delta that is new. Raises `ServerUnavailable` if text before it is
+        missing."""
         if delta.message in self._over:
             return []  # from a driver that does not know yet that the message ended
         if delta.thought:
@@ -132,8 +133,8 @@ class Joined:
 
 
 class Feed:
-    """The stream of one thread of a session. What follows `cursor` has not been delivered yet.
-    Closing it only stops reading."""
+    """The stream of one thread of a session. Items after `cursor` have not been delivered yet.
+    Closing the feed only stops reading."""
 
     def __init__(
         self,
@@ -151,10 +152,10 @@ class Feed:
         self._joined = Joined(first, whole=whole)
 
     async def parts(self) -> AsyncGenerator[FeedItem, None]:
-        """All items; the last is an `End`, unless an error is raised: `LogReplaced` if the cursor
-        belongs to another log, `InvalidValue` if it is a number past the end, `SessionNotFound`
-        and `SessionMoved` if the session was deleted or moved, `ServerUnavailable` if no server
-        answers."""
+        """Yield all items. The last item is an `End`, unless an error is raised: `LogReplaced` if
+        the cursor belongs to another log, `InvalidValue` if it is a number past the end,
+        `SessionNotFound` or `SessionMoved` if the session was deleted or moved, and
+        `ServerUnavailable` if no server answers."""
         waits = Waits(self._transport.total)
         while True:
             begun, least = time.monotonic(), 0.0
@@ -178,7 +179,7 @@ class Feed:
             self._transport.next()
 
     async def _connection(self) -> AsyncGenerator[FeedItem, None]:
-        """The new items of one connection. It ends without an `End` if the stream is to continue
+        """Yield the new items of one connection. It ends without an `End` if the stream continues
         over another connection."""
         query = {**self._query, "after": self.cursor}
         async with self._transport.lines(self._path, query) as lines:
@@ -210,7 +211,7 @@ class Feed:
         return []  # an event of a newer server
 
     def _lost(self, found: Resync) -> HoldfastError:
-        """What is wrong with the cursor: a number past the end, or a position in another log."""
+        """Return the error for a cursor that is past the end or belongs to another log."""
         log, seq = (None, 0) if self.cursor == NOW else read_cursor(self.cursor)
         if log is None and seq > found.head:
             problem = f"{seq} is past the end of the log (last event: {found.head})"
@@ -221,7 +222,8 @@ class Feed:
         return LogReplaced(tenant="", session=session, thread=thread, known=known, log=found.log)
 
     def _check(self, end: End) -> None:
-        """Raise the error that ended the stream, unless it can continue elsewhere."""
+        """Raise the error that ended the stream, unless the stream can continue over another
+        connection."""
         if end.error is not None:
             error = error_of(msgspec.json.encode(Failed(end.error)), 500)
             if not passes(error):
@@ -232,7 +234,7 @@ class Feed:
 
 
 def passes(error: HoldfastError) -> bool:
-    """Whether to open another connection after this error."""
+    """Whether to reconnect after this error."""
     if isinstance(error, ServerError):
         return isinstance(error, ServerUnavailable) or error.status in PASSING
     return error.code in LATER

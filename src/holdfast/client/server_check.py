@@ -1,5 +1,5 @@
-"""Checks that a Holdfast server answers. Answers of other programs and of proxies, and failures of
-TLS, are reported as such and not as a failure of the server."""
+"""Checks that a response comes from a Holdfast server. Responses from other programs or proxies,
+and TLS failures, are reported as such."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ REMEDY = "pass the address of a Holdfast server"
 
 
 def check(response: httpx.Response, url: str, media: str | None = None) -> None:
-    """Reject a response that no Holdfast server sends (`WrongServer`): a redirect, a web page, or
-    another type than `media`. Only the headers are checked."""
+    """Reject a response that a Holdfast server would not send: a redirect, a web page, or a media
+    type other than `media`. Raises `WrongServer`. Only the headers are checked."""
     status, found = response.status_code, response.headers.get("content-type", "")
     if 300 <= status < 400:
         raise wrong(url, f"it redirects with {status}{_to(response)}", status)
@@ -34,7 +34,7 @@ def check(response: httpx.Response, url: str, media: str | None = None) -> None:
 
 
 def refused(body: bytes, status: int, url: str) -> HoldfastError:
-    """The error of a response, also where a proxy sent it without an error body."""
+    """Return the error of a response, even if a proxy sent it without an error body."""
     error = error_of(body, status)
     if type(error) is not ServerError or error.reason is not None:
         return error
@@ -49,7 +49,7 @@ def refused(body: bytes, status: int, url: str) -> HoldfastError:
 
 
 def read(body: bytes, type: type[T], url: str, decode: Callable[[bytes], T] | None = None) -> T:
-    """Decode a response; `WrongServer` where it has another shape."""
+    """Decode a response. Raises `WrongServer` if it does not have the expected type."""
     if not body and type is not NoneType:
         raise wrong(url, "its response is empty")
     try:
@@ -61,7 +61,8 @@ def read(body: bytes, type: type[T], url: str, decode: Callable[[bytes], T] | No
 
 
 def _has_any(body: bytes, type: Any) -> bool:
-    """Whether a response has at least one field of its type, where all fields are optional."""
+    """Whether a response has at least one field of its type, if all fields are optional; otherwise
+    True."""
     fields = msgspec.structs.fields(type) if hasattr(type, "__struct_fields__") else ()
     if not fields or any(field.required for field in fields):
         return True
@@ -77,13 +78,13 @@ def wrong(url: str, why: str, status: int = 200, *, other: bool = False) -> Wron
 
 
 def _to(response: httpx.Response) -> str:
-    """The target of a redirect, without path, query and credentials."""
+    """Return the target of a redirect, without path, query and credentials."""
     place = urlsplit(response.headers.get("location", ""))
     return f" to {place.scheme}://{place.netloc.rpartition('@')[2]}" if place.netloc else ""
 
 
 def locked(error: BaseException) -> str | None:
-    """What is wrong with TLS, if that is why there is no connection."""
+    """Return the TLS problem, if that is why the connection failed."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, ssl.SSLError):
         seen = seen.__cause__ or seen.__context__

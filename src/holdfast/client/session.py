@@ -1,5 +1,5 @@
-"""A session on a server, with the verbs of the library. It only knows where the session is; every
-call asks the server."""
+"""A session on a server, with the methods of the library. The object holds only the location of the
+session; every call sends a request to the server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ from .transport import part
 
 
 class Session:
-    """One thread of a session on a server, made by `client.get_or_create`. It needs no closing."""
+    """One thread of a session on a server, returned by `client.get_or_create`. It need not be
+    closed."""
 
     def __init__(self, place: ThreadLocation) -> None:
         self._place = place
@@ -59,8 +60,9 @@ class Session:
     # Talking
 
     async def send(self, content: Content, **options: Unpack[SendOptions]) -> Result:
-        """Send a message and wait until its run waits for a person or has ended. It is sent once,
-        whatever happens to connections and servers. Cancelling the wait does not stop the run."""
+        """Send a message and wait until its run waits for a person or has ended. The message takes
+        effect once, even if connections are lost or servers restart. Cancelling the wait does not
+        stop the run."""
         stream = Stream(self._place, content, options, deltas=False)
         async for _ in stream:
             pass
@@ -84,8 +86,8 @@ class Session:
         await self._place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
 
     async def wait(self) -> Result:
-        """Wait until nothing is running, or only a person can continue it. Returns the result of
-        the last message."""
+        """Wait until nothing is running, or the session can continue only with input from a person.
+        Returns the result of the last message."""
         place = self._place
         feed = place.feed(wire.NOW, until="idle", deltas=False)
         async with contextlib.aclosing(feed.parts()) as parts:
@@ -106,9 +108,9 @@ class Session:
         return found
 
     def follow(self, after: str | int | None = None) -> Follow:
-        """All events and deltas after a cursor or an event's number, or from now on. It continues
-        over lost connections, restarts and other servers for as long as it is read. `LogReplaced`
-        if the cursor belongs to another log."""
+        """Stream all events and deltas after a cursor or an event number, or from now on. The
+        stream continues over lost connections, restarts and other servers for as long as it is
+        read. Raises `LogReplaced` if the cursor belongs to another log."""
         return Follow(self._place.feed(wire.NOW if after is None else after))
 
     subscribe = follow
@@ -126,7 +128,8 @@ class Session:
         arguments: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> Decision:
-        """Approve a call, optionally with other arguments. Without `item`: the only pending one."""
+        """Approve a call, optionally with other arguments. Without `item`, approve the only pending
+        item."""
         given = None if arguments is None else dict(arguments)
         return await self._decide(item, "approve", wire.Approve(arguments=given, reason=reason))
 
@@ -135,11 +138,11 @@ class Session:
         return await self._decide(item, "deny", wire.Deny(reason=reason))
 
     async def answer(self, answer: Any, item: str | None = None) -> Decision:
-        """Answer a question, or give the result of an external call."""
+        """Answer a question, or provide the result of an external call."""
         return await self._decide(item, "answer", wire.Answer(answer=answer))
 
     async def extend(self, item: str, seconds: float | None) -> None:
-        """Let an item expire in this many seconds; None: never."""
+        """Let an item expire in this many seconds; None means never."""
         path, body = f"/pending/{part(item)}/extend", wire.Extend(seconds=seconds)
         await self._place.call("POST", path, wire.Asks, body=body)
 
@@ -158,7 +161,7 @@ class Session:
         return await self._place.call("GET", "/status", Status)
 
     async def about(self) -> wire.SessionView:
-        """The session as in lists, with its engine and store."""
+        """Return the session as it appears in lists, with its engine and store."""
         return await self._place.call("GET", "", wire.SessionView)
 
     async def transcript(self, *, limit: int = 100, roles: tuple[str, ...] = ()) -> list[Message]:
@@ -171,7 +174,8 @@ class Session:
     async def events(
         self, *, after: int | str = 0, kinds: tuple[str, ...] = (), limit: int | None = None
     ) -> list[Event]:
-        """The events of this thread after a number or a cursor, in order; the first `limit`."""
+        """Return the first `limit` events of this thread after an event number or a cursor, in
+        order."""
         found = await read_events(self._place, after=after, most=None if kinds else limit)
         return [event for event in found if not kinds or event.kind in kinds][:limit]
 

@@ -41,8 +41,8 @@ class ModePart(RemotePart):
         return await self._place.call("GET", "/mode", wire.ModeShown)
 
     async def switch(self, mode: str, text: str | None = None) -> bool:
-        """Switch to another mode from the next step on, optionally with `text` as a message. False
-        if nothing changed."""
+        """Switch to another mode from the next step on, optionally with `text` as a message.
+        Returns False if nothing changed."""
         body = wire.SwitchMode(mode=mode, text=text)
         return (await self._place.call("PUT", "/mode", wire.ModeShown, body=body)).changed
 
@@ -51,16 +51,16 @@ class ModelPart(RemotePart):
     """The model of this thread."""
 
     async def get(self) -> str | None:
-        """The model of the next call, unless its run has another."""
+        """Return the model of the next call, unless the run sets another model."""
         return (await self.about()).model
 
     async def about(self) -> wire.ModelShown:
-        """The model, and the choice of this thread."""
+        """Return the model of the next call, and the model chosen for this thread."""
         return await self._place.call("GET", "/model", wire.ModelShown)
 
     async def set(self, ref: str, *, mode: str | None = None) -> bool:
-        """Use this model in this thread from now on; with a `mode`, only in that mode. False if
-        nothing changed."""
+        """Use this model in this thread from now on; with a `mode`, only in that mode. Returns
+        False if nothing changed."""
         return await self._choose(wire.ChooseModel(model=ref, mode=mode))
 
     async def clear(self, *, mode: str | None = None) -> bool:
@@ -80,7 +80,7 @@ class StatePart(RemotePart):
     async def update(
         self, changes: Mapping[str, Any] | None = None, /, **more: Any
     ) -> dict[str, Any]:
-        """Set entries, and return all. Concurrent changes of other entries are kept."""
+        """Set entries, and return the whole state. Concurrent changes of other entries are kept."""
         return await self._change(wire.ChangeState(set={**(changes or {}), **more}))
 
     async def drop(self, *names: str) -> dict[str, Any]:
@@ -114,8 +114,8 @@ class FollowUpsPart(RemotePart):
         return (await self._place.call("GET", "/follow-ups", wire.Followed)).items
 
     async def add(self, text: str, **options: Any) -> int:
-        """Queue a message; without a current run it starts at once. Returns the number by which
-        it can be edited, moved and removed."""
+        """Queue a message. If no run is active, it starts at once. Returns the number by which the
+        message can be edited, moved and removed."""
         given: SendOptions = {**options, "busy": "queue"}  # type: ignore[typeddict-item]  # checked there
         return (await post(self._place, text, given)).seq
 
@@ -125,7 +125,7 @@ class FollowUpsPart(RemotePart):
         await self._place.call("PATCH", f"/follow-ups/{seq}", wire.Followed, body=body)
 
     async def reorder(self, seqs: Sequence[int]) -> None:
-        """Move these to the front, in this order."""
+        """Move these messages to the front of the queue, in this order."""
         body = wire.Reorder(order=[*seqs])
         await self._place.call("PUT", "/follow-ups", wire.Followed, body=body)
 
@@ -167,15 +167,14 @@ class DisplayPart(RemotePart):
     """The display of this thread: what a user interface shows."""
 
     async def get(self) -> Display:
-        """The current display, an immutable value."""
+        """Return the current display, an immutable value."""
         where = self._place
-        asked = None if where.thread == "main" else where.thread
-        found = await where.transport.raw("GET", f"{where.path}/display", query={"thread": asked})
+        found = await where.transport.raw("GET", f"{where.path}/display", query=where.named)
         return read(found, Display, where.transport.url(""), from_json)
 
     async def changes(self) -> AsyncGenerator[Display, None]:
-        """The display now and after each change. It is fetched once, then updated here from events
-        and deltas, over any number of connections."""
+        """Yield the current display, then a new one after each change. The display is fetched once,
+        then updated locally from events and deltas, over any number of connections."""
         display = await self.get()
         yield display
         feed = self._place.feed(display.head)

@@ -1,4 +1,4 @@
-"""The streams of the client: of one message, and of a whole thread."""
+"""The streams of the client: the stream of one message, and the stream of a whole thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import InvalidValue, ServerError
 from ..log.events import Event, Key, new_id
 from ..values.media import Media
 from ..values.options import Content, RunLimits, SendOptions, check_options
-from ..values.result import Result
+from ..values.result import Result, StreamResult
 from ..values.status import Status
 from ..values.stream_items import CaughtUp, Item
 from ..values.watch import MessageWatch
@@ -24,8 +24,8 @@ PAGE = 500  # events that are asked for at once
 
 
 async def post(place: ThreadLocation, content: Content, options: SendOptions) -> wire.Accepted:
-    """Send a message; it is in the log when this returns. Without an idempotency key from the
-    caller, one is made and used for all retries."""
+    """Send a message; it is in the log when this returns. If the caller passes no idempotency key,
+    a new one is used for all retries."""
     check_options(options)
     if "actor" in options:
         problem, remedy = "is always the owner of the key", "omit it"
@@ -64,7 +64,7 @@ def _limits(limits: RunLimits | Mapping[str, float] | None) -> Any:
     return {name: value for name, value in given.items() if value is not None}
 
 
-class Stream:
+class Stream(StreamResult):
     """The stream of one message: events and deltas in order, until its run waits for a person or
     has ended; then `result`. The message is sent once, and lost connections are opened again.
     Leaving the loop does not stop the run; `cancel` does."""
@@ -74,20 +74,9 @@ class Stream:
     ) -> None:
         self._place, self._content, self._deltas = place, content, deltas
         self._options: SendOptions = {**options, "key": options.get("key") or new_id()}
-        self._result: Result | None = None
         self._cancelled = False
         self.seq: int | None = None
         self.cursor: str | None = None
-
-    @property
-    def result(self) -> Result:
-        if self._result is None:
-            raise InvalidValue(
-                field="result",
-                problem="is not available before the stream has ended",
-                remedy="read it with `async for` until it ends, or use send",
-            )
-        return self._result
 
     def __aiter__(self) -> AsyncGenerator[Item, None]:
         return self._items()
@@ -115,8 +104,8 @@ class Stream:
             raise ServerError(problem="the server ended the stream without a result")
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Stop the run of this message, and no other; if it has not started, remove the message
-        from the queue. A message that was not sent yet is not sent."""
+        """Stop the run of this message, and no other. If the run has not started, remove the
+        message from the queue. If the message was not sent yet, it is not sent."""
         place = self._place
         if self.seq is None:
             self._cancelled = True
@@ -130,7 +119,7 @@ class Stream:
             await place.call("POST", "/abort", Status, body=wire.Abort(reason=reason, run=run))
 
     async def _run(self, seq: int) -> str | None:
-        """The run that took up message `seq`."""
+        """Return the run that took up message `seq`."""
         watch = MessageWatch(Key("", self._place.session, self._place.thread), seq)
         for event in await read_events(self._place, after=seq - 1):
             watch.see(event)
@@ -171,7 +160,7 @@ class Follow:
 async def read_events(
     place: ThreadLocation, *, after: int | str = 0, most: int | None = None
 ) -> list[Event]:
-    """The events after a cursor or number, at most `most`."""
+    """Read at most `most` events after a cursor or an event number."""
     found: list[Event] = []
     asked = str(after)
     while most is None or len(found) < most:

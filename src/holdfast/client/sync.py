@@ -1,4 +1,4 @@
-"""The client for scripts and notebooks: the same verbs, without `await`.
+"""The client for scripts and notebooks: the same methods, without `await`.
 
 One event loop in a daemon thread does the work, as in `holdfast.sync`; the objects here forward
 every call to it.
@@ -7,10 +7,9 @@ every call to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
-from ..sync import Loop, Remote
+from ..sync_proxy import Loop, RemoteContext
 from .client import Client as AsyncClient
 
 __all__ = ["Client"]
@@ -20,33 +19,22 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-class Client(Remote):
-    """`holdfast.client.Client` without `await`: the same settings and verbs.
+class Client(RemoteContext):
+    """`holdfast.client.Client` without `await`: the same settings and methods.
 
         with Client("https://agents.example.com", key="hk_…") as client:
             session = client.get_or_create("customer-42")
             for item in session.stream("Refund order 42"):
                 ...
 
-    Any thread may use it, also one that runs an event loop, as in a notebook. Ctrl-C while it waits
-    raises here; the run on the server continues.
+    Any thread may use it, even one that runs an event loop, as in a notebook. Ctrl-C during a call
+    raises `KeyboardInterrupt` in the caller; the run on the server continues.
     """
 
     __slots__ = ()
 
     def __init__(self, url: str | Sequence[str], key: str | None = None, **settings: Any) -> None:
         super().__init__(AsyncClient(url, key, **settings), Loop("the client"))
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> bool:
         """Close the connections and end the thread; False if that was already done."""

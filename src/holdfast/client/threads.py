@@ -31,14 +31,14 @@ class ThreadsPart(Generic[S]):
         return Page(items=page.items, cursor=page.cursor, total=page.total)
 
     async def create(self, title: str | None = None, *, id: str | None = None) -> S:
-        """A new, empty thread, in the mode and with the model of this one."""
+        """Create an empty thread, with the mode and the model of this one."""
         body = wire.CreateThread(id=id, title=title)
         return self._of(await self._place.call("POST", "/threads", wire.SessionView, body=body))
 
     async def fork(
         self, *, at: int | None = None, thread: str | None = None, title: str | None = None
     ) -> S:
-        """A new thread that shares all events up to `at`, or up to the last point where nothing
+        """Create a thread that shares all events up to `at`, or up to the last point where nothing
         is open."""
         body = wire.ForkThread(at=at, id=thread, title=title)
         return self._of(
@@ -46,8 +46,8 @@ class ThreadsPart(Generic[S]):
         )
 
     def switch(self, thread: str) -> S:
-        """Another thread of the session. Nothing is sent yet: the first request fails if the
-        thread does not exist."""
+        """Return another thread of the session, without sending a request. If the thread does not
+        exist, the first request fails."""
         return self._make(self._place.beside(thread))
 
     async def rename(self, title: str, thread: str | None = None) -> None:

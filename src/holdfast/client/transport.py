@@ -1,20 +1,21 @@
-"""Requests to a server, retried with back-off under one idempotency key, at the next address if
-there are several. Failures are raised as the library's errors; none of them contains the key."""
+"""Requests to a server. They are retried with back-off under one idempotency key; if there are
+several addresses, at the next one. Failures are raised as the library's errors; none of them
+contains the API key."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
 from msgspec import Struct
 
+from ..backoff import Backoff
 from ..cancellation import cancellable
 from ..errors import (
     HarnessClosed,
@@ -25,9 +26,10 @@ from ..errors import (
     ServerUnavailable,
     Unauthorized,
 )
+from ..local_token import is_loopback
 from ..log.codec import check_name
 from ..log.events import new_id
-from .credentials import ClientCredentials, is_loopback
+from .credentials import ClientCredentials
 from .server_check import check, locked, read
 from .server_check import refused as refusal
 
@@ -41,9 +43,20 @@ PLAIN = "".join(chr(n) for n in range(33, 127) if chr(n) != "%")  # kept as they
 Query = Mapping[str, str | int | float | bool | list[str] | None]
 
 
+class RequestOptions(TypedDict, total=False):
+    """Options of a request: the body and its media type `media`; the query; the idempotency key;
+    and how many seconds longer than usual the server may take."""
+
+    body: Any
+    query: Query | None
+    key: str | None
+    wait: float
+    media: str
+
+
 class Patience(Struct, frozen=True, kw_only=True):
-    """Timeouts in seconds: for a connection, for a response, for the next bytes of a stream, and
-    in total for retries. `reach` is the total for a server that this client has never reached."""
+    """Timeouts in seconds: for a connection, for a response, for the next bytes of a stream, and in
+    total for retries. `reach` is the total while no server has been reached yet."""
 
     connect: float = 5.0
     reach: float = 3.0
@@ -53,25 +66,25 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Waits:
-    """The back-off between attempts of one request. `total` is read each time, since it grows with
-    the first response."""
+    """The back-off between attempts of one request. `total` is evaluated each time, since it grows
+    with the first response."""
 
     def __init__(self, total: Callable[[], float]) -> None:
         self._total = total
+        self._backoff = Backoff(FIRST, LONGEST, jitter=0.5)
         self.again()
 
     def again(self) -> None:
-        """Start over, after a success."""
+        """Reset the back-off after a success."""
         self._since = time.monotonic()
-        self._pause = FIRST
+        self._backoff.reset()
 
     async def wait(self, error: HoldfastError, least: float = 0.0) -> None:
-        """Wait before the next attempt; raises `error` once the total time is over."""
-        pause = max(least, self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - a crowd spreads
+        """Wait before the next attempt. Raises `error` once the total time is over."""
+        pause = max(least, self._backoff.next())
         if time.monotonic() + pause > self._since + self._total():
             raise error
         await asyncio.sleep(pause)
-        self._pause = min(2 * self._pause, LONGEST)
 
 
 class Transport:
@@ -99,7 +112,7 @@ class Transport:
         return f"<transport to {', '.join(self._urls)}>"
 
     async def aclose(self) -> None:
-        """Close the connections, unless the caller passed its own client."""
+        """Close the connections, unless the caller passed its own HTTP client."""
         self._closed = True
         async with self._opening:
             if self._given is None and self._http is not None:
@@ -118,18 +131,13 @@ class Transport:
         method: str,
         path: str,
         answer: type[T],
-        *,
-        body: Any = None,
-        query: Query | None = None,
-        key: str | None = None,
-        wait: float = 0.0,
-        media: str = "application/json",
+        **options: Unpack[RequestOptions],
     ) -> T:
         """Send a request, and retry while that can help. Requests that change something carry one
-        idempotency key, so that they take effect once. The server may take `wait` seconds longer.
-        `WrongServer` for a response that no Holdfast server sends."""
-        told = await self.raw(method, path, body=body, query=query, key=key, wait=wait, media=media)
-        return read(told, answer, self.url(""))
+        idempotency key for all attempts, so that they take effect once. The server may take `wait`
+        seconds longer. Raises `WrongServer` for a response that a Holdfast server would not
+        send."""
+        return read(await self.raw(method, path, **options), answer, self.url(""))
 
     async def raw(
         self,
@@ -142,7 +150,7 @@ class Transport:
         wait: float = 0.0,
         media: str = "application/json",
     ) -> bytes:
-        """The same, with the undecoded response."""
+        """Send a request as `call` does, and return the undecoded response."""
         headers = {"accept": "application/json, */*"}
         if body is not None:
             headers["content-type"] = media
@@ -204,7 +212,8 @@ class Transport:
         return response.content
 
     async def _has_other(self, url: str, shown: str | None, refused: set[str]) -> bool:
-        """Whether there are other credentials for an address that refused these."""
+        """Whether there are other credentials for an address that refused the ones that were
+        sent."""
         if shown is not None:
             refused.add(shown)
         return shown is not None and await self._credentials.bearer(url, refused) is not None
@@ -213,8 +222,8 @@ class Transport:
     async def lines(
         self, path: str, query: Query, accept: str = "text/event-stream"
     ) -> AsyncGenerator[AsyncGenerator[bytes, None], None]:
-        """The lines of a stream, until it ends or breaks (`ServerUnavailable`). `WrongServer` for
-        a response of another type."""
+        """Context manager that yields the lines of a stream, until it ends. Raises
+        `ServerUnavailable` if it breaks, and `WrongServer` for a response of another media type."""
         url, refused = self.url(""), set[str]()
         try:
             while True:
@@ -252,12 +261,12 @@ class Transport:
         return f"{self._urls[self._at]}{path}"
 
     def next(self) -> None:
-        """Use the next address, after this one failed."""
+        """Switch to the next address, after this one failed."""
         self._at = (self._at + 1) % len(self._urls)
 
     def total(self) -> float:
-        """How long to retry in total: shorter while no server was ever reached, but long enough for
-        each address."""
+        """Return the total time for retries: shorter while no server has been reached, but long
+        enough to try each address."""
         patience = self.patience
         if self._closed:
             return 0.0
@@ -267,7 +276,7 @@ class Transport:
         return min(patience.reach + others, patience.total)
 
     def _unreachable(self, error: Exception, url: str) -> ServerUnavailable:
-        """The error for an address that does not answer. A server that accepts connections
+        """Return the error for an address that does not answer. A server that accepts connections
         counts as reached, even if the request fails."""
         lock = locked(error)
         why = type(error).__name__ if lock is None else lock
@@ -281,7 +290,9 @@ class Transport:
 def _http(urls: Sequence[str]) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
     # Requests to this machine bypass any proxy of the environment, which must not see the token.
-    here = {f"all://{urlsplit(url).netloc}": None for url in urls if is_loopback(url)}
+    here = {
+        f"all://{urlsplit(url).netloc}": None for url in urls if is_loopback(urlsplit(url).hostname)
+    }
     return httpx.AsyncClient(limits=limits, follow_redirects=False, mounts=here)
 
 
@@ -290,8 +301,8 @@ def _bearer(shown: str | None) -> dict[str, str]:
 
 
 def address(url: str) -> str:
-    """The address of a server, without a trailing slash and without `/v1`; `InvalidValue` for
-    anything else."""
+    """Normalize the address of a server: without a trailing slash and without `/v1`. Raises
+    `InvalidValue` if it is not an address."""
     parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         problem = "must be the http or https address of a server"
@@ -316,8 +327,8 @@ def _plain(query: Query | None) -> httpx.QueryParams:
 
 
 def part(text: str, field: str = "name") -> str:
-    """A name as a segment of a path (`InvalidValue` if it would change the path or is too
-    long)."""
+    """Encode a name as a path segment. Raises `InvalidValue` if it would change the path or is too
+    long."""
     if text in ("", ".", "..") or "/" in text:
         raise InvalidValue(
             field=field,
@@ -329,7 +340,7 @@ def part(text: str, field: str = "name") -> str:
 
 
 def encoded(body: Any) -> bytes:
-    """A body as JSON; `InvalidValue` if it has no JSON form."""
+    """Encode a body as JSON. Raises `InvalidValue` if it has no JSON form."""
     try:
         return msgspec.json.encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -338,7 +349,7 @@ def encoded(body: Any) -> bytes:
 
 
 def decoded(body: bytes, type: type[T]) -> T:
-    """Decode one part of a stream; `ServerError` if it has another shape."""
+    """Decode one part of a stream. Raises `ServerError` if it does not have the expected type."""
     try:
         return msgspec.json.decode(body, type=type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -347,8 +358,8 @@ def decoded(body: bytes, type: type[T]) -> T:
 
 
 async def split(pieces: Any) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream of bytes, without line ends. Only line feeds end a line: other line
-    breaks of Unicode may be part of the text."""
+    """Yield the lines of a stream of bytes, without line ends. Only line feeds end a line, since
+    other Unicode line breaks may be part of the text."""
     begun: list[bytes] = []
     async for piece in pieces:
         *whole, rest = piece.split(b"\n")

@@ -18,8 +18,8 @@ REMEDY = (
 
 
 def source_of(given: str | Mapping[str, Any]) -> wire.Source:
-    """The source of an agent: a URL is for the loader `git`, other text for `local`, a mapping with
-    a `manifest` for `inline`; a mapping with a `loader` names the loader itself."""
+    """Return the source of an agent: a URL is for the loader `git`, other text for `local`, and a
+    mapping with a `manifest` for `inline`; a mapping with a `loader` names the loader itself."""
     if isinstance(given, str) and "://" in given:
         url, mark, ref = given.partition("#")
         return wire.Source(loader="git", source={"url": url, **({"ref": ref} if mark else {})})
@@ -36,7 +36,7 @@ def source_of(given: str | Mapping[str, Any]) -> wire.Source:
 
 
 def files_of(given: Mapping[str, bytes | str]) -> list[wire.File]:
-    """Files by their paths."""
+    """Convert a mapping of paths to contents into the files of a request."""
     return [
         wire.File(path=path, content=data)
         if isinstance(data, str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .root import HoldfastError
+from .root import HoldfastError, listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class InvalidBundle(HoldfastError):
     more: int = 0
 
     def __str__(self) -> str:
-        listed = "".join(f"\n- {fault}" for fault in self.faults)
-        return f"the bundle is invalid:{listed}" + (f"\n- and {self.more} more" * bool(self.more))
+        more = [f"and {self.more} more"] if self.more else []
+        return f"the bundle is invalid:{listed([*self.faults, *more])}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -40,10 +40,8 @@ class NotContinuable(HoldfastError):
     """A bundle can be read, but its session cannot be continued from it."""
 
     code = "not_continuable"
+    template = "bundle {bundle} {problem}; {remedy}"
 
     bundle: str
     problem: str
     remedy: str
-
-    def __str__(self) -> str:
-        return f"bundle {self.bundle} {self.problem}; {self.remedy}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from .root import HoldfastError
+from .root import HoldfastError, listed
 
 
 @dataclass(eq=False, kw_only=True)
@@ -70,12 +70,10 @@ class SandboxError(HoldfastError):
     file or folder concerned, if any."""
 
     code = "sandbox_failed"
+    template = "{problem}"
 
     problem: str
     path: str | None = None
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 @dataclass(eq=False, kw_only=True)
@@ -83,12 +81,10 @@ class NoSuchFile(SandboxError):
     """The sandbox has no file or folder with this path."""
 
     code = "no_such_file"
+    template = "{path!r}: No such file or directory"
 
     path: str = field()
     problem: str = "does not exist"
-
-    def __str__(self) -> str:
-        return f"{self.path!r}: No such file or directory"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -96,12 +92,10 @@ class OutsideSandbox(SandboxError):
     """A path is outside the sandbox's folder, directly or through a link; nothing was done."""
 
     code = "outside_sandbox"
+    template = "{path!r} {problem}"
 
     path: str
     problem: str = "is outside the sandbox"
-
-    def __str__(self) -> str:
-        return f"{self.path!r} {self.problem}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -114,8 +108,7 @@ class InvalidAgent(HoldfastError):
     faults: list[str]
 
     def __str__(self) -> str:
-        listed = "".join(f"\n- {fault}" for fault in self.faults)
-        return f"agent {self.agent!r} is invalid:{listed}"
+        return f"agent {self.agent!r} is invalid:{listed(self.faults)}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -123,11 +116,9 @@ class ToolError(HoldfastError):
     """For tools to raise: its text is sent to the model, unlike that of other exceptions."""
 
     code = "tool_failed"
+    template = "{problem}"
 
     problem: str
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 @dataclass(eq=False, kw_only=True)
@@ -136,16 +127,14 @@ class ToolMissing(HoldfastError):
     agent has the tool can resume the session."""
 
     code = "tool_missing"
+    template = (
+        "session {session!r} needs tool {tool!r}, which agent {agent!r} does not have: serve it "
+        "with an agent that has this tool"
+    )
 
     session: str
     agent: str
     tool: str
-
-    def __str__(self) -> str:
-        return (
-            f"session {self.session!r} needs tool {self.tool!r}, which agent {self.agent!r} does "
-            "not have: serve it with an agent that has this tool"
-        )
 
 
 @dataclass(eq=False, kw_only=True)
@@ -154,13 +143,11 @@ class SessionBusy(HoldfastError):
 
     code = "session_busy"
     retryable = True
+    template = "session {session!r} is busy with run {run!r}: wait, or queue the message"
 
     session: str
     run: str | None
     since: int | None = None
-
-    def __str__(self) -> str:
-        return f"session {self.session!r} is busy with run {self.run!r}: wait, or queue the message"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -169,12 +156,10 @@ class QueueFull(HoldfastError):
 
     code = "queue_full"
     retryable = True
+    template = "the queue of session {session!r} is full ({limit} messages): retry later"
 
     session: str
     limit: int
-
-    def __str__(self) -> str:
-        return f"the queue of session {self.session!r} is full ({self.limit} messages): retry later"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -221,13 +206,11 @@ class UnsafePoint(HoldfastError):
     """A turn is open at this event, so no fork or restore can start there."""
 
     code = "unsafe_point"
+    template = "event {at} is in the middle of a turn: use event {nearest} instead"
 
     session: str
     at: int
     nearest: int
-
-    def __str__(self) -> str:
-        return f"event {self.at} is in the middle of a turn: use event {self.nearest} instead"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -235,6 +218,7 @@ class RunFailed(HoldfastError):
     """A run failed, was aborted or was interrupted; `reason` is its code."""
 
     code = "run_failed"
+    template = "run {run} of session {session!r} {status}: {problem}"
 
     session: str
     run: str
@@ -242,17 +226,12 @@ class RunFailed(HoldfastError):
     reason: str | None
     problem: str
 
-    def __str__(self) -> str:
-        return f"run {self.run} of session {self.session!r} {self.status}: {self.problem}"
-
 
 @dataclass(eq=False, kw_only=True)
 class HarnessClosed(HoldfastError):
     """The harness or session was closed: open it again."""
 
     code = "harness_closed"
+    template = "{what} is closed"
 
     what: str
-
-    def __str__(self) -> str:
-        return f"{self.what} is closed"

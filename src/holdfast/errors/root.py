@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, ClassVar
@@ -14,6 +15,10 @@ class HoldfastError(Exception):
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+    template: ClassVar[str] = ""  # of the message; its names are those of the fields
+
+    def __str__(self) -> str:
+        return self.template.format(**self.fields)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -58,12 +63,10 @@ class MissingExtra(HoldfastError, ImportError):
     """This needs an optional package that is not installed."""
 
     code = "missing_extra"
+    template = "{needed_for} needs an optional package: pip install 'holdfast[{extra}]'"
 
     extra: str
     needed_for: str
-
-    def __str__(self) -> str:
-        return f"{self.needed_for} needs an optional package: pip install 'holdfast[{self.extra}]'"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -72,14 +75,17 @@ class WrongLoop(HoldfastError, RuntimeError):
     `asyncio.run` or in another thread; nothing was done."""
 
     code = "wrong_loop"
+    template = (
+        "{what} was opened on another event loop: use it on that loop, open one for each loop, "
+        "or use holdfast.sync, which works from any thread"
+    )
 
     what: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.what} was opened on another event loop: use it on that loop, open one for each "
-            "loop, or use holdfast.sync, which works from any thread"
-        )
+
+def listed(faults: Iterable[object]) -> str:
+    """A list of faults, for the end of a message."""
+    return "".join(f"\n- {fault}" for fault in faults)
 
 
 def instead(name: str, available: list[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .root import HoldfastError, instead
+from .root import HoldfastError, instead, listed
 
 
 @dataclass(eq=False, kw_only=True)
@@ -16,8 +16,7 @@ class InvalidSettings(HoldfastError):
     faults: list[str]
 
     def __str__(self) -> str:
-        listed = "".join(f"\n- {fault}" for fault in self.faults)
-        return f"the settings of the server are invalid:{listed}"
+        return f"the settings of the server are invalid:{listed(self.faults)}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -25,11 +24,9 @@ class Unauthorized(HoldfastError):
     """The request has no key, or one that is invalid, expired or revoked."""
 
     code = "unauthorized"
+    template = "{problem}"
 
     problem: str = "a valid key is required"
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 @dataclass(eq=False, kw_only=True)
@@ -37,12 +34,10 @@ class Forbidden(HoldfastError):
     """The caller is not allowed to do this; `scope` is the scope that a key needs for it."""
 
     code = "forbidden"
+    template = "{problem}"
 
     problem: str
     scope: str | None = None
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,11 +45,9 @@ class NoRoute(HoldfastError):
     """The server has no route for this path."""
 
     code = "not_found"
+    template = "no route matches path {path!r}"
 
     path: str
-
-    def __str__(self) -> str:
-        return f"no route matches path {self.path!r}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -75,12 +68,10 @@ class UnsupportedMedia(HoldfastError):
     """The content type of a request body is not supported."""
 
     code = "unsupported_media_type"
+    template = "content type {found!r} is not supported here: send {wanted}"
 
     found: str
     wanted: str
-
-    def __str__(self) -> str:
-        return f"content type {self.found!r} is not supported here: send {self.wanted}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -88,11 +79,9 @@ class RequestTooLarge(HoldfastError):
     """The body of a request is too large; it was not read."""
 
     code = "request_too_large"
+    template = "the request body is too large: send at most {limit} bytes"
 
     limit: int
-
-    def __str__(self) -> str:
-        return f"the request body is too large: send at most {self.limit} bytes"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -101,11 +90,9 @@ class RequestTooSlow(HoldfastError):
 
     code = "request_too_slow"
     retryable = True
+    template = "the request body did not arrive within {seconds:g} seconds: retry"
 
     seconds: float
-
-    def __str__(self) -> str:
-        return f"the request body did not arrive within {self.seconds:g} seconds: retry"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -114,14 +101,11 @@ class RateLimited(HoldfastError):
 
     code = "rate_limited"
     retryable = True
+    template = "the limit of {limit:g} {what} is exceeded: retry in {retry_after:g} seconds"
 
     what: str
     limit: float
     retry_after: float
-
-    def __str__(self) -> str:
-        limit = f"{self.limit:g} {self.what}"
-        return f"the limit of {limit} is exceeded: retry in {self.retry_after:g} seconds"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -129,11 +113,9 @@ class KeyReused(HoldfastError):
     """The idempotency key was already used for another request; nothing was done."""
 
     code = "key_reused"
+    template = "idempotency key {key!r} was used for another request: use a new key"
 
     key: str
-
-    def __str__(self) -> str:
-        return f"idempotency key {self.key!r} was used for another request: use a new key"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -181,13 +163,11 @@ class ServerError(HoldfastError):
     `status` the HTTP status."""
 
     code = "server_error"
+    template = "{problem}"
 
     problem: str = "the server failed"
     status: int | None = None
     reason: str | None = None
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 @dataclass(eq=False, kw_only=True)

@@ -12,16 +12,14 @@ class SessionNotFound(HoldfastError):
     """The tenant has no such thread: it was never created, or it was deleted."""
 
     code = "session_not_found"
+    template = (
+        "no thread {thread!r} of session {session!r} in tenant {tenant!r}: check the id, or "
+        "create the session first"
+    )
 
     tenant: str
     session: str
     thread: str = "main"
-
-    def __str__(self) -> str:
-        return (
-            f"no thread {self.thread!r} of session {self.session!r} in tenant {self.tenant!r}: "
-            "check the id, or create the session first"
-        )
 
 
 @dataclass(eq=False, kw_only=True)
@@ -29,13 +27,11 @@ class SessionExists(HoldfastError):
     """A log that should be created already exists."""
 
     code = "session_exists"
+    template = "thread {thread!r} of session {session!r} already exists"
 
     tenant: str
     session: str
     thread: str = "main"
-
-    def __str__(self) -> str:
-        return f"thread {self.thread!r} of session {self.session!r} already exists"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -43,14 +39,12 @@ class SessionMoved(HoldfastError):
     """The log is sealed because its session was moved elsewhere."""
 
     code = "session_moved"
+    template = "session {session!r} was moved to {to!r} and accepts no events here"
 
     tenant: str
     session: str
     thread: str
     to: str
-
-    def __str__(self) -> str:
-        return f"session {self.session!r} was moved to {self.to!r} and accepts no events here"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -58,14 +52,12 @@ class PhaseError(HoldfastError):
     """The phase of the session does not allow this operation."""
 
     code = "phase_error"
+    template = "session {session!r} is {phase}: {move} is not possible"
 
     tenant: str
     session: str
     phase: str
     move: str
-
-    def __str__(self) -> str:
-        return f"session {self.session!r} is {self.phase}: {self.move} is not possible"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -73,14 +65,12 @@ class SurfaceTaken(HoldfastError):
     """Another live session has this surface; `move=True` takes it over."""
 
     code = "surface_taken"
+    template = "surface {surface} {address!r} belongs to session {session!r}"
 
     tenant: str
     session: str
     surface: str
     address: str
-
-    def __str__(self) -> str:
-        return f"surface {self.surface} {self.address!r} belongs to session {self.session!r}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -88,13 +78,11 @@ class DeletionRefused(HoldfastError):
     """The session cannot be deleted now, for example because of a legal hold."""
 
     code = "deletion_refused"
+    template = "session {session!r} cannot be deleted: {reason}"
 
     tenant: str
     session: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"session {self.session!r} cannot be deleted: {self.reason}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -103,6 +91,7 @@ class HeadMoved(HoldfastError):
 
     code = "head_moved"
     retryable = True
+    template = "thread {thread!r} of session {session!r} is at event {head}, not {expected}"
 
     tenant: str
     session: str
@@ -110,30 +99,22 @@ class HeadMoved(HoldfastError):
     expected: int
     head: int
 
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread!r} of session {self.session!r} "
-            f"is at event {self.head}, not {self.expected}"
-        )
-
 
 @dataclass(eq=False, kw_only=True)
 class LogReplaced(HoldfastError):
     """The log was deleted and created again: read it from its beginning."""
 
     code = "log_replaced"
+    template = (
+        "thread {thread!r} of session {session!r} is no longer log {known!r}: it was deleted "
+        "and created again"
+    )
 
     tenant: str
     session: str
     thread: str
     known: str
     log: str | None
-
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread!r} of session {self.session!r} is no longer log {self.known!r}: "
-            "it was deleted and created again"
-        )
 
 
 @dataclass(eq=False, kw_only=True)
@@ -163,6 +144,10 @@ class LeaseHeld(HoldfastError):
 
     code = "lease_held"
     retryable = True
+    template = (
+        "thread {thread!r} of session {session!r} is driven by {owner!r}, whose lease lasts "
+        "{left} ms more"
+    )
 
     tenant: str
     session: str
@@ -171,25 +156,17 @@ class LeaseHeld(HoldfastError):
     since: int
     left: int
 
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread!r} of session {self.session!r} is driven by {self.owner!r}, "
-            f"whose lease lasts {self.left} ms more"
-        )
-
 
 @dataclass(eq=False, kw_only=True)
 class BlobNotFound(HoldfastError):
     """The session has no blob with this hash."""
 
     code = "blob_not_found"
+    template = "session {session!r} has no blob {sha256}"
 
     tenant: str
     session: str
     sha256: str
-
-    def __str__(self) -> str:
-        return f"session {self.session!r} has no blob {self.sha256}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -197,11 +174,9 @@ class StoreError(HoldfastError):
     """The backend failed; the database driver's error is `__cause__`."""
 
     code = "store_error"
+    template = "{problem}"
 
     problem: str
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 @dataclass(eq=False, kw_only=True)

@@ -1,6 +1,7 @@
 """The harness: agents, tools, and the loop that runs them durably.
 
-Other packages import these names and no module inside. Each is loaded when it is first used.
+Other packages import only the names listed here, never the modules inside. Each name is loaded
+when it is first used.
 """
 
 from importlib import import_module
@@ -8,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .agents.agent import Agent, Context, Hook, Mode, context, hook, slug
-    from .agents.config import Config, check_offered
+    from .agents.config import check_offered
+    from .agents.limits import RunBounds
     from .agents.settings import settings_for, wrong_limits
     from .agents.subagents import SubAgent, steps_of
     from .faults import FAULT_CODES, Attempts, ErrorPolicy, Retry
     from .host import GRACE, Harness, sessions_of
-    from .live.inbox import Answer, settle_pending
-    from .live.log import Listener, Live
-    from .live.subscribers import is_stub, item_size, stub_size
-    from .loop.decide import decide, rest_of
+    from .live.decisions import Answer, settle_pending
+    from .live.log import Live
+    from .live.prompt_history import History
+    from .loop.decide import decide
     from .loop.delegation import subagent_model_key
     from .loop.prompt_context import Reading
     from .loop.steps import Idle, SetDue
@@ -39,20 +41,21 @@ if TYPE_CHECKING:
         RedactingFilter,
         logging_configured,
     )
-    from .tools import Tool, ToolContext, ToolResult, tool
+    from .tools import Park, Tool, ToolContext, ToolResult, tool
     from .workers.signals import on_shutdown
 
 _MODULES = {
     ".agents.agent": "Agent Context Hook Mode context hook slug",
-    ".agents.config": "Config check_offered",
+    ".agents.config": "check_offered",
+    ".agents.limits": "RunBounds",
     ".agents.settings": "settings_for wrong_limits",
     ".agents.subagents": "SubAgent steps_of",
     ".faults": "Attempts ErrorPolicy FAULT_CODES Retry",
     ".host": "GRACE Harness sessions_of",
-    ".live.inbox": "Answer settle_pending",
-    ".live.log": "Listener Live",
-    ".live.subscribers": "is_stub item_size stub_size",
-    ".loop.decide": "decide rest_of",
+    ".live.decisions": "Answer settle_pending",
+    ".live.log": "Live",
+    ".live.prompt_history": "History",
+    ".loop.decide": "decide",
     ".loop.delegation": "subagent_model_key",
     ".loop.prompt_context": "Reading",
     ".loop.steps": "Idle SetDue",
@@ -69,7 +72,7 @@ _MODULES = {
     ".session.subagents": "thread_of_item",
     ".session.threads": "messages_of",
     ".telemetry.logs": "LOGGER LineFormatter LogConfig RedactingFilter logging_configured",
-    ".tools": "Tool ToolContext ToolResult tool",
+    ".tools": "Park Tool ToolContext ToolResult tool",
     ".workers.signals": "on_shutdown",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -83,21 +86,21 @@ __all__ = [
     "Agent",
     "Answer",
     "Attempts",
-    "Config",
     "Context",
     "Divergence",
     "ErrorPolicy",
     "Harness",
+    "History",
     "Hook",
     "Idle",
     "LineFormatter",
-    "Listener",
     "Live",
     "LocalSandbox",
     "LogConfig",
     "MessageStream",
     "Mode",
     "NoSandbox",
+    "Park",
     "Place",
     "Ran",
     "Reading",
@@ -105,6 +108,7 @@ __all__ = [
     "RedactingFilter",
     "Replayed",
     "Retry",
+    "RunBounds",
     "Sandbox",
     "Session",
     "SetDue",
@@ -118,8 +122,6 @@ __all__ = [
     "core_of",
     "decide",
     "hook",
-    "is_stub",
-    "item_size",
     "logging_configured",
     "mark_for_removal",
     "messages_of",
@@ -128,7 +130,6 @@ __all__ = [
     "payload_fields",
     "play",
     "regeneration_of",
-    "rest_of",
     "sessions_of",
     "settings_for",
     "settle_item",
@@ -136,7 +137,6 @@ __all__ = [
     "slug",
     "steps_of",
     "stored_recording",
-    "stub_size",
     "subagent_model_key",
     "thread_of_item",
     "tool",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random as _random
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias
@@ -18,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from ..environment import current
 from ..errors import HoldfastError, InvalidValue, MissingExtra, ModelError, StoreError
 from ..log.codec import check_count
 from ..redact import Redactor, describe
@@ -105,8 +105,8 @@ _PASSING: dict[Source, tuple[str, str]] = {
 
 
 class RunFault(Struct, frozen=True, kw_only=True):
-    """One fault of a run. `message`, `stack` and `details` are for operators only. `recoverable`:
-    the run continues. `retryable`: the same call may succeed when it is made again."""
+    """One fault of a run. `message`, `stack` and `details` are for operators only. `recoverable`
+    means that the run continues, `retryable` that the same call may succeed if it is repeated."""
 
     code: str
     message: str
@@ -147,20 +147,21 @@ class Attempts(Struct, frozen=True):
     def delay(
         self,
         n: int,
-        random: Callable[[], float] = _random.random,
+        random: Callable[[], float] | None = None,
         retry_after: float | None = None,
     ) -> float:
-        """Seconds to wait after attempt `n`. It is at least what the provider asked for, up to a
-        minute, even if that exceeds `cap`."""
+        """Return the seconds to wait after attempt `n`: at least the delay that the provider asked
+        for, up to a minute, even if that exceeds `cap`."""
         check_count("n", n, least=1)
         longest = max(self.cap, self.backoff)
-        wait = min(longest, self.backoff * 2.0 ** min(n - 1, 64)) * (1 - self.jitter * random())
+        part = (random or current().random.random)()
+        wait = min(longest, self.backoff * 2.0 ** min(n - 1, 64)) * (1 - self.jitter * part)
         if retry_after is not None and retry_after > 0:
             wait = max(wait, min(retry_after, WAIT))
         return wait
 
-    def delays(self, random: Callable[[], float] = _random.random) -> Iterator[float]:
-        """The delays between all attempts: one fewer than there are attempts."""
+    def delays(self, random: Callable[[], float] | None = None) -> Iterator[float]:
+        """Return the delays between all attempts: one fewer than there are attempts."""
         return (self.delay(n, random) for n in range(1, self.times))
 
 
@@ -177,8 +178,8 @@ Hook: TypeAlias = Callable[[BaseException, RunFault], "RunFault | dict[str, Any]
 class ErrorPolicy(Struct, frozen=True, kw_only=True):
     """The error handling of an application.
 
-    `classify(error, fault)` may return another fault, or a dict of fields to change. A changed
-    `code` brings its own category, severity and other properties.
+    `classify(error, fault)` may return another fault, or a dict of fields to change. If it
+    changes `code`, the category, severity and other properties follow from the new code.
     """
 
     expose_internal_errors: bool = False
@@ -205,8 +206,8 @@ _MASK = Redactor()
 
 
 def make(code: str, message: str = "", *, source: Source = "run", **fields: Any) -> RunFault:
-    """A fault without an exception, for example a limit. Its other fields follow from the code, or
-    from `source` if the application defined the code."""
+    """Create a fault without an exception, for example for a limit. Its other fields follow from
+    the code, or from `source` if the application defined the code."""
     kind = FAULT_CODES.get(code) or FAULT_CODES[DEFAULTS[source]]
     return RunFault(
         **{
@@ -220,8 +221,8 @@ def make(code: str, message: str = "", *, source: Source = "run", **fields: Any)
 
 
 def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFAULT) -> RunFault:
-    """The fault for `error`, raised at `source`. If one of Holdfast's own errors has a remedy, the
-    message for users includes it."""
+    """Return the fault for `error`, raised at `source`. If one of Holdfast's own errors has a
+    remedy, the message for users includes it."""
     code = _code(error, source)
     hint = remedy(error)
     fault = make(
@@ -246,8 +247,8 @@ def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFA
 
 
 def remedy(error: BaseException) -> str | None:
-    """What to do about a configuration error, as a sentence for users. Only Holdfast's own texts
-    are used: messages of providers and other exceptions may contain secrets."""
+    """Return what to do about a configuration error, as a sentence for users. Uses only Holdfast's
+    own texts, because messages of providers and other exceptions may contain secrets."""
     if isinstance(error, MissingExtra):
         return f"Install an optional package: pip install 'holdfast[{error.extra}]'."
     said = error.remedy if isinstance(error, ModelError) else None
@@ -257,8 +258,8 @@ def remedy(error: BaseException) -> str | None:
 def public(
     fault: RunFault, policy: ErrorPolicy = DEFAULT, redactor: Redactor | None = None
 ) -> RunFault:
-    """The fault as users see it: in the status, in events and on streams. Secrets are masked, even
-    if the policy exposes internal details."""
+    """Return the fault as users see it: in the status, in events and on streams. Secrets are masked
+    even if the policy exposes internal details."""
     mask = redactor or _MASK
     stack = mask.text(fault.stack) if fault.stack else None
     if policy.expose_internal_errors:
@@ -280,7 +281,7 @@ def retryable(fault: RunFault) -> bool:
 
 
 def retry_after(fault: RunFault) -> float | None:
-    """The delay that the provider asked for, in seconds, if any."""
+    """Return the delay that the provider asked for, in seconds, if any."""
     asked = fault.details.get("retry_after")
     return float(asked) if isinstance(asked, (int, float)) and math.isfinite(asked) else None
 
@@ -291,9 +292,9 @@ def context_outcome(
     provider_required: bool | None = None,
     binding_required: bool | None = None,
 ) -> Literal["fail", "skip"]:
-    """Whether a failing context provider ends the run. It is skipped only if the policy allows it,
-    and if it is optional or the mode says so. The mode's binding of a provider overrides the
-    provider's own setting."""
+    """Whether the failure of a context fails the run or is skipped. It is skipped only if the
+    policy allows that, and either the context is optional or the mode skips failures. A mode's
+    binding of a context overrides whether the context is optional."""
     required = provider_required if binding_required is None else binding_required
     if policy.context_failure == "skip" and (required is False or mode_failure == "skip"):
         return "skip"
@@ -315,7 +316,7 @@ def _code(error: BaseException, source: Source) -> str:
 
 
 def _known(error: HoldfastError) -> str | None:
-    """The code of a Holdfast error, or of its nearest base class that has one."""
+    """Return the code of a Holdfast error, or of its nearest base class that has one."""
     for code in (error.code, *(vars(kind).get("code") for kind in type(error).__mro__)):
         if code in FAULT_CODES:
             return str(code)
@@ -337,7 +338,7 @@ def _changed(fault: RunFault, answer: RunFault | dict[str, Any] | None) -> RunFa
 
 
 class _Strict(RunFault, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault whose fields came from outside: unknown fields are rejected."""
+    """Parses a fault that an application returned; rejects unknown fields."""
 
     @classmethod
     def check(cls, fields: dict[str, Any]) -> RunFault:

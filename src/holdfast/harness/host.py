@@ -1,11 +1,10 @@
-"""The harness: hosts the sessions of one agent on a store, drives those that are due, and recovers
-runs that other processes left. It has the sessions, and their verbs by id."""
+"""The harness: hosts the sessions of one agent on a store, drives those that are due, and
+recovers runs that other processes left unfinished. It opens sessions, and offers their methods
+by session id."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from typing import Any, Literal, Self, Unpack
 
 from msgspec.structs import replace
 
+from ..environment import current
 from ..errors import HarnessClosed, HoldfastError, InvalidValue
 from ..log import events as ev
 from ..log.catalog import Page, Pending, PendingQuery, Query, Row
@@ -33,7 +33,7 @@ from .agents.sources import ToolSource, gather, release
 from .agents.subagents import models_of, tools_named
 from .faults import ErrorPolicy
 from .listeners import Listener, Listeners
-from .live.inbox import settle_pending
+from .live.decisions import settle_pending
 from .live.inputs import check_entries, check_seconds
 from .open_sessions import GRACE, OpenSessions
 from .prices import price
@@ -150,7 +150,7 @@ class Harness:
             agent=self.agent,
             log=self._logs.log,
             redactor=self._logs.redactor,
-            owner=f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}",
+            owner=f"{current().process_name()}:{new_id()[-12:]}",
             **self._settings,
         )
         return OpenSessions(config, store, self.tenant, self._notices)
@@ -245,7 +245,7 @@ class Harness:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The description of the agent."""
+        """The agent's declaration as plain values."""
         return self.agent.manifest
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -278,9 +278,9 @@ class Harness:
         labels: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
-        """The live session with this id. It is opened or created if necessary; without an id, a new
-        session is created. Concurrent calls return the same object. `open` never creates a session,
-        and `get` never opens one."""
+        """Return the live session with this id. It is opened or created if necessary; without an
+        id, a new session is created. Concurrent calls return the same object. `open` never creates
+        a session, and `get` never opens one."""
         check_entries("metadata", metadata)
         if isinstance(labels, str):
             problem, remedy = "is a str", "pass labels as a list"
@@ -298,15 +298,15 @@ class Harness:
         return (await self._sessions().get_or_create(key(id, thread, self.tenant), created)).session
 
     async def open(self, id: str, thread: str = "main") -> Session:
-        """The session with this id, opened from the store if it is not live in this process. Raises
-        `SessionNotFound` if the store does not have it."""
+        """Return the session with this id, opened from the store if it is not live in this process.
+        Raises `SessionNotFound` if the store does not have it."""
         id = _named(id)
         await self.start()
         return (await self._sessions().open(id, thread)).session
 
     def get(self, id: str, thread: str = "main") -> Session | None:
-        """The session if it is live in this process, else None, even if it is stored. Does no I/O.
-        `await harness.open(id)` opens a stored session."""
+        """Return the session if it is live in this process, otherwise None, even if it is stored.
+        Does no I/O. Use `await harness.open(id)` to open a stored session."""
         where = key(_named(id), thread, self.tenant)
         core = self._opened.sessions.get(where) if self._opened is not None else None
         return core.session if core is not None else None
@@ -343,7 +343,7 @@ class Harness:
         left = await clear_sandbox(sandbox, scope)
         receipt = replace(receipt, remains=(*receipt.remains, *left))
         if receipt.removed.get("logs"):
-            self._notices.tell("session.deleted", id)
+            self._notices.notify("session.deleted", id)
         return receipt
 
     async def delete_thread(self, id: str, thread: str, *, grace: float = GRACE) -> Receipt:
@@ -382,7 +382,8 @@ class Harness:
         output_type: Any = None,
         **options: Unpack[SendOptions],
     ) -> Result:
-        """`session.send` of the session with this id, which is opened or created if necessary."""
+        """Call `session.send` on the session with this id, which is opened or created if
+        necessary."""
         check_options(options)
         session = await self.get_or_create(id)
         return await session.send(content, output_type=output_type, **options)
@@ -395,7 +396,7 @@ class Harness:
         output_type: Any = None,
         **options: Unpack[SendOptions],
     ) -> MessageStream:
-        """`session.stream` of the session with this id."""
+        """Call `session.stream` on the session with this id."""
         check_options(options)
         session = await self.get_or_create(id)
         return session.stream(content, output_type=output_type, **options)
@@ -431,7 +432,7 @@ class Harness:
         made = await settle_pending(
             self.store, where, item, outcome, answer=answer, tools=tools, **options
         )
-        live = self._sessions().lives.get(where)
+        live = self._sessions().logs.get(where)
         if live is not None:
             await live.reach(made.seq)
             self._sessions().wake(live)
@@ -455,7 +456,7 @@ def sessions_of(harness: Harness) -> OpenSessions:
 
 
 def _named(id: Any) -> str:
-    """The id of a session, stripped of surrounding whitespace."""
+    """Return the id of a session, stripped of surrounding whitespace."""
     if not isinstance(id, str):
         problem, remedy = f"is {type(id).__name__}", "pass a str, or None for a new session"
         raise InvalidValue(field="id", problem=problem, remedy=remedy)

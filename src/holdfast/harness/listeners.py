@@ -13,8 +13,8 @@ Listener: TypeAlias = Callable[[str, str, Any], Any]
 
 
 class Listeners:
-    """Plain functions that are called with an event, a session id and a value. An exception of one
-    is logged and does not affect the others."""
+    """Plain functions that are called with an event, a session id and a value. If one raises an
+    exception, it is logged, and the others are still called."""
 
     def __init__(self, log: BoundLog) -> None:
         self._log = log
@@ -34,7 +34,7 @@ class Listeners:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def tell(self, event: str, id: str | None, value: Any = None) -> None:
+    def notify(self, event: str, id: str | None, value: Any = None) -> None:
         """Call all listeners."""
         for listener in [*self._listeners]:
             try:

@@ -19,8 +19,8 @@ from .agents.runtime import HarnessRuntime
 from .agents.subagents import family
 from .faults import FAULT_CODES
 from .listeners import Listeners
-from .live.log import Hearer, Live
-from .live.open_logs import Lives
+from .live.log import Live, Subscriber
+from .live.open_logs import OpenLogs
 from .sandbox.port import Reason
 from .session.base import SessionCore
 from .session.session import Session
@@ -31,35 +31,35 @@ GRACE = 10.0  # seconds that runs get to reach a safe point when the harness clo
 
 
 class OpenSessions:
-    """The live sessions of one tenant, their logs and their drivers. It is the host that each of
-    these sessions refers to."""
+    """The live sessions of one tenant, their logs and their drivers. Each of these sessions uses
+    it as its host."""
 
     def __init__(self, config: Config, store: Store, tenant: str, notices: Listeners) -> None:
         self.config, self.store, self.tenant = config, store, tenant
         self.runtime = HarnessRuntime(config, store, self._nudge)
-        self.lives = Lives(store, self._happened)
+        self.logs = OpenLogs(store, self._happened)
         self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
         self.drivers = Drivers(
-            self.runtime, tenant, self.lives, self._kept, lambda key: key.session in self._leaving
+            self.runtime, tenant, self.logs, self._kept, lambda key: key.session in self._leaving
         )
         self._notices = notices
         self.sessions: dict[Key, SessionCore[Session]] = {}
         self._opening: dict[Key, asyncio.Task[SessionCore[Session]]] = {}
         self._closing: set[asyncio.Task[bool]] = set()
-        self._subscribed: WeakSet[Hearer] = WeakSet()
+        self._subscribed: WeakSet[Subscriber] = WeakSet()
         self._closed = self._ended = self._left = False
 
-    def subscribed(self, hearer: Hearer) -> None:
+    def subscribed(self, subscriber: Subscriber) -> None:
         """Register a subscription. It ends at once if subscriptions have ended here."""
-        self._subscribed.add(hearer)
+        self._subscribed.add(subscriber)
         if self._left:
-            hearer.end()
+            subscriber.end()
 
     def end_subscriptions(self) -> None:
         """End all current and later subscriptions; runs continue."""
         self._left = True
-        for hearer in [*self._subscribed]:
-            hearer.end()
+        for subscriber in [*self._subscribed]:
+            subscriber.end()
 
     def wake(self, live: Live) -> None:
         """Make sure that a driver checks this log."""
@@ -71,13 +71,14 @@ class OpenSessions:
     # Opening
 
     async def open(self, id: str, thread: str = "main") -> SessionCore[Session]:
-        """The live session of an existing thread. Raises `SessionNotFound` if there is none."""
+        """Return the live session of an existing thread. Raises `SessionNotFound` if there is
+        none."""
         return await self.get_or_create(key(id, thread, self.tenant), None)
 
     async def get_or_create(
         self, where: Key, created: ev.SessionCreated | None
     ) -> SessionCore[Session]:
-        """The live session of a thread. If the thread does not exist, it is created with
+        """Return the live session of a thread. If the thread does not exist, it is created with
         `created`."""
         _check(not self._closed)
         while (leaving := self._leaving.get(where.session)) is not None:
@@ -107,15 +108,15 @@ class OpenSessions:
             raise SessionNotFound(tenant=self.tenant, session=where.session, thread=where.thread)
         if row is None:
             await self._begin(main, created or ev.SessionCreated(agent=agent))
-            self._notices.tell("session.created", where.session)
+            self._notices.notify("session.created", where.session)
         else:
             self.check_agent(row)
         if where != main and await self.store.row(where) is None:
             await self._begin(where, ev.ThreadCreated(agent=agent, parent="main"))
-        shared = await self.lives.open(main)
-        live = await self.lives.open(where)
+        shared = await self.logs.open(main)
+        live = await self.logs.open(where)
         core = self.sessions[where] = SessionCore(self, live, shared, Session)
-        self._notices.tell("session.opened", where.session)
+        self._notices.notify("session.opened", where.session)
         if live.state.queue or live.state.active is not None:
             self.wake(live)
         return core
@@ -158,12 +159,12 @@ class OpenSessions:
             await asyncio.wait(opening)
         found: list[bool] = []
         while True:
-            mine = [where for where in self.lives if where.session == id]
+            mine = [where for where in self.logs if where.session == id]
             await self.drivers.stop(mine, grace)
             found += [await self.forget(where) for where in mine]
             await self.runtime.close_place(key(id, "main", self.tenant), reason)
             # A sub-agent may have started while the others were stopping.
-            if not any(where.session == id for where in self.lives):
+            if not any(where.session == id for where in self.logs):
                 return any(found)
 
     def changing(self, id: str) -> bool:
@@ -175,15 +176,15 @@ class OpenSessions:
         if (session := self.sessions.pop(where, None)) is not None:
             session.close()
         self.drivers.forget(where)
-        await self.lives.close(where)
+        await self.logs.close(where)
         return session is not None
 
     async def close_all(self) -> None:
         """Close all live sessions; others can still be opened."""
         _check(not self._ended)
-        for id in {where.session for where in self.lives}:
+        for id in dict.fromkeys(where.session for where in self.logs):
             await self.close(id)
-        self._notices.tell("sessions.closed", None)
+        self._notices.notify("sessions.closed", None)
 
     async def delete_thread(self, id: str, thread: str, *, grace: float = GRACE) -> Receipt:
         """Delete one thread; its forks keep the shared events. An active run, in any process, is
@@ -191,24 +192,24 @@ class OpenSessions:
         _check(not self._closed)
         where = key(id, thread, self.tenant)
         await check_deletable(self.store, where, family(self.config.agent))
-        live = await self.lives.open(where)
+        live = await self.logs.open(where)
         await end_run(live, self.wake, grace)
         await self.drivers.stop([where], 0.0)
         receipt = await self.store.delete(where)
         await self.forget(where)
         if not receipt.removed.get("logs"):
             raise SessionNotFound(tenant=self.tenant, session=id, thread=thread)
-        self._notices.tell("thread.deleted", id, thread)
+        self._notices.notify("thread.deleted", id, thread)
         return receipt
 
     async def aclose(self, grace: float) -> None:
-        """Open no more sessions, hand over active runs, and close all. Nothing is written
-        afterwards."""
+        """Open no more sessions, hand over active runs, and close all sessions. Nothing is
+        written afterwards."""
         self._closed = True
         await self.drivers.aclose(grace)
         await self.close_all()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        await self.lives.aclose()
+        await self.logs.aclose()
         self._ended = True
 
     # Events of the logs
@@ -221,8 +222,8 @@ class OpenSessions:
 
     def _happened(self, where: Key, event: Event) -> None:
         if self._notices:
-            self._notices.tell("session.event", where.session, event)
-        live = self.lives.get(where)
+            self._notices.notify("session.event", where.session, event)
+        live = self.logs.get(where)
         if live is not None and not live.driven and handed_over(event):
             self.wake(live)
         elif live is not None and live.state.due == event.at:

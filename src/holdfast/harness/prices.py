@@ -12,7 +12,7 @@ KNOWN = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_toke
 
 
 def price(ref: str, usage: Mapping[str, int]) -> float | None:
-    """The price of one call in dollars, or None if the model has no listed price."""
+    """Return the price of one call in dollars, or None if the model has no listed price."""
     lists = sys.modules.get("genai_prices")
     if lists is None or not usage:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 
 from ..log.events import Key
 from .open_sessions import OpenSessions
@@ -12,20 +12,20 @@ async def evict(opened: OpenSessions, idle: float) -> tuple[str, ...]:
     """Close the live sessions that are not driven here, have no waiters or subscribers, and were
     not used for `idle` seconds; returns their ids. In the sessions that stay open, finished threads
     of sub-agents are closed by the same rule."""
-    found, since = [], time.monotonic() - idle
-    for id in {where.session for where in opened.sessions}:
-        mine = [where for where in opened.lives if where.session == id]
+    found, since = [], asyncio.get_running_loop().time() - idle
+    for id in dict.fromkeys(where.session for where in opened.sessions):
+        mine = [where for where in opened.logs if where.session == id]
         used = opened.changing(id) or any(_used(opened, where, since) for where in mine)
         if not used and await opened.close(id, grace=0.0):
             found.append(id)
-    for where in opened.lives:
+    for where in opened.logs:
         if _reported(opened, where) and not _used(opened, where, since):
             await opened.forget(where)
     return tuple(sorted(found))
 
 
 def _used(opened: OpenSessions, where: Key, since: float) -> bool:
-    session, live = opened.sessions.get(where), opened.lives.get(where)
+    session, live = opened.sessions.get(where), opened.logs.get(where)
     if (session is not None and session.used > since) or opened.changing(where.session):
         return True
     return opened.drivers.drives(where) or (live is not None and live.wanted)
@@ -33,6 +33,6 @@ def _used(opened: OpenSessions, where: Key, since: float) -> bool:
 
 def _reported(opened: OpenSessions, where: Key) -> bool:
     """Whether this is the thread of a sub-agent that has finished."""
-    live = opened.lives.get(where)
+    live = opened.logs.get(where)
     sub = live.state.sub if live is not None else None
     return sub is not None and sub.reported and live is not None and live.state.active is None

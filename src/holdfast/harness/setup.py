@@ -20,8 +20,8 @@ from .telemetry.spans import tracing
 
 
 def prepare(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `Config` for the settings of a harness. Raises `InvalidAgent` with every
-    error that was found."""
+    """Return the arguments of `Config` for the settings of a harness. Raises `InvalidAgent` with
+    every error that was found."""
     default, providers = given["default_model"], given["providers"]
     sources: list[Any] = [*providers] if isinstance(providers, (list, tuple)) else []
     if default is not None and not isinstance(default, str):
@@ -58,7 +58,7 @@ def _bounds(given: Mapping[str, Any]) -> RunBounds:
 
 
 def _summariser(summarise: Any) -> list[str]:
-    """The reference of the model that summarises, if one is named."""
+    """Return the reference of the model that summarises, if one is named."""
     return [summarise] if isinstance(summarise, str) and "/" in summarise else []
 
 
@@ -89,12 +89,12 @@ def _check(
 
 
 def _family(agent: Agent, found: Sequence[str]) -> list[Agent]:
-    """The agent, and, if they are valid, its sub-agents."""
+    """Return the agent and, if they are valid, its sub-agents."""
     return [agent] if found else [*family(agent).values()]
 
 
 def _types(agent: Agent) -> Iterable[str]:
-    """The errors in the types that an agent declares."""
+    """Return the errors in the types that an agent declares."""
     answer = {} if agent.output_type is None else {"the output type": agent.output_type}
     for what, kind in {**answer, **{f"event {k!r}": t for k, t in agent.events.items()}}.items():
         try:

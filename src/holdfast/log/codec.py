@@ -1,5 +1,4 @@
-"""What may be stored, and the exact bytes it is stored as: the limits and their check, the hash
-that `verify` recomputes, and typed payloads.
+"""Limits of stored values and their checks, the hash that `verify` recomputes, and typed payloads.
 
 Every store calls `check` before it writes anything, so that all stores reject the same values with
 the same error.
@@ -94,6 +93,17 @@ def check_count(field: str, value: Any, *, least: int, most: int = LARGEST) -> N
     if value > most:
         raise InvalidValue(
             field=field, problem=f"is {value}", remedy=f"pass at most {most}", limit=most
+        )
+
+
+def check_choice(field: str, value: Any, choices: Iterable[Any]) -> None:
+    """Reject a value that is not one of these."""
+    known = tuple(choices)
+    if value not in known:
+        raise InvalidValue(
+            field=field,
+            problem=f"is {value!r}",
+            remedy=f"use one of {', '.join(map(str, known))}",
         )
 
 
@@ -199,8 +209,8 @@ def check_data(data: Raw) -> None:
 
 
 def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
-    """Whether the brackets of a JSON text nest deeper than the limit. Counted here because a
-    decoder's own limit depends on the caller's stack, and so differs between callers."""
+    """Whether the brackets of a JSON text nest deeper than the limit. They are counted here
+    because a decoder's own limit depends on the depth of the caller's stack."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
     level = 0
@@ -213,8 +223,8 @@ def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
 
 
 def too_many(text: bytes, limit: int) -> bool:
-    """Whether a JSON text has more than about this many values; counted without decoding it, which
-    takes many times its size."""
+    """Whether a JSON text has more than about this many values. They are counted without
+    decoding the text, since decoding would take many times its size in memory."""
     if text.count(b",") + text.count(b"[") + text.count(b"{") <= limit:
         return False
     found = 0
@@ -226,7 +236,8 @@ def too_many(text: bytes, limit: int) -> bool:
 
 
 def without_strings(text: bytes) -> Iterator[bytes]:
-    """A JSON text without its strings, piece by piece, so that many strings cost no memory."""
+    """Yield a JSON text without its strings, piece by piece, so that many strings cost no
+    memory."""
     at = 0
     while at < len(text):
         piece = text[at : at + _PIECE]
@@ -250,20 +261,20 @@ def fingerprint(event: NewEvent) -> bytes:
 
 
 def erased(reason: str) -> Raw:
-    """The data that replaces erased data."""
+    """The data that replaces the data of an erased event."""
     return Raw(msgspec.json.encode({"erased": reason}))
 
 
 def understood(event: NewEvent) -> bool:
     """Whether this version knows the event's kind and version. `State.too_new` says whether an
-    unknown event keeps it from driving."""
+    unknown event prevents driving."""
     return event.kind in KINDS and event.v == 1
 
 
 def typed(event: NewEvent) -> Payload | None:
-    """The payload as its kind's type, or None if it is unknown, too new or does not match the type.
-    An erased event of a kind without required fields gives an empty payload: the fact that it
-    happened still counts."""
+    """The payload as its kind's type, or None if it is unknown, too new or does not match the
+    type. For an erased event of a kind without required fields it is an empty payload, because
+    the fact that it happened still counts."""
     known = KINDS.get(event.kind)
     if known is None or event.v != 1:
         return None
@@ -274,7 +285,7 @@ def typed(event: NewEvent) -> Payload | None:
 
 
 def dense(events: Iterable[Event], after: int) -> None:
-    """Reject events whose numbers are not `after` + 1, + 2, …"""
+    """Reject events that are not numbered `after` + 1, + 2, …"""
     for number, event in enumerate(events, after + 1):
         if event.seq != number:
             raise InvalidValue(

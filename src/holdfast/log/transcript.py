@@ -23,7 +23,7 @@ ROLES: dict[str, Literal["user", "assistant"]] = {
     "message.interrupted": "assistant",
 }
 
-# What changes the queue, and what takes messages out of it.
+# Kinds that change the queue of messages, or take messages from it.
 QUEUEING = ("queue.changed", "run.started", "model.called")
 
 
@@ -42,7 +42,8 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call of a message; without an outcome it is open, started or not."""
+    """A tool call of a message; without an outcome it is still open, whether it was started or
+    not."""
 
     id: str
     name: str
@@ -74,12 +75,12 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def transcript(events: Iterable[Event]) -> list[Message]:
-    """The messages of a window, in order; other kinds, known or not, add none.
+    """The messages of a window, in order. Events of other kinds, known or not, add no messages.
 
-    A message that was edited while it was queued has its final text, and one that was removed from
-    the queue is left out. The first outcome of a call counts. An outcome whose call is not in the
-    window is left out; in a window of whole turns there is none. Never raises for the content of an
-    event.
+    A message that was edited while it was queued has its final text; one that was removed from
+    the queue is left out. Of several outcomes of a call, the first counts. An outcome whose call
+    is not in the window is left out; this does not happen in a window of whole turns. Never
+    raises for the content of an event.
     """
     messages: list[Message] = []
     open: dict[str, tuple[list[ToolCall], int]] = {}  # the message and the position of each call
@@ -108,12 +109,13 @@ def transcript(events: Iterable[Event]) -> list[Message]:
             if id in open:
                 _change(*open.pop(id), outcome=outcome)
         elif event.kind == "thread.forked":
-            open.clear()  # what was open in the parent does not continue here
+            open.clear()  # nothing that was open in the parent continues here
     return _requeued(messages, queueing) if changed else messages
 
 
 def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
-    """The messages after all changes of the queue. What a run has handled stays as it was."""
+    """The messages after all changes of the queue. Messages that a run has handled do not
+    change."""
     read, gone, texts = set[int](), set[int](), dict[int, str]()
     for event in queueing:
         payload = typed(event)
@@ -208,10 +210,10 @@ def _raw(event: Event) -> Any:
 def turns(events: Iterable[Event]) -> list[list[Event]]:
     """The events split into turns, none left out; events before the first turn belong to it.
 
-    A turn begins with a user's message that arrives when nothing is open (run, call, pending item)
-    and no earlier message waits for its answer. A message that arrives meanwhile belongs to the
-    current turn. So no cut splits a pair or a turn, if the events begin at one: at the start of the
-    log, or of an earlier turn.
+    A turn begins with a user's message that arrives when nothing is open (run, call, pending
+    item) and every earlier message is answered. A message that arrives before that belongs to
+    the current turn. So no cut between turns separates a call from its outcome, provided that
+    the events begin at the start of the log or of an earlier turn.
     """
     found: list[list[Event]] = [[]]
     state, unfolded = State(), list[Event]()

@@ -1,4 +1,4 @@
-"""Models: the port, a scripted one, a recorded one, and those of every vendor.
+"""Models: the port, scripted and recorded models, and the models of every vendor.
 
 A vendor's package is imported only when one of its models is called.
 """

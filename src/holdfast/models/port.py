@@ -112,10 +112,13 @@ class BoundChunk(Struct, frozen=True, tag="bound"):
     data: Any
 
 
+StopReason: TypeAlias = Literal["stop", "calls", "length", "filtered", "other"]
+
+
 class EndChunk(Struct, frozen=True, tag="end"):
     """The last chunk: why the model stopped, and what the call used."""
 
-    reason: Literal["stop", "calls", "length", "filtered", "other"] = "stop"
+    reason: StopReason = "stop"
     usage: dict[str, int] = field(default_factory=dict)
 
 

@@ -6,7 +6,7 @@ For replays: the same agent over the same log must send the same prompts. No ven
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +26,7 @@ from .port import (
     FromTools,
     FromUser,
     ModelCall,
+    StopReason,
     Text,
     TextChunk,
     ThoughtChunk,
@@ -33,11 +34,9 @@ from .port import (
 )
 from .scripted import split_words
 
-REASONS = ("stop", "calls", "length", "filtered", "other")
-
 
 class _Said(Struct, frozen=True):
-    """A model's message in the log; one that was interrupted may be missing from a prompt."""
+    """A model's message in the log. A message that was interrupted may be missing from a prompt."""
 
     seq: int
     message: ev.MessageCompleted
@@ -45,7 +44,7 @@ class _Said(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """It is empty or was erased; a prompt leaves it out."""
+        """Whether the message is empty or was erased, so that a prompt leaves it out."""
         return not (self.message.text or self.message.calls)
 
 
@@ -189,12 +188,14 @@ class _Reading:
         for call, result in zip(self._calls, message.results, strict=True):
             finished = self._results.get(call.id)
             if finished is None or call.name != result.name or not _fits(finished, result):
-                raise self._differs(_told(call, finished), f"{result.name}: {result.content}")
+                raise self._differs(
+                    _result_text(call, finished), f"{result.name}: {result.content}"
+                )
 
     def _differs(self, expected: Any, found: Any) -> Diverged:
         return Diverged(
             model=self._ref,
-            problem=f"message {self._step + 1} of the prompt is not what the log has",
+            problem=f"message {self._step + 1} of the prompt differs from the log",
             expected=expected,
             found=found,
             step=self._step,
@@ -224,7 +225,7 @@ def _fits(finished: ev.ToolFinished, result: Answered) -> bool:
         return finished.result is None
 
 
-def _told(call: ev.Call, finished: ev.ToolFinished | None) -> Any:
+def _result_text(call: ev.Call, finished: ev.ToolFinished | None) -> Any:
     if finished is None:
         return f"{call.name}: no result yet"
     return f"{call.name}: {finished.content or finished.error or finished.result}"
@@ -232,7 +233,7 @@ def _told(call: ev.Call, finished: ev.ToolFinished | None) -> Any:
 
 def recorded_chunks(message: ev.MessageCompleted) -> list[Chunk]:
     """A recorded message as the chunks of a model."""
-    reason: Any = message.reason if message.reason in REASONS else None
+    reason: Any = message.reason if message.reason in get_args(StopReason) else None
     calls = [CallChunk(name=c.name, arguments=c.arguments, id=c.provider_id) for c in message.calls]
     return [
         *map(ThoughtChunk, split_words(message.thought)),

@@ -16,9 +16,9 @@ Source: TypeAlias = Provider | Model
 class Models:
     """The models that a program may use. Each is created when first requested, and kept.
 
-    `providers` may also contain single models, which are listed by their own `ref`. With `default`,
-    a namespace that is not among them is looked up among pydantic-ai's providers; without it, it is
-    rejected. Invalid providers are rejected at once, with all problems.
+    `providers` may also contain single models, which are listed by their own `ref`. A namespace
+    that is not among them is looked up among pydantic-ai's providers if `default` is set, and
+    otherwise rejected. Invalid providers are rejected at once, with all problems.
     """
 
     def __init__(self, providers: Iterable[Source] = (), *, default: bool = True) -> None:
@@ -79,8 +79,8 @@ class Models:
         return self._providers[namespace]
 
     async def aclose(self) -> None:
-        """Close what the providers have open. Safe to call twice; a provider that is used again
-        opens again."""
+        """Close the connections of all providers. Safe to call twice; a provider that is used again
+        reconnects."""
         for provider in self._providers.values():
             close = getattr(provider, "aclose", None)
             if close is not None:
@@ -93,8 +93,8 @@ def is_listed(ref: str, refs: Collection[str]) -> bool:
 
 
 def faults(providers: Iterable[Source]) -> list[str]:
-    """All problems of these providers and models, as text; empty if they can be used."""
-    owners: dict[str, int] = {}  # a namespace, or the ref of a single model, by its index
+    """All problems with these providers and models, as text; empty if they are valid."""
+    owners: dict[str, int] = {}  # the index of each namespace or single model
     found: list[str] = []
     for number, source in enumerate(providers):
         place = f"providers[{number}]"
@@ -151,5 +151,8 @@ def _is_model(source: Any) -> TypeGuard[Model]:
 
 
 def _refused(field: str, problem: str, known: Sequence[str]) -> InvalidValue:
-    remedy = f"use one of: {', '.join(sorted(known))}" if known else "pass a provider"
-    return InvalidValue(field=field, problem=problem, remedy=remedy)
+    return InvalidValue(
+        field=field,
+        problem=problem,
+        remedy=f"use one of: {', '.join(sorted(known))}" if known else "pass a provider",
+    )

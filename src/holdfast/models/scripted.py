@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,7 @@ from .port import (
     FromTools,
     FromUser,
     ModelCall,
+    StopReason,
     Text,
     TextChunk,
     ThoughtChunk,
@@ -34,12 +35,10 @@ from .port import (
 
 WORDS = re.compile(r"\s*\S+\s*|\s+")
 
-Reason: TypeAlias = Literal["stop", "calls", "length", "filtered", "other"]
-
 
 class Say(Struct, frozen=True):
-    """The output of one call. The text comes word by word, or in `chunks`, `delay` seconds apart;
-    the stop reason is `calls` or `stop` unless given."""
+    """The output of one call. The text is streamed word by word, or in `chunks`, `delay` seconds
+    apart. The stop reason is `calls` or `stop` unless it is given."""
 
     text: str = ""
     calls: Sequence[CallChunk] = ()
@@ -48,11 +47,11 @@ class Say(Struct, frozen=True):
     usage: Mapping[str, int] = {}
     chunks: Sequence[str] | None = None
     delay: float = 0.0
-    reason: Reason | None = None
+    reason: StopReason | None = None
 
 
 class Fail(Struct, frozen=True):
-    """The call raises `error`, after it has sent `after`."""
+    """The call raises `error` after it has streamed the text `after`."""
 
     error: Exception
     after: str = ""
@@ -139,8 +138,9 @@ class ScriptedModel:
         number = _said(call, self._per_turn)
         if number >= len(steps):
             if not (self._repeat and steps):
-                problem = f"the script is over: it has {len(steps)} steps"
-                raise ModelError(model=self.ref, problem=problem)
+                raise ModelError(
+                    model=self.ref, problem=f"the script has no more steps: it has {len(steps)}"
+                )
             number = len(steps) - 1
         step = steps[number]
         plain = step(call) if callable(step) else step
@@ -170,7 +170,7 @@ def _steps(script: Step | Sequence[Step]) -> Sequence[Step]:
 
 
 def split_words(text: str) -> list[str]:
-    """The text in small pieces; joined, they give the text again."""
+    """Split a text into small pieces, which give the text again when joined."""
     return WORDS.findall(text)
 
 
@@ -202,7 +202,7 @@ def text_of(message: FromUser) -> str:
     return "\n".join(part.text for part in message.content if isinstance(part, Text))
 
 
-# What strict vendors require of a prompt
+# The prompt rules of strict vendors
 
 
 def check_prompt(call: ModelCall, model: str = "scripted/strict") -> None:
@@ -214,7 +214,7 @@ def check_prompt(call: ModelCall, model: str = "scripted/strict") -> None:
     """
     problem = next(_prompt_faults(call), None)
     if problem is not None:
-        raise ModelError(model=model, problem=f"illegal prompt: {problem}", status=400)
+        raise ModelError(model=model, problem=f"invalid prompt: {problem}", status=400)
 
 
 def _prompt_faults(call: ModelCall) -> Iterator[str]:

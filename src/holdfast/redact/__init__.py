@@ -1,8 +1,8 @@
 """Masks secrets in values and texts.
 
-Secrets are the values of names such as `api_key` and `Authorization`, values that the program has
-registered (`learn`), and texts that look like a secret by themselves. No I/O; the time is linear in
-the length of the text.
+It finds values of names such as `api_key` and `Authorization`, values that the program has
+registered (`learn`), and texts that look like secrets. No I/O; the time is linear in the length of
+the text.
 """
 
 from . import encodings

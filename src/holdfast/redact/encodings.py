@@ -1,6 +1,7 @@
-"""Encodings of a text: terminal colours, invisible characters, escapes, URL and HTML encoding, wrapped lines,
-base64 and hexadecimal. A decoded text maps each character to its origin, so that a secret is replaced in
-the original text."""
+"""Decodes texts: terminal colours, invisible characters, escapes, URL and HTML encoding, wrapped
+lines, base64 and hexadecimal. A decoded text maps each character to its position in the original,
+so that a secret can be replaced there.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +15,27 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
 
+from .spans import Bounds
+
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
 AROUND = 512  # characters that are searched around a decoded part
-DEPTH = 3  # encodings within encodings
+DEPTH = 3  # levels of nested encodings
 
 
 class DecodedText(NamedTuple):
-    """A text with some encodings removed, and where its characters come from."""
+    """A text with some encodings removed, and the original position of its characters."""
 
     text: str
     starts: list[int]  # where each piece begins in `text`
     origin: list[tuple[int, int, bool]]  # its span in the original, and whether it is unchanged
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
-        """The original span of a span of `text`."""
+    def span(self, start: int, end: int) -> Bounds:
+        """Return the original position of a span of `text`."""
         return self._at(start, last=False), self._at(end - 1, last=True)
 
-    def regions(self) -> Iterator[tuple[int, int]]:
-        """The decoded parts of `text`, each with the lines around it."""
+    def regions(self) -> Iterator[Bounds]:
+        """Yield the decoded parts of `text`, each with the lines around it."""
         begin = end = before = 0
         for n, (start, stop, plain) in enumerate(self.origin):
             if not plain or start != before:
@@ -106,7 +109,9 @@ def _percent(found: re.Match[str]) -> str:
 
 
 def _listed(found: re.Match[str]) -> str:
-    """A space between two words of a command that is written as a list."""
+    """Return a space in place of the quotes and comma between two words of a command written as a
+    list.
+    """
     text, start = found.string, found.start()
     opened = text.rfind("[", max(0, start - 256), start)
     return " " if opened >= 0 and _RUNS.search(text, max(0, opened - 24), opened) else found[0]
@@ -141,7 +146,7 @@ _LAYERS: tuple[Layer, ...] = (
 
 
 def decoded(text: str) -> Iterator[DecodedText]:
-    """The text with its encodings removed, once for each level of nesting."""
+    """Yield the text with its encodings removed, once for each level of nesting."""
     view = DecodedText(text, [0], [(0, len(text), True)])
     for depth in range(DEPTH):
         below = view
@@ -160,7 +165,7 @@ def decoded(text: str) -> Iterator[DecodedText]:
 def _without(
     view: DecodedText, pattern: re.Pattern[str], decode: Callable[[re.Match[str]], str]
 ) -> DecodedText:
-    """The text without one encoding; the same object if it does not use it."""
+    """Return the text without one encoding; the same object if it does not use it."""
     out: list[str] = []
     starts: list[int] = []
     origin: list[tuple[int, int, bool]] = []
@@ -168,10 +173,10 @@ def _without(
 
     def keep(start: int, end: int) -> None:
         nonlocal size
-        for begin, piece in _pieces(view, start, end):
+        for length, piece in _pieces(view, start, end):
             starts.append(size)
             origin.append(piece)
-            size += begin
+            size += length
         out.append(view.text[start:end])
 
     for found in pattern.finditer(view.text):
@@ -192,7 +197,7 @@ def _without(
 
 
 def _pieces(view: DecodedText, start: int, end: int) -> Iterator[tuple[int, tuple[int, int, bool]]]:
-    """The pieces between two positions: the length of each, and its origin."""
+    """Yield the pieces between two positions: the length of each, and its origin."""
     n = bisect.bisect_right(view.starts, start) - 1
     while start < end:
         stop = min(end, view.starts[n + 1] if n + 1 < len(view.starts) else len(view.text))
@@ -214,7 +219,7 @@ INNER = 1 << 16  # characters of a run that are decoded
 
 
 def encoded(text: str) -> Iterator[tuple[int, int, str]]:
-    """Runs of base64 and hexadecimal that encode a text: start, end, and that text."""
+    """Yield runs of base64 and hexadecimal that encode a text: start, end, and the decoded text."""
     for found in _BASE64.finditer(text):
         lines = found[0].splitlines()
         inner = None
@@ -227,7 +232,7 @@ def encoded(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _lines(found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
-    """The lines of a match that encode a text each."""
+    """Yield the lines of a match that each encode a text."""
     at = found.start()
     for line in found[0].splitlines(keepends=True):
         bare = line.strip(" \t>\r\n")
@@ -238,7 +243,7 @@ def _lines(found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _inner(run: str) -> str | None:
-    """The text that a run encodes. Base64 of a text has letters of both cases."""
+    """Decode a run; None if it does not encode text. Base64 of text has letters of both cases."""
     one_case = run.islower() or run.isupper() or run.isdigit()
     if not one_case and (text := _base64(run)) is not None:
         return text
@@ -264,7 +269,7 @@ def _unzipped(data: bytes) -> bytes:
 
 
 def _text(data: bytes) -> str | None:
-    """The text in UTF-8 or UTF-16 that the bytes encode, if any."""
+    """Decode the bytes as UTF-8 or UTF-16 text, if they are text."""
     if data[:2] == b"\x1f\x8b":
         data = _unzipped(data)
     if len(data) < 8:

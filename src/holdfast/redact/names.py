@@ -1,4 +1,4 @@
-"""Names of secrets, compared by whole words.
+"""Recognizes names of secrets, by whole words.
 
 The last words of a name decide: `db_password`, `X-Api-Key`, `githubToken`. Qualifiers may follow
 (`_prod`, `_2`, `_old`); any other word makes it the name of something else (`password_policy`,
@@ -15,8 +15,13 @@ from .spans import masked
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The words of a table in a text."""
+    """Return the words of a table that is written as text."""
     return tuple(text.split())
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a table that is written as text, as a set."""
+    return frozenset(text.split())
 
 
 DEFAULT_KEYS = listed(
@@ -33,11 +38,11 @@ HEADERS = {"authorization", "cookie", "cookies"}  # the last words of headers th
 # How a name marks its value. `key`: every value is secret. `token`, `tokens`: texts are secret, and
 # numbers are counts. `weak`: a value is secret if it looks like one.
 SECRETS = ("key", "token", "tokens", "weak")
-NAME = 128  # characters of the longest name
+NAME = 128  # length of the longest name, in characters
 
 _WORDS = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 
-# Further names of the sort `key`, by their last words.
+# More names of the kind `key`, by their last words.
 _KEYS = listed(
     """
 pswd psw psk key_material key_content saml_response samlresponse record_key scratch_code authtok
@@ -65,9 +70,7 @@ geheimer_schlüssel privater_schlüssel wlan_schlüssel zugangs_schlüssel kata_
 """
 )
 # Words before `key` that make it a secret: `api_key`, `signing_key`, `stripe_key`.
-_KEYED = frozenset(
-    listed(
-        """
+_KEYED = word_set("""
 access account activation admin aes anon apn app application auth authentication authorization aws
 azure backup bearer bot captcha cipher client cloudflare consumer cookie credential crypt crypto
 datadog db deepl deploy dev developer device django ec ed25519 encrypt encryption enc fernet
@@ -79,48 +82,34 @@ sandbox sas sdk secret security segment sendgrid sentry server service session s
 signing software ssh ssl staging storage stripe subscription supabase svc symmetric sync tenant
 tls totp twilio unlock unseal upload user vapid vault vpn wallet webhook wep wif wifi wlan wpa
 write zone product serial
-"""
-    )
-)
+""")
 # Words before `key` that make it something else: of a table, a cache, a keyboard.
-_OPEN_KEYS = frozenset(
-    listed(
-        """
+_OPEN_KEYS = word_set("""
 public primary foreign partition sort cache object routing idempotency translation message map
 dict lookup row column index unique group config setting property hot arrow enter escape tab
 delete ctrl issue natural surrogate range composite event react item sonar label cursor short
 shortcut compound candidate super alternate sorting ordering each every no
 which second next previous storage_object i18n locale field tooltip metric tag selection dedup
 trace
-"""
-    )
-)
+""")
 # Words before `token` that make it something else: of a model, a parser, a page, a design.
-_OPEN_TOKENS = frozenset(
-    listed(
-        """
+_OPEN_TOKENS = word_set("""
 eos bos pad unk mask sep cls special next prev previous continuation page pagination design end
 start stop begin beginning first last current unexpected expected invalid syntax keyword lexer
 operator color colour spacing css input output prompt completion max min num total cached
 reasoning audio text image per of each every one two no eot eod bom newline
 string identifier comment whitespace punctuation number numeric literal peek consume cancellation
 cancel stopping per_token sync next_sync skip offset watermark cursor word think tool image_start
-"""
-    )
-)
+""")
 # After these words, `pass` and `pw` mean a password.
-_PASS = frozenset(
-    listed(
-        """
+_PASS = word_set("""
 db database root user admin ssh store key require bind ldap mail smtp imap pop3 ftp sftp my app
 vnc http https web proxy wifi wlan login auth svc service mysql postgres pg psql mongo mongodb
 redis rabbitmq amqp mqtt sql sa oracle ora jdbc basic sudo sys system server client cert pfx p12
 jks keystore truststore trust email webdav webhook repo registry docker nexus artifactory jenkins
 sonar vault backup archive zip rar bitwarden master main default test prod stage staging dev
 production new old wp wordpress ansible become tomcat remote local host router
-"""
-    )
-)
+""")
 _WEAK = listed(
     """
 key pass pw pat pin auth sid sess sessid session sessionid session_id phpsessid jsessionid
@@ -130,30 +119,22 @@ sessiondata wif xprv csrf xsrf sas
 """
 )
 # Qualifiers after the name of a secret.
-_WHICH = frozenset(
-    listed(
-        """
+_WHICH = word_set("""
 prod production staging stage dev development test testing live sandbox eu us old new current
 previous prev primary secondary backup main default value val plain plaintext text raw string str
 data base64 b64 hex enc encoded hash hashed digest pem confirm confirmation confirmed again repeat
 repeated base env1 a b c d v1 v2 v3 en de local global master replica admin user root json hashes
 for env
-"""
-    )
-)
-# A name that continues with these words is about a secret.
-_ABOUT = frozenset(
-    listed(
-        """
+""")
+# A name that continues with these words is not a secret, only about one.
+_ABOUT = word_set("""
 count counts limit limits budget usage used left total cost price rate size length type name
 policy ttl expiry expires expiration required params config consent jar schema list field label
 placeholder reset strength prompt url uri path file arn ref version status kind format prefix
 parser validator provider manager service handler middleware endpoint created updated rotation
-"""
-    )
-)
+""")
 # Words before `tokens` that make them secrets; other tokens are counted.
-_OWNED = frozenset(listed("access refresh auth oauth api bearer session csrf device"))
+_OWNED = word_set("access refresh auth oauth api bearer session csrf device")
 # Names in one word: `PGPASSWORD`, `clientsecret`, `authtoken`, `dbpass`.
 _JOINED = re.compile(
     r"[^\W\d_]+(?:passwords?|passwd|passphrase|secrets?|apikeys?|secretkey|accesskey|privatekey"
@@ -173,19 +154,13 @@ psw pswd
 _SUFFIX = re.compile(r"\d{1,4}")
 _GLUE = re.compile(r"(?<=[a-zA-Zà-ÿ])['’](?=[a-zA-Zà-ÿ])")
 # The last words of names with several words: `API key`, `mot de passe`, `backup codes`.
-_LAST = frozenset(
-    listed(
-        """
+_LAST = word_set("""
 key keys code codes phrase passe string ordine khẩu sandi auth words answer token schlüssel clé
 clave chave chiave sleutel pin puk wifi content vérification confirmation verificación api secrète
 privée secreta privada privata access wif
-"""
-    )
-)
+""")
 # Words for a secret in several languages; a text with one of them may be a label.
-NOUNS = frozenset(
-    listed(
-        """
+NOUNS = word_set("""
 password passwords passwd pwd pass passphrase passcode secret secrets token tokens key keys apikey
 credential credentials cookie cookies authorization auth login pin code codes passwort passwörter
 kennwort kennwörter schlüssel geheimnis zugangsdaten anmeldung anmelden mot passe clé clés jeton
@@ -194,27 +169,28 @@ chaves parola password chiave wachtwoord wachtwoorden lösenord adgangskode pass
 jelszó salasana şifre пароль пароля пароли ключ токен 密码 密碼 口令 令牌 パスワード トークン
 비밀번호 암호 토큰 username
 user email signin signup session bearer mnemonic otp totp basic csrf xsrf jwt
-"""
-    )
-)
+""")
 CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @functools.lru_cache(maxsize=8192)
 def words(name: str) -> tuple[str, ...]:
-    """The words of a name in any notation: `X-Api-Key`, `api_key` and `apiKey` are api, key."""
+    """Return the words of a name in any notation: `X-Api-Key`, `api_key` and `apiKey` all give api,
+    key.
+    """
     return tuple(word.lower() for word in _WORDS.findall(name))
 
 
 @functools.lru_cache(maxsize=32)
 def names_of(keys: tuple[str, ...], labels: tuple[tuple[str, tuple[str, ...]], ...]) -> Names:
-    """The names of secrets. The same object for the same arguments, so that redactors share its
-    caches."""
+    """Return the names of secrets. The same arguments give the same object, so that redactors share
+    its caches.
+    """
     return Names(keys, dict(labels))
 
 
 class Names:
-    """The names of secrets, and in `labels` further names to mask, by rule."""
+    """The names of secrets, and in `labels` additional names to mask, by rule."""
 
     def __init__(self, keys: Iterable[str], labels: Mapping[str, Iterable[str]]) -> None:
         given = tuple(keys)
@@ -231,7 +207,7 @@ class Names:
         return self._ours or bool(self._longest)
 
     def find(self, name: str) -> str | None:
-        """How the name marks its value: one of `SECRETS`, the rule of a label, or None."""
+        """Return how the name marks its value: one of `SECRETS`, the rule of a label, or None."""
         return self._cached(name) if len(name) <= NAME else None
 
     def _find(self, name: str) -> str | None:
@@ -245,8 +221,9 @@ class Names:
         return self._labels.get(parts)
 
     def _said(self, name: str) -> tuple[str | None, bool]:
-        """How a name in a text marks its value, and whether the words before it may belong to it.
-        The name may be a dotted path."""
+        """Return how a name in a text marks its value, and whether the words before it may belong
+        to it. The name may be a dotted path.
+        """
         own = name.rpartition(".")[2]
         says = self.find(own)
         if own != name and says in (None, "weak") and (whole := self.find(name)):
@@ -255,7 +232,9 @@ class Names:
         return says, weak and own == name and (words(own) or ("",))[-1] in _LAST
 
     def _is_own(self, parts: tuple[str, ...]) -> bool:
-        """Whether it contains a name that the host has added, and no word that changes it."""
+        """Whether the name contains a name that the application has added, and no word that changes
+        its meaning.
+        """
         for start in range(len(parts)):
             for end in range(start + 1, min(start + self._longest, len(parts)) + 1):
                 if parts[end : end + 1] and parts[end] in _ABOUT:
@@ -268,7 +247,7 @@ class Names:
 
 @functools.cache
 def _table() -> dict[tuple[str, ...], str]:
-    """How the last words of a name mark its value."""
+    """Return how the last words of a name mark its value."""
     found = {words(name): "weak" for name in _WEAK}
     found |= {words(name): "key" for name in (*DEFAULT_KEYS, *_KEYS, *_PHRASES)}
     found |= {("token",): "token", ("cookie",): "token", ("authorization",): "token"}
@@ -276,7 +255,7 @@ def _table() -> dict[tuple[str, ...], str]:
 
 
 def _said(parts: tuple[str, ...]) -> str | None:
-    """How the last words mark the value, without qualifiers."""
+    """Return how the last words mark the value, ignoring qualifiers."""
     while parts and _SUFFIX.fullmatch(parts[-1]):
         parts = parts[:-1]
     if not parts:
@@ -292,15 +271,11 @@ def _said(parts: tuple[str, ...]) -> str | None:
     return None
 
 
-# A name that begins with these words is about a secret.
-_NOT_BEFORE = frozenset(
-    listed(
-        """
+# A name that begins with these words is not a secret, only about one.
+_NOT_BEFORE = word_set("""
 has is use uses show hide forgot forgotten wrong invalid missing weak existing no without enable
 disable allow unknown bad expired
-"""
-    )
-)
+""")
 
 
 def _ends(parts: tuple[str, ...]) -> str | None:
@@ -328,7 +303,7 @@ def _ends(parts: tuple[str, ...]) -> str | None:
 
 
 def _ended(word: str) -> bool:
-    """Whether the end of a word is the name of a secret."""
+    """Whether a word ends with the name of a secret."""
     if word.isascii():
         return word.endswith(_TAILS) and _JOINED.fullmatch(word) is not None
     joined = _JOINED.fullmatch(word) is not None
@@ -342,7 +317,7 @@ def _cjk() -> tuple[str, ...]:
 
 @functools.cache
 def _endings() -> frozenset[str]:
-    """The last words of all names."""
+    """Return the last words of all names."""
     found = {name[-1] for name in _table()} | {"token", "key", "pass", "pw", "pin", "pat", "code"}
     return frozenset({*found, *(f"{word}s" for word in found)})
 

@@ -1,4 +1,4 @@
-"""`Redactor`: which rules search a text, in which order, and what replaces a secret."""
+"""`Redactor`: applies the rules to a text in order, and replaces the secrets that they find."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..errors import InvalidValue
 from .names import DEFAULT_KEYS, names_of
 from .scan import scan
-from .spans import PLACEHOLDER, Finder, Span, masked, merged, only_placeholders
+from .spans import PLACEHOLDER, Bounds, Finder, Span, masked, merged, only_placeholders, spliced
 from .traversal import Traversal, ValueName
 from .verdict import Syntax, judge
 
@@ -21,7 +21,7 @@ OnHit: TypeAlias = Callable[[str, str], None]
 
 
 class Seen(NamedTuple):
-    """A value that was replaced (`secret`) or is doubtful, and the reason."""
+    """A value that was replaced (`secret`) or is doubtful, with the reason."""
 
     rule: str
     path: str
@@ -42,25 +42,26 @@ _REASONS = {
 NESTED = 1 << 18  # characters of a text that are parsed as JSON
 _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _WORDS = re.compile(r"[A-Za-z]{1,24}(?:[:._/ -][A-Za-z]{1,24}){0,7}")
-PASSES = 6  # over a text in which something was replaced; more than one is rare
+PASSES = 6  # maximum passes over a text after a replacement; more than one is rare
 SHORT = 1 << 16  # characters of a text that is searched again as a whole
 AROUND = 1 << 10  # characters on each side of a replacement that are searched again in a longer one
 CLEAN = 4096  # short texts without a secret that are cached
-SHORTEST = 4  # characters of a value to learn; a shorter one would occur everywhere
+SHORTEST = 4  # minimum length of a value to learn; shorter ones occur in ordinary text
 
 
 class Redactor:
     """Masks secrets in copies of values and texts.
 
     `keys` are names of secrets, compared by whole words. `values` are known secrets; they are also
-    found when they are escaped, in a URL, or in base64. With `shapes`, texts are searched for what
-    looks like a secret. `on_hit(rule, path)` is called for each hit.
+    found when they are escaped, in a URL, or in base64. With `shapes`, texts are searched for
+    anything that looks like a secret. `on_hit(rule, path)` is called for each match.
 
     `strict` masks doubtful values as well. `on_seen` is called for each masked and each doubtful
     value, with the reason; it is for a review, and the only callback that receives values.
 
     `replacement` replaces a secret; if it is a function, it is called with the rule and the secret.
-    `labels` are further names to mask, by rule. `finders` search the texts after all other rules.
+    `labels` are additional names to mask, by rule. `finders` search the texts after all other
+    rules.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Redactor:
         self.learn(*values)
 
     def learn(self, *values: str, rule: str = "value") -> None:
-        """Mask these values and their encoded forms from now on, as hits of `rule`."""
+        """Mask these values and their encoded forms from now on, as matches of `rule`."""
         known = dict(self._learned)
         for value in values:
             if not isinstance(value, str) or len(value.strip()) < SHORTEST:
@@ -105,18 +106,18 @@ class Redactor:
         self._clean = set()
 
     def named(self, key: str) -> str | None:
-        """How `key` marks its value as secret: see `Names.find`."""
+        """Return how `key` marks its value as secret; see `Names.find`."""
         return self._named.find(key)
 
     def judged(self, name: ValueName, value: str, path: str) -> bool:
-        """Whether the value of a field that is named like a secret is one."""
+        """Decide whether the value of a field that is named like a secret is one."""
         found = judge(name.name, name.says, value, Syntax.FIELD)
         if found.doubtful and self.on_seen is not None and not self.strict:
             self.on_seen(Seen("key", path, found.reason, False, value))
         return found.secret or (found.doubtful and self.strict)
 
     def __call__(self, value: Any, path: str = "") -> Any:
-        """A copy with all secrets masked.
+        """Return a copy with all secrets masked.
 
         Containers keep their structure, and Structs their type. Bytes and values that are nested
         too deep are replaced by a description, exceptions and unknown objects by their text, and
@@ -125,11 +126,11 @@ class Redactor:
         return Traversal(self).value(value, path, 0)
 
     def text(self, text: str, path: str = "") -> str:
-        """The text with all secrets masked."""
+        """Return the text with all secrets masked."""
         if text in self._clean:
             return text
         found = self._text(text, path)
-        near = len(text) > SHORT and text[:1] not in ("{", "[")  # JSON is read as a whole
+        near = len(text) > SHORT and not text.startswith(("{", "["))  # JSON is read as a whole
         again = self._near if near else self._text
         for _ in range(PASSES if found != text else 0):
             before, found = found, again(found, path)
@@ -145,7 +146,7 @@ class Redactor:
     def _text(self, text: str, path: str) -> str:
         if (
             self.shapes
-            and text[:1] in ("{", "[")
+            and text.startswith(("{", "["))
             and (read := self._nested(text, path)) is not None
         ):
             return self._known(read, path)  # finders have searched its values
@@ -157,18 +158,18 @@ class Redactor:
     def _near(self, text: str, path: str) -> str:
         """Search a long text again, but only around its placeholders."""
         fixed = re.compile(re.escape(self._fixed)) if self._fixed else PLACEHOLDER
-        out, done = [], 0
-        for low, high in _around(text, fixed):
-            out += [text[done:low], self._scanned(text[low:high], path)]
-            done = high
-        return "".join([*out, text[done:]])
+        around = _around(text, fixed)
+        pieces = ((low, high, self._scanned(text[low:high], path)) for low, high in around)
+        return spliced(text, pieces)
 
     def found(self, text: str) -> list[Span]:
-        """The spans of a text that look like a secret or are the value of a secret's name."""
+        """Return the spans of a text that look like a secret, or are the value of a secret's
+        name.
+        """
         return [Span(*one[:4]) for one in scan(text, self._named) if one.secret]
 
     def _scanned(self, text: str, path: str) -> str:
-        """The text without the secrets that a scan finds."""
+        """Mask the secrets that a scan finds."""
         doubts = self.strict or self.on_seen is not None
         found = list(scan(text, self._named, doubts=doubts))
         for one in found if self.on_seen is not None and not self.strict else ():
@@ -179,7 +180,7 @@ class Redactor:
         return self.mask(text, spans, path)
 
     def _nested(self, text: str, path: str) -> str | None:
-        """The masked text if it is JSON or JSON lines, else None."""
+        """Return the masked text if it is JSON or JSON lines, else None."""
         if len(text) <= NESTED and text.rstrip()[-1:] in ("}", "]"):
             try:
                 value = json.loads(text, object_pairs_hook=_unique)
@@ -194,7 +195,7 @@ class Redactor:
         )
 
     def _json(self, text: str, value: Any, path: str) -> str | None:
-        """The JSON with its values masked; None if it is nested too deep or too large."""
+        """Mask the values of JSON; None if it is nested too deep or too large."""
         traversal = Traversal(self)
         masked = traversal.value(value, path, 0)
         if traversal.cut:
@@ -203,12 +204,13 @@ class Redactor:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest form of a known secret."""
+        """The number of characters of the longest form of a known secret."""
         return max(map(len, self._learned), default=0)
 
     def cut(self, text: str) -> int:
-        """Where a text that continues can be cut in two without cutting a known secret, or the
-        beginning of one."""
+        """Return where an unfinished text can be cut in two without cutting a known secret, or the
+        beginning of one.
+        """
         place = len(text)
         for size in range(min(self.longest - 1, len(text)), 0, -1):
             if any(form.startswith(text[-size:]) for form in self._learned):
@@ -224,7 +226,7 @@ class Redactor:
         return place
 
     def number(self, value: Any, path: str = "") -> Any:
-        """The number, or its replacement if it is a known secret or a finder finds it."""
+        """Return the number, or its replacement if it is a known secret or a finder finds it."""
         if not (self._learned or self._finders) or not isinstance(value, (int, float)):
             return value
         plain = str(value)
@@ -234,29 +236,28 @@ class Redactor:
         return value if text == plain else text
 
     def key(self, key: str, path: str = "") -> str:
-        """The name of a field; plain words are not scanned."""
+        """Mask secrets in the name of a field; plain words are not scanned."""
         if not _WORDS.fullmatch(key):
             return self.text(key, path)
         return self._found(self._known(key, path), path)
 
     def _found(self, text: str, path: str) -> str:
-        """The text without what the finders find."""
+        """Mask what the finders find."""
         for finder in self._finders:
             text = self.mask(text, finder(text), path)
         return text
 
     def mask(self, text: str, spans: Iterable[Span], path: str) -> str:
-        """The text with these spans masked; placeholders are kept."""
-        out, done = [], 0
-        for start, end, rule, reason in merged(text, spans):
-            if self._fixed and text[start:end] == self._fixed:
-                continue
-            out += [text[done:start], self.whole(rule, text[start:end], path, reason)]
-            done = end
-        return "".join([*out, text[done:]]) if out else text
+        """Mask these spans of the text; placeholders are kept."""
+        pieces = (
+            (start, end, self.whole(rule, text[start:end], path, reason))
+            for start, end, rule, reason in merged(text, spans)
+            if not self._fixed or text[start:end] != self._fixed
+        )
+        return spliced(text, pieces)
 
     def whole(self, rule: str, secret: str, path: str, reason: str = "") -> str:
-        """The replacement of a secret, which is reported as a hit."""
+        """Return the replacement of a secret, and report it as a match."""
         if only_placeholders(secret):
             return secret
         if self.on_seen is not None:
@@ -266,7 +267,7 @@ class Redactor:
         return self._replace(rule, secret)
 
     def _known(self, text: str, path: str) -> str:
-        """The text without known secrets."""
+        """Mask the known secrets in a text."""
         for form, (value, rule) in self._learned.items():
             if form not in text:
                 continue
@@ -281,8 +282,10 @@ class Redactor:
         return text
 
 
-def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """The lines around each placeholder, or the words where lines are long; without overlaps."""
+def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[Bounds]:
+    """Return the lines around each placeholder, or the words if lines are long; without
+    overlaps.
+    """
     low = high = 0
     for found in placeholder.finditer(text):
         start = max(high, text.rfind("\n", max(0, found.start() - AROUND), found.start()) + 1)
@@ -301,7 +304,9 @@ def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[int, int]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. One with a repeated name is read as text, so that no value is lost."""
+    """Build an object. JSON with a repeated name is treated as text instead, so that no value is
+    lost.
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("an object has a name twice")
@@ -309,39 +314,44 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _patched(text: str, value: Any, masked: Any) -> str | None:
-    """The JSON with only the changed names and values rewritten; None if they cannot be located."""
-    old, new = list(_leaves(value)), list(_leaves(masked))
+    """Return the JSON text with only the changed names and values rewritten; None if they cannot be
+    located.
+    """
+    old, new = list(leaves(value)), list(leaves(masked))
     places = [found.span() for found in _LEAF.finditer(text)]
     if not len(old) == len(new) == len(places):
         return None
-    out, done, ascii_only = [], 0, "\\u" in text
-    for before, after, (start, end) in zip(old, new, places, strict=True):
-        if before != after:
-            out += [text[done:start], json.dumps(after, ensure_ascii=ascii_only)]
-            done = end
-    return "".join([*out, text[done:]])
+    ascii_only = "\\u" in text
+    pieces = (
+        (*place, json.dumps(after, ensure_ascii=ascii_only))
+        for before, after, place in zip(old, new, places, strict=True)
+        if before != after
+    )
+    return spliced(text, pieces)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """The names and scalar values in the order of the JSON text."""
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield the names and scalar values of a JSON value, in the order of its text."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield name
-            yield from _leaves(item)
+            yield from leaves(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _leaves(item)
+            yield from leaves(item)
     else:
         yield value
 
 
 def _kept(put: Callable[[], str], found: re.Match[str]) -> str:
-    """A placeholder unchanged, anything else replaced by `put`."""
+    """Keep a placeholder unchanged, and replace anything else by `put`."""
     return found[1] or put()
 
 
 def forms(value: str) -> set[str]:
-    """The forms in which a text may contain a secret: plain, escaped, in a URL, in base64."""
+    """Return the forms in which a text may contain a secret: plain, escaped, in a URL, in
+    base64.
+    """
     found = {value, repr(value)[1:-1]}
     for _ in range(2):  # as JSON, and as JSON within JSON
         found |= {

@@ -1,4 +1,4 @@
-"""The search for secrets and doubtful values in a text, also below its encodings."""
+"""Searches a text for secrets and doubtful values, also inside its encodings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .values import Looks, is_plausible, random
 from .verdict import judge
 
 _LOGIN = re.compile(r"[A-Za-z][\w.@+-]{0,63}:([^\s:]{6,128})")
-LAYERS = 3  # of base64 within base64
+LAYERS = 3  # levels of nested base64
 
 
 class SecretFinding(NamedTuple):
@@ -30,8 +30,9 @@ class SecretFinding(NamedTuple):
 def scan(
     text: str, names: Names, depth: int = 0, *, doubts: bool = False
 ) -> Iterator[SecretFinding]:
-    """All secrets and doubtful values of a text, in no order; spans may overlap. With `doubts`,
-    also long random values without a name."""
+    """Yield all secrets and doubtful values of a text, in no particular order; spans may overlap.
+    With `doubts`, also yield long random values without a name.
+    """
     if doubts:
         yield from _unnamed(text)
     yield from _plain(text, names)
@@ -47,7 +48,7 @@ def scan(
 
 
 def _encoded(text: str, names: Names, depth: int) -> Iterator[tuple[int, int, str]]:
-    """Runs of base64 or hexadecimal whose text contains a secret, and why it is one."""
+    """Yield runs of base64 or hexadecimal whose decoded text contains a secret, with the reason."""
     if depth >= LAYERS:
         return
     for start, end, inner in encodings.encoded(text):
@@ -64,7 +65,7 @@ _HASH = re.compile(
 
 
 def _unnamed(text: str) -> Iterator[SecretFinding]:
-    """Long random values without a name, except hashes and ids of known kinds."""
+    """Yield long random values without a name, except hashes and ids of known kinds."""
     for found in _RANDOM.finditer(text):
         digits = sum(c.isdigit() for c in found[0])
         one_case = found[0].islower() or found[0].isupper()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 # A placeholder. No rule looks inside one, so that redacting twice changes nothing.
 PLACEHOLDER = re.compile(r"\[(?:redacted|withheld)(?::[a-z][a-z0-9_-]{0,39})?(?::\d{1,9})?\]")
+
+
+# Where something begins and ends in a text.
+Bounds: TypeAlias = tuple[int, int]
 
 
 class Span(NamedTuple):
@@ -23,6 +27,29 @@ class Span(NamedTuple):
 Finder: TypeAlias = Callable[[str], Iterable[Span]]
 
 
+def pattern_finder(rule: str, pattern: re.Pattern[str]) -> Finder:
+    """Return a finder for the first group of a pattern, or for the whole match if it has no
+    groups.
+    """
+    group = 1 if pattern.groups else 0
+
+    def find(text: str) -> Iterator[Span]:
+        for found in pattern.finditer(text):
+            if found.start(group) >= 0:
+                yield Span(*found.span(group), rule)
+
+    return find
+
+
+def spliced(text: str, pieces: Iterable[tuple[int, int, str]]) -> str:
+    """Replace the text from `start` to `end` of each piece; the pieces must be in order."""
+    out, done = [], 0
+    for start, end, piece in pieces:
+        out += [text[done:start], piece]
+        done = end
+    return "".join([*out, text[done:]]) if out else text
+
+
 def masked(text: str) -> bool:
     """Whether the text may contain a placeholder."""
     return "[redacted" in text or "[withheld" in text
@@ -34,8 +61,9 @@ def only_placeholders(text: str) -> bool:
 
 
 def merged(text: str, spans: Iterable[Span]) -> list[Span]:
-    """The spans in order, with overlapping ones merged. None cuts a placeholder in two or consists
-    of placeholders only."""
+    """Return the spans in order, with overlapping ones merged. Spans are extended so that they do
+    not cut a placeholder in two; spans that consist only of placeholders are dropped.
+    """
     kept: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if span.start >= span.end:
@@ -52,8 +80,8 @@ def merged(text: str, spans: Iterable[Span]) -> list[Span]:
     return [span for span in whole if not only_placeholders(text[span.start : span.end])]
 
 
-def _whole(span: Span, holes: list[tuple[int, int]], starts: list[int]) -> Span:
-    """The span, extended to the placeholders that it begins or ends in."""
+def _whole(span: Span, holes: list[Bounds], starts: list[int]) -> Span:
+    """Return the span, extended over the placeholders in which it begins or ends."""
     start, end, rule, reason = span
     before = bisect.bisect_right(starts, start) - 1
     if before >= 0 and start < holes[before][1]:
@@ -65,7 +93,7 @@ def _whole(span: Span, holes: list[tuple[int, int]], starts: list[int]) -> Span:
 
 
 def trie(texts: Iterable[str]) -> str:
-    """A pattern that matches the longest of these texts; common prefixes are shared."""
+    """Return a pattern that matches the longest of these texts; common prefixes are shared."""
     by_first: dict[str, list[str]] = {}
     for text in texts:
         by_first.setdefault(text[:1], []).append(text[1:])

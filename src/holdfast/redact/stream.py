@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from .redactor import Redactor
 
-SHORTEST_VALUE = 6  # characters of a value that is masked; a shorter one may be any word
+SHORTEST_VALUE = 6  # minimum length of a masked value; shorter ones may be ordinary words
 HELD = 1 << 12  # characters that are held back at most, for values that repeat themselves
 
 
 def values_only(values: Iterable[str]) -> Redactor:
-    """A redactor that masks these values and nothing else; values that are too short are kept."""
+    """Return a redactor that masks only these values; values that are too short are ignored."""
     known = {form for value in values for form in (value, value.strip())}
     known = {value for value in known if len(value.strip()) >= SHORTEST_VALUE}
     return Redactor(keys=(), values=sorted(known), shapes=False)

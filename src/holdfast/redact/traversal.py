@@ -1,5 +1,6 @@
-"""The traversal of structured values: fields, pairs of a name and a value, JSON Schemas, objects of
-known types."""
+"""Traverses structured values: fields, pairs of a name and a value, JSON Schemas, objects of known
+types.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from .names import listed, words
+from .names import listed, word_set, words
 from .values import Looks, looks
 
 DEPTH, VALUES = 128, 1_000_000  # how deep values may be nested, and how many there may be
 
 _SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
-_SCHEMA = frozenset(listed("type $ref anyOf oneOf allOf enum const format"))
-_INSIDE = frozenset(listed("properties patternProperties $defs definitions dependentSchemas"))
-_SAMPLES = frozenset(listed("default example examples const enum"))
+_SCHEMA = word_set("type $ref anyOf oneOf allOf enum const format")
+_INSIDE = word_set("properties patternProperties $defs definitions dependentSchemas")
+_SAMPLES = word_set("default example examples const enum")
 _NAMES = listed(
     """
 name key keyname variablename secretname parametername parameterkey header field variable path
@@ -32,22 +33,19 @@ parameter option label
 )
 _VALUES = listed("value default defaultvalue stringvalue parametervalue")
 # An object with only these fields says where a secret is stored.
-_WHERE = frozenset(
-    listed(
-        """
+_WHERE = word_set("""
 env vault key name path file ref from valuefrom version arn secretkeyref source provider secretname
 namespace optional id $ref secretref keyname command keyring external secret_name secret_key_ref
-"""
-    )
-)
-_JWK = frozenset(listed("d p q dp dq qi k"))
-_SURROGATE = re.compile(r"[\ud800-\udfff]")  # half a character, which no encoding has
+""")
+_JWK = word_set("d p q dp dq qi k")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")  # a lone surrogate, which cannot be encoded
 _COUNTED = ("token", "tokens", "weak")  # numbers with these names are counts
 
 
 class ValueName(NamedTuple):
-    """The name of a value, and how it marks the value as secret. In a `schema` only sample values
-    are secret."""
+    """The name of a value, and how it marks the value as secret. In a `schema`, only sample values
+    are secret.
+    """
 
     name: str
     says: str
@@ -63,7 +61,7 @@ class ValueName(NamedTuple):
 
 
 class Masks(Protocol):
-    """The part of a redactor that a traversal uses."""
+    """The methods of a redactor that a traversal uses."""
 
     def named(self, key: str) -> str | None: ...
     def judged(self, name: ValueName, value: str, path: str) -> bool: ...
@@ -83,7 +81,7 @@ class Traversal:
         self.cut = False  # whether something was nested too deep, or the value was too large
 
     def value(self, value: Any, path: str, depth: int, under: ValueName | None = None) -> Any:
-        """The value masked; `under` is its name, if that marks it as secret."""
+        """Return the value masked. `under` is its name, if that marks it as secret."""
         self._left -= 1
         if value is None or isinstance(value, bool):
             return value
@@ -156,7 +154,7 @@ class Traversal:
         return ValueName(name, says) if says else None
 
     def _under(self, key: str, item: Any, path: str, above: ValueName | None) -> ValueName | None:
-        """The name that marks `item` as secret: `key`, or a name above it."""
+        """Return the name that marks `item` as secret: `key`, or a name above it."""
         if above is not None and above.schema:
             if key in _SAMPLES:
                 return above._replace(schema=False)
@@ -193,7 +191,7 @@ class Traversal:
 
 
 def step(path: str, name: Any) -> str:
-    """The path of a field; a name that is not a plain word is written as in JSON."""
+    """Return the path of a field; a name that is not a plain word is written as in JSON."""
     if path.startswith("$") and not (isinstance(name, str) and _plain(name)):
         return f"{path}[{json.dumps(str(name), ensure_ascii=bool(_SURROGATE.search(str(name))))}]"
     return f"{path}.{name}" if path else str(name)
@@ -204,15 +202,16 @@ def _plain(name: str) -> bool:
 
 
 def _last(path: str) -> str:
-    """The last name of a path."""
+    """Return the last name of a path."""
     if path.endswith('"]'):
         return path[:-2].rpartition('["')[2]
     return path.rpartition(".")[2]
 
 
 def _pair(value: Mapping[Any, Any]) -> tuple[str, str] | None:
-    """The name in `{"name": "API_KEY", "value": "…"}`, as in lists of variables and headers, and
-    the key of its value."""
+    """Return the name in `{"name": "API_KEY", "value": "…"}`, as in lists of variables and headers,
+    and the key of its value.
+    """
     if len(value) > 16:
         return None
     small = {key.lower(): key for key in value if isinstance(key, str)}
@@ -227,8 +226,9 @@ def _pair(value: Mapping[Any, Any]) -> tuple[str, str] | None:
 
 
 def _known(value: Mapping[Any, Any], key: str) -> ValueName | None:
-    """Fields that are secret in objects of a known type: the data of a Kubernetes Secret, and the
-    private members of a JSON Web Key."""
+    """Return the fields that are secret in objects of a known type: the data of a Kubernetes
+    Secret, and the private members of a JSON Web Key.
+    """
     if key in ("data", "stringData") and value.get("kind") == "Secret":
         return ValueName("Secret", "key")
     return ValueName("JWK", "key") if key in _JWK and "kty" in value else None
@@ -249,7 +249,9 @@ def _is_words(text: str) -> bool:
 
 
 def _is_header(value: Any, path: str) -> bool:
-    """Whether it is a header as a pair of name and value: a tuple, or a list within a list."""
+    """Whether the value is a header as a pair of name and value: a tuple, or a list within a
+    list.
+    """
     if len(value) != 2 or not (
         type(value) is tuple or (type(value) is list and path[-1:] == "]" and path[-2:-1].isdigit())
     ):
@@ -258,12 +260,12 @@ def _is_header(value: Any, path: str) -> bool:
 
 
 def _is_schema(path: str, item: Any) -> bool:
-    """Whether it is the JSON Schema of a field that is named like a secret."""
+    """Whether the value is the JSON Schema of a field that is named like a secret."""
     return _last(path) in _INSIDE and isinstance(item, Mapping) and not _SCHEMA.isdisjoint(item)
 
 
 def describe(value: Any) -> str:
-    """An exception or an unknown object as text, even if `str` fails."""
+    """Return an exception or an unknown object as text, even if `str` fails."""
     try:
         text = str(value)
     except Exception:

@@ -1,5 +1,6 @@
-"""What a value looks like without its name: a reference, a placeholder, a type, a label, a word, a
-password, or random characters."""
+"""Classifies values without their names: a reference, a placeholder, a type, a label, a word, a
+password, or random characters.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import math
 import re
 from collections import Counter
 
-from .names import CJK, NOUNS, listed, words
+from .names import CJK, NOUNS, word_set, words
 from .spans import only_placeholders
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
@@ -18,7 +19,9 @@ LONGEST = 256  # characters of a value that are examined
 
 
 class Looks(enum.Enum):
-    """What a value looks like, from nothing to a secret. The texts are reasons in reviews."""
+    """What a value looks like, ordered from empty to secret. The texts are the reasons in
+    reviews.
+    """
 
     EMPTY = "it is empty, or masked already"
     REFERENCE = "it says where to find a value"
@@ -37,9 +40,7 @@ class Looks(enum.Enum):
 UNRESOLVED = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER}
 NO_VALUE = UNRESOLVED | {Looks.PLAIN}
 NO_SECRET = NO_VALUE | {Looks.LABEL}
-_PLAIN = frozenset(
-    listed(
-        """
+_PLAIN = word_set("""
 none null nil true false yes no on off str string undefined required optional int integer float
 double bool boolean bytes byte any list dict set tuple object self cls this array text char
 varchar number void never unknown symbol bigint date datetime uuid json jsonb secretstr
@@ -47,19 +48,13 @@ secretbytes usize u8 bytea blob citext timestamptz bearer basic digest token pas
 write none admin default auto enabled disabled deny allow always never ifnotpresent inherit
 initial strict lax httponly secure stdin stdout prompt ask missing invalid expired wrong empty
 unset new delete env file keyring vault kms manual header
-"""
-    )
-)
+""")
 _PARTS = {"name", "path", "id", "value", "url", "type", "only", "user", "host", "data"}
-_FUNCTION_WORDS = frozenset(
-    listed(
-        """
+_FUNCTION_WORDS = word_set("""
 is was are be the a an this that your my our its of in for and or to with must at by from if when
 not can cannot should will would has have had may as it only ist sind der die das und oder nicht
 mit für von le la les un une est sont des
-"""
-    )
-)
+""")
 _TYPE = re.compile(
     r"[A-Z]\w*<[\w<>' ,&:\[\]]{1,80}>|[a-z_]+(?::[\w,.]+)?(?:\|[a-z_]+(?::[\w,.]+)?)+|[a-z]{2,16}:\d{1,4}|&(?:'\w+ )?(?:mut )?[a-z]\w*|&?(?:'\w+ )?(?:mut )?[A-Za-z_][\w.:]*(?:<[^<>\"']{1,60}(?:<[^<>]{1,40}>)?>|\[[\w ,.|\[\]]{0,60}\])"
     r"[?!]?(?:\s*\|\s*[\w.\[\]]+)*"
@@ -111,7 +106,7 @@ _COMPOUNDS = ("token", *(noun for noun in NOUNS if len(noun) >= 6 and not noun.s
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:0x)?(?:[0-9a-f]{12,}|[0-9A-F]{12,})")
 DIGIT = re.compile(r"\d")
-_DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # of a commit, of a file
+_DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # hash of a commit or a file
 _WORD = re.compile(r"[^\W\d_]+")
 _PROSE = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:;!?…)]{0,3}")
 _CALL = re.compile(
@@ -130,7 +125,7 @@ _ALGORITHM = re.compile(
 
 
 def looks(value: str) -> Looks:
-    """What a value looks like; of a long one, its beginning."""
+    """Return what a value looks like. Only the beginning of a long value is examined."""
     return _looks(value[:LONGEST])
 
 
@@ -158,7 +153,7 @@ def _looks(value: str) -> Looks:
 
 
 def _sentence(value: str) -> Looks:
-    """What several words look like."""
+    """Return what several words look like."""
     parts = value.split()
     if _CALL.match(value):
         return Looks.REFERENCE
@@ -171,7 +166,7 @@ def _sentence(value: str) -> Looks:
 
 
 def _token(value: str) -> Looks:
-    """What a text without spaces looks like."""
+    """Return what a text without spaces looks like."""
     if _CALL.match(value):
         return Looks.REFERENCE
     if _UUID.fullmatch(value):
@@ -202,12 +197,12 @@ def _token(value: str) -> Looks:
 
 
 def _odd(value: str) -> bool:
-    """Whether it has digits in positions that are unusual in names."""
+    """Whether a value has digits in positions that are unusual in names."""
     return any(c.isdigit() for c in value) and bool(re.search(r"\d[a-z]|[a-z]\d[A-Z]", value))
 
 
 def random(value: str) -> bool:
-    """Whether it looks generated: long and of high entropy."""
+    """Whether a value looks generated: long and of high entropy."""
     if len(value) < 16:
         return False
     value = value[:LONGEST]
@@ -219,7 +214,7 @@ def random(value: str) -> bool:
 
 
 def is_distinct(value: str) -> bool:
-    """Whether it cannot be a word, a number or a name in any text."""
+    """Whether a value is so distinct that it cannot be an ordinary word, number or name."""
     if (
         not 8 <= len(value) <= LONGEST
         or any(c.isspace() for c in value)
@@ -230,7 +225,7 @@ def is_distinct(value: str) -> bool:
 
 
 def mixed(value: str) -> bool:
-    """Whether it has letters and digits, as most password rules require."""
+    """Whether a value has letters and digits, as most password rules require."""
     value = value.strip("\"'`.,;:()[]{}<>")
     if not 6 <= len(value) <= 128:
         return False
@@ -244,7 +239,7 @@ def mixed(value: str) -> bool:
 
 
 def entropy(value: str) -> float:
-    """Bits per character."""
+    """Return the entropy of a text in bits per character."""
     size = len(value)
     return -sum(n / size * math.log2(n / size) for n in Counter(value).values())
 
@@ -260,7 +255,7 @@ _WORD_AND_NUMBER = re.compile(r"(?=\D{4})[^\W\d_]+[-_]*\d+")
 
 
 def is_plausible(value: str) -> bool:
-    """Whether it can be a secret where the text says that one follows."""
+    """Whether a value can be a secret where the text says that one follows."""
     value = value[:LONGEST]
     if _OTHER.search(value) or (value.count("/") > 1 and not random(value)):
         return False
@@ -275,8 +270,9 @@ def is_plausible(value: str) -> bool:
 
 
 def is_strong(value: str) -> bool:
-    """Whether it is a secret even if nothing says so: digits among letters, and signs or capitals,
-    as in no word."""
+    """Whether a value is a secret even if the text does not say so: digits among letters, and
+    punctuation or capitals, as in no word.
+    """
     if _OTHER.search(value) or looks(value) not in (Looks.MIXED, Looks.RANDOM):
         return False
     if not mixed(value):

@@ -1,13 +1,13 @@
-"""The documented formats of tokens and keys, one line each.
+"""Finds tokens and keys by their documented formats, one line each.
 
-A line has a rule, under which a hit is counted, and the format of the token. In a format, `{a36}`
-is 36 characters of the class `a`, `{a36+}` is 36 or more, `(x|y)` is either, and everything else is
-literal.
+A line has a rule, under which matches are counted, and the format of the token. In a format,
+`{a36}` is 36 characters of the class `a`, `{a36+}` is 36 or more, `(x|y)` is either, and everything
+else is literal.
 
     a letters and digits     l the same, small letters    u the same, capitals    d digits
     h hexadecimal, small     x hexadecimal                w a, - and _            b a and + / = _ -
 
-To add a format, add a line; the tests check that an example of each (`example`) is found.
+To add a format, add a line; the tests check that an example of each is found.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from .spans import Span, trie
+from .spans import Bounds, Span, trie
 
-_CLASSES = {
+CHARACTERS = {
     "a": "[A-Za-z0-9]",
     "l": "[a-z0-9]",
     "u": "[A-Z0-9]",
@@ -257,17 +257,17 @@ class TokenFormat(NamedTuple):
 
 @functools.cache
 def formats() -> tuple[TokenFormat, ...]:
-    """The table, line by line."""
+    """Yield the lines of the table."""
     return tuple(TokenFormat(*line.split(None, 1)) for line in FORMATS.strip().split("\n"))
 
 
-_PIECE = re.compile(r"\{(\w)(\d+)(\+)?\}|\(([^()]*)\)")
+PIECE = re.compile(r"\{(\w)(\d+)(\+)?\}|\(([^()]*)\)")
 
 
 def pattern(form: str) -> str:
-    """The regular expression of a format."""
+    """Return the regular expression of a format."""
     out, done, open_end = [], 0, False
-    for piece in _PIECE.finditer(form):
+    for piece in PIECE.finditer(form):
         out.append(re.escape(form[done : piece.start()]))
         done = piece.end()
         if piece[4] is not None:
@@ -276,7 +276,7 @@ def pattern(form: str) -> str:
             )
             out.append(f"(?:{'|'.join(either)})")
             continue
-        kind, count, more = _CLASSES[piece[1]], piece[2], piece[3]
+        kind, count, more = CHARACTERS[piece[1]], piece[2], piece[3]
         open_end = bool(more) and done == len(form)
         most = f",{int(count) * 4 + 64}" if more else ""
         out.append(f"{kind}{{{count},}}+" if open_end else f"{kind}{{{count}{most}}}")
@@ -285,34 +285,38 @@ def pattern(form: str) -> str:
 
 
 def prefixes(form: str) -> tuple[str, ...]:
-    """The texts that a format can begin with; an empty one if it begins with a class."""
-    first = _PIECE.search(form)
+    """Return the texts with which a format can begin; an empty one if it begins with a class."""
+    first = PIECE.search(form)
     head = form[: first.start()] if first else form
     if first is not None and first[4] is not None and (not head or "{" not in first[4]):
         return tuple(head + part for part in first[4].split("|"))
     return (head,)
 
 
+Rule: TypeAlias = tuple[str, re.Pattern[str]]
+
+
 class _Table(NamedTuple):
-    """The formats by how they begin: those with a prefix, and one pattern for all prefixes; those
-    that contain a fixed text; and the rest."""
+    """The formats, grouped by how they are found: those with a prefix, with one pattern for all
+    prefixes; those that contain a fixed text; and the rest.
+    """
 
     prefixes: re.Pattern[str]
-    by_prefix: dict[str, list[tuple[str, re.Pattern[str]]]]
+    by_prefix: dict[str, list[Rule]]
     by_text: list[tuple[str, str, re.Pattern[str]]]
-    others: list[tuple[str, re.Pattern[str]]]
+    others: list[Rule]
 
 
 # Hashes of public files.
 _DIGESTS = ("sha1-", "sha256-", "sha384-", "sha512-", "sha256:", "sha512:", "h1:")
-_LONG = 24  # characters of the shortest format that begins with a class
+_LONG = 24  # length of the shortest format that begins with a class
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{27,}+|[0-9]{8,15}(?=[:|])|[0-9](?=/[0-9]{16}))")
 _INNER = re.compile(r"(?<=\})[^{}()]{3,}(?=\{)|(?<=\})[^{}()]{3,}$")
 
 
 @functools.cache
 def _table() -> _Table:
-    by_prefix: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    by_prefix: dict[str, list[Rule]] = {}
     by_text, others = [], []
     for rule, form in formats():
         compiled = re.compile(pattern(form))
@@ -328,8 +332,8 @@ def _table() -> _Table:
     return _Table(re.compile(rf"(?<![A-Za-z0-9])(?:{trie(by_prefix)})"), by_prefix, by_text, others)
 
 
-def vendors(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
-    """Tokens of a documented format in these runs of characters."""
+def vendors(text: str, runs: list[Bounds]) -> Iterator[Span]:
+    """Find tokens of a documented format in these runs of characters."""
     table = _table()
     for low, high in runs:
         if text.startswith(_DIGESTS, low):
@@ -351,7 +355,7 @@ def vendors(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
 
 
 def _with_prefix(text: str, prefix: re.Match[str], table: _Table) -> Iterator[Span]:
-    """Tokens that begin with this prefix, or with a part of it."""
+    """Find tokens that begin with this prefix, or with a part of it."""
     for size in range(len(prefix[0]), 1, -1):
         for rule, form in table.by_prefix.get(prefix[0][:size], ()):
             if found := form.match(text, prefix.start()):
@@ -359,30 +363,7 @@ def _with_prefix(text: str, prefix: re.Match[str], table: _Table) -> Iterator[Sp
 
 
 def _is_random(token: str) -> bool:
-    """Whether it is more than a prefix and a word: it has digits, or letters of both cases."""
+    """Whether a token is more than a prefix and a word: it has digits, or letters of both cases."""
     body = token[4:]
     odd = any(c.isdigit() for c in body) or len(token) > 60
     return odd or (not body.islower() and not body.isupper() and len(set(body)) > 8)
-
-
-def example(form: str, seed: int = 0) -> str:
-    """A token of this format, always the same for the same seed."""
-    out, done, step = [], 0, seed * 7 + len(form)
-    for piece in _PIECE.finditer(form):
-        out.append(form[done : piece.start()])
-        done = piece.end()
-        if piece[4] is not None:
-            choices = piece[4].split("|")
-            out.append(example(choices[step % len(choices)], seed))
-            continue
-        letters = _letters(piece[1])
-        for n in range(int(piece[2])):
-            step = (step * 1103515245 + 12345 + n) % (1 << 31)
-            out.append(letters[(step >> 8) % len(letters)])
-    return "".join([*out, form[done:]])
-
-
-@functools.cache
-def _letters(kind: str) -> str:
-    plain = re.compile(_CLASSES["a" if kind in "wb" else kind])
-    return "".join(c for c in map(chr, range(48, 123)) if plain.match(c))

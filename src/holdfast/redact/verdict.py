@@ -1,8 +1,8 @@
-"""The decision about a name and its value: whether the value is a secret, and why.
+"""Decides whether the value of a name is a secret, and why.
 
-A format reads pairs from a text and says in which syntax each is written; only `judge` decides about
-them. What it cannot decide is doubtful: it is kept unless the caller is strict, and a review shows
-it.
+A format reads pairs from a text, with the syntax in which each is written; only `judge` decides
+whether they are secrets. A value that it cannot decide is doubtful: it is kept unless the caller is
+strict, and a review shows it.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ import enum
 import re
 from typing import NamedTuple
 
-from .names import HEADERS, NOUNS, SPOKEN, listed, words
+from .names import HEADERS, NOUNS, SPOKEN, word_set, words
 from .values import LONGEST, NO_VALUE, Looks, entropy, looks, mixed
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
 
 class Syntax(enum.Enum):
-    """How a value is written after its name. The later ones say less about where it ends, and about
-    whether it is a value at all."""
+    """How a value is written after its name. The later members say less about where the value ends,
+    and whether there is a value at all.
+    """
 
-    FIELD = "field"  # of an object, as data
+    FIELD = "field"  # a field of an object
     LINE = "line"  # the rest of a line: dotenv, INI, YAML, a header
-    QUOTED = "quoted"  # a literal after a sign
+    QUOTED = "quoted"  # a literal after a separator
     OPTION = "option"  # the argument of an option of a command
-    CELL = "cell"  # below a header
+    CELL = "cell"  # a cell of a table, below a header
     CALL = "call"  # a literal among the arguments of a call
-    BARE = "bare"  # a word after a sign, within a line
+    BARE = "bare"  # a word after a separator, within a line
     PROSE = "prose"  # in a sentence
 
 
 class Verdict(NamedTuple):
-    """Whether a value is `secret`, or `doubtful` and for a person to check."""
+    """The decision: the value is `secret`, or `doubtful` and should be checked by a person."""
 
     secret: bool
     doubtful: bool
@@ -50,13 +51,13 @@ _ALWAYS = {Looks.RANDOM, Looks.MIXED}
 _WORDY = {Looks.WORD, Looks.PHRASE}
 _FIRM = {Syntax.LINE, Syntax.QUOTED, Syntax.OPTION, Syntax.CELL}
 _LOOSE = {Syntax.CALL, Syntax.BARE, Syntax.PROSE}
-_PINS = frozenset(listed("pin puk otp totp code codes passcode pincode tan 密码"))
+_PINS = word_set("pin puk otp totp code codes passcode pincode tan 密码")
 _DIGITS = re.compile(r"\d[\d -]{2,10}\d")
 _NOTHING = {"none", "null", "true", "false", "undefined", "string", "str"}
 
 
 def judge(name: str, says: str, value: str, syntax: Syntax) -> Verdict:
-    """Decide about `value` under `name`; `says` is how the name marks its value as secret."""
+    """Decide whether `value` under `name` is a secret. `says` is how the name marks its value."""
     shape = looks(value)
     if mixed(name):
         name = "the name of a secret"  # the name may contain a secret itself
@@ -64,11 +65,11 @@ def judge(name: str, says: str, value: str, syntax: Syntax) -> Verdict:
     field = syntax is Syntax.FIELD
     partly = shape in (Looks.REFERENCE, Looks.PLACEHOLDER) and says == "key" and mixed(value)
     if partly and not _REFERENCE.fullmatch(value):
-        # It only begins or ends like a reference. As data it is a value.
+        # It only begins or ends like a reference: in a field it is a value.
         return Verdict(field, not field, under if field else shape.value)
     if shape in NO_VALUE and not (field and _is_word_as_data(value, shape)):
         return Verdict(False, shape is Looks.PLACEHOLDER and field and says == "key", shape.value)
-    if says not in ("key", "token", "tokens", "weak"):  # a name that the host has added
+    if says not in ("key", "token", "tokens", "weak"):  # a name that the application has added
         return Verdict(syntax in (Syntax.FIELD, Syntax.QUOTED), False, under)
     last = (words(name) or ("",))[-1]
     if says == "weak":
@@ -84,7 +85,9 @@ def judge(name: str, says: str, value: str, syntax: Syntax) -> Verdict:
 
 
 def _is_word_as_data(value: str, shape: Looks) -> bool:
-    """Whether a keyword is a value here: data may be any word, except the label of a field."""
+    """Whether a keyword is a value here. As data any word can be a value, except the label of a
+    field.
+    """
     value = value.strip()
     if shape is not Looks.PLAIN or value.lower() in _NOTHING:
         return False
@@ -92,7 +95,7 @@ def _is_word_as_data(value: str, shape: Looks) -> bool:
 
 
 def _weak(last: str, value: str, shape: Looks) -> tuple[bool, bool]:
-    """Under a name that has other meanings as well: secret, or doubtful."""
+    """Judge a value under a name that also has other meanings."""
     if last in _PINS:
         secret = _DIGITS.fullmatch(value.strip()) is not None or shape in _ALWAYS
         return secret, not secret
@@ -111,7 +114,7 @@ def _is_label(last: str, says: str, value: str, shape: Looks) -> bool:
 
 
 def _named(name: str, says: str, value: str, shape: Looks, syntax: Syntax) -> tuple[bool, bool]:
-    """Under a name that means a secret, in a text: secret, or doubtful."""
+    """Judge a value in a text, under a name that means a secret."""
     if shape in (Looks.RANDOM, Looks.ID):
         return True, False
     if shape is Looks.MIXED:
@@ -130,7 +133,9 @@ def _named(name: str, says: str, value: str, shape: Looks, syntax: Syntax) -> tu
 
 
 def _is_made_up(value: str) -> bool:
-    """Whether it is a word and a number, or consists of words that names of secrets do not have."""
+    """Whether a value is a word and a number, or consists of words that do not occur in names of
+    secrets.
+    """
     value = value[:LONGEST]
     if value[-1].isdigit() and value.rstrip("0123456789").isalpha():
         return True
@@ -149,7 +154,7 @@ def _is_phrase(name: str, says: str, value: str, syntax: Syntax) -> bool:
 
 
 def _is_password(name: str, says: str, value: str, syntax: Syntax) -> bool:
-    """Whether one plain word is a careless password, and not a part of the text."""
+    """Whether one plain word is a weak password, and not a part of the text."""
     capital = value.isalpha() and value[1:].islower() and value[:1].isupper()
     if capital and not name.isupper() and syntax not in (Syntax.OPTION, Syntax.CELL):
         return False

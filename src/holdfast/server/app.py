@@ -1,4 +1,4 @@
-"""The app: the routes, the middleware before them, and the OpenAPI document."""
+"""The ASGI app: its routes, its middleware, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from litestar import Litestar, Request, Response, Router
 from litestar.config.cors import CORSConfig
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, SecurityScheme
 
+from ..environment import wall_clock
 from ..harness import on_shutdown
 from ..log.events import new_id
-from ..stores.port import wall_clock
-from ..wire import Failed
 from .auth.audit import AuditRecord
 from .http.context import SERVICE, request_context
 from .http.errors import ErrorResponse, answer
@@ -40,7 +38,7 @@ from .routes import (
 from .service import Service
 from .settings import Settings
 
-MATTERS = (
+MODULES = (
     sessions,
     messages,
     events,
@@ -53,42 +51,24 @@ MATTERS = (
     files,
     health,
 )
-ROUTES = [handler for matter in MATTERS for handler in matter.HANDLERS]
-# The error responses of every route.
-FAILURES = {
-    400: "the request is invalid",
-    401: "the key is missing or invalid",
-    403: "the key does not allow this",
-    404: "not found, or it belongs to another user",
-    405: "the path has other methods",
-    408: "the body was sent too slowly",
-    409: "in conflict with the current state",
-    413: "the body is too large",
-    415: "the body has an unsupported type",
-    422: "the sandbox cannot do this",
-    429: "too many requests",
-    500: "the server failed",
-    501: "an optional package is missing on the server",
-    502: "a model failed",
-    503: "try again later",
-}
+ROUTES = [handler for module in MODULES for handler in module.HANDLERS]
 UNROUTED = "no_route"  # the action of a request without a route, in audit records
 ABOUT = "Durable sessions for AI agents, over HTTP. All error responses have the same shape."
 
 
 def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
-    """An ASGI app that serves agents. Run it, or mount it in another app.
+    """Create an ASGI app that serves agents. Run it, or mount it in another app.
 
         app = create_app(agents=[shop], store="sqlite:shop.db", auth=NoAuth())
 
-    Takes `Settings`, or their fields by name (`InvalidSettings` with every fault). The app's
-    lifespan opens and closes its stores; without a lifespan, they are opened when first needed, and
-    you close the app with `close_app`.
+    Takes `Settings`, or their fields as keyword arguments. Raises `InvalidSettings`, which lists
+    every fault. The app's lifespan opens and closes its stores; without a lifespan, they are opened
+    when first needed, and you close the app with `close_app`.
     """
     service = Service(settings if settings is not None else Settings(**more))
     pages, cors = documents.HANDLERS if service.settings.docs else [], _cors(service)
     app = App(
-        [Router("/v1", route_handlers=[*map(documented, ROUTES), *pages])],
+        [Router("/v1", route_handlers=[*ROUTES, *pages])],
         dependencies={"ctx": Provide(request_context, sync_to_thread=False)},
         middleware=[RequestMiddleware(service)],
         exception_handlers={Exception: _failed},
@@ -110,7 +90,7 @@ async def close_app(app: Litestar) -> None:
 
 
 def service_of(app: Litestar) -> Service:
-    """The service of an app."""
+    """Return the `Service` of an app."""
     service: Service = app.state[SERVICE]
     return service
 
@@ -142,7 +122,8 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
 
 
 def _unrouted(request: Request[Any, Any, Any], id: str, done: ErrorResponse) -> AuditRecord:
-    """The audit record of a request without a route; its caller is not authenticated."""
+    """Return the audit record for a request that matched no route; its caller was not
+    authenticated."""
     client = request.scope.get("client")
     return AuditRecord(
         at=wall_clock(),
@@ -154,16 +135,6 @@ def _unrouted(request: Request[Any, Any, Any], id: str, done: ErrorResponse) -> 
         code=done.code,
         address=client[0] if client else None,
     )
-
-
-def documented(handler: Any) -> Any:
-    """A route with the error responses for the OpenAPI document."""
-    failures = {
-        status: ResponseSpec(Failed, generate_examples=False, description=words)
-        for status, words in FAILURES.items()
-    }
-    handler.responses = {**failures, **(handler.responses or {})}
-    return handler
 
 
 def _openapi(service: Service) -> OpenAPIConfig:

@@ -1,7 +1,8 @@
-"""Engines drive sessions. A server has them by name; `HoldfastEngine` is the harness.
+"""Engines drive sessions. A server has one or more engines, each with a name; `HoldfastEngine` uses
+the harness.
 
-An engine opens sessions, keeps them open while they are used, and closes idle ones. This loses
-nothing: all of a session is in its log.
+An engine opens sessions, keeps them open while they are used, and closes idle ones. Closing loses
+nothing, since all data of a session is in its log.
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ Made: TypeAlias = "Agent | Callable[..., Harness]"
 
 
 class Chosen(str):
-    """A default model that the user did not name. Functions do not get it."""
+    """A default model that the user did not name. It is not passed to functions that create a
+    harness."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class TenantStore:
-    """A store with the sessions of one tenant, and the kind that names it."""
+    """A store that holds the sessions of one tenant, and the kind of that store."""
 
     tenant: str
     kind: str
@@ -56,40 +58,42 @@ class TenantStore:
 
 
 class Engine(Protocol):
-    """What the server needs of an engine."""
+    """The interface of an engine, as the server uses it."""
 
     @property
     def agents(self) -> list[str]:
-        """The names of its agents."""
+        """The names of the engine's agents."""
         ...
 
     def agent_key(self, name: str | None) -> str:
-        """The key of an agent in rows; None is the first agent (`UnknownAgent`)."""
+        """Return the key of an agent as stored in rows; None means the first agent. Raises
+        `UnknownAgent`."""
         ...
 
     async def begin(
         self, place: TenantStore, id: str, created: ev.SessionCreated, ids: Sequence[str]
     ) -> bool:
-        """Create a session, with events of these ids; False if somebody else has created it.
-        Repeating the call with the same ids has no effect."""
+        """Create a session, with events that have these ids. Returns False if another process has
+        created it. Repeating the call with the same ids has no effect."""
         ...
 
     def open(
         self, place: TenantStore, agent: str, id: str, thread: str = "main"
     ) -> AbstractAsyncContextManager[Session]:
-        """A session of the agent with this key, kept open inside the block (`SessionNotFound`)."""
+        """Context manager that keeps a session of the agent with this key open. Raises
+        `SessionNotFound`."""
         ...
 
     async def delete(self, place: TenantStore, agent: str, id: str) -> Receipt:
-        """Abort the runs of a session, and delete it."""
+        """Abort the runs of a session, then delete the session."""
         ...
 
     async def serve(self, place: TenantStore) -> None:
-        """Resume unfinished runs there, and keep looking for more."""
+        """Resume unfinished runs in this store, now and periodically."""
         ...
 
     async def aclose(self, grace: float = GRACE) -> None:
-        """Hand over the runs, and close."""
+        """Hand over the runs to other processes, and close."""
         ...
 
 
@@ -102,8 +106,8 @@ class Serving(NamedTuple):
 
 
 def serving(engines: Mapping[str, Engine], agent: str | None, tenant: str | None = None) -> Serving:
-    """The engine that serves an agent (`UnknownAgent`). For a tenant, an uploaded agent is served
-    only if this tenant has uploaded it."""
+    """Return the engine that serves an agent. Raises `UnknownAgent`. If a tenant is given, an
+    uploaded agent counts only if this tenant uploaded it."""
     for name, engine in engines.items():
         with suppress(UnknownAgent):
             key, known = engine.agent_key(agent), cast(Any, engine)
@@ -114,17 +118,18 @@ def serving(engines: Mapping[str, Engine], agent: str | None, tenant: str | None
 
 
 def is_uploaded(engine: Engine, agent: str) -> bool:
-    """Whether a client has uploaded this agent of an engine."""
+    """Whether this agent of an engine was uploaded by a client."""
     return agent in getattr(engine, "adopted", ())
 
 
 class HoldfastEngine:
-    """The harness as an engine: one harness for each agent, store and tenant, made when first used.
+    """An engine that uses the harness: one `Harness` for each agent, store and tenant, created when
+    it is first used.
 
     `agents` are agents by their public names, or functions that take `store`, `tenant` and the
-    settings and return a `Harness`. `settings` are those of the harness; a setting that a function
-    does not take is an error (`InvalidValue`). `run_limits` are the limits of each run, which
-    clients may not exceed.
+    settings and return a `Harness`. `settings` are the settings of the harness; raises
+    `InvalidValue` for a setting that a function does not accept. `run_limits` are the limits of
+    each run, which clients may not exceed.
     """
 
     def __init__(
@@ -151,21 +156,16 @@ class HoldfastEngine:
         self._harnesses: dict[tuple[str, int, str], Harness] = {}
         self._keys: dict[str, str] = {}  # the name of each agent, by its key
         for name, made in self._made.items():
-            key = self._probe(name, made)
+            probe = self._make(made, "memory:", "main")  # raises the faults of the agent
+            key = probe.agent.key
             if key in self._keys:
                 raise InvalidValue(
                     field="agents",
                     problem=f"{self._keys[key]!r} and {name!r} are both the agent {key!r}",
                     remedy="serve one of them, or give one another name: Agent(NAME, …)",
                 )
-            self._keys[key] = name
+            self._keys[key], self._probes[key] = name, probe
         self._uses = SessionsInUse(self.limits)
-
-    def _probe(self, name: str, made: Made) -> str:
-        """The key of an agent; raises what is wrong with it."""
-        probe = self._make(made, "memory:", "main")
-        self._probes[probe.agent.key] = probe
-        return probe.agent.key
 
     def _make(self, made: Made, store: Store | str, tenant: str) -> Harness:
         settings = {**self._settings, "store": store, "tenant": tenant}
@@ -190,7 +190,7 @@ class HoldfastEngine:
 
     @property
     def harnesses(self) -> list[Harness]:
-        """The harnesses that exist so far."""
+        """The harnesses created so far."""
         return [*self._harnesses.values()]
 
     def agent_key(self, name: str | None) -> str:
@@ -209,8 +209,8 @@ class HoldfastEngine:
         self._listed = models
 
     def choices(self, agent: str | None) -> Choices:
-        """What clients may choose for the runs of an agent. For a new upload, None, these are the
-        models of all agents of the server and of the harness."""
+        """Return what clients may choose for the runs of an agent. None stands for a new upload:
+        then all models of the server's agents and of the harness are offered."""
         if (probe := self._probes.get(agent or "")) is not None:
             models = probe.named_models if self._listed is None else self._listed
             return Choices(probe.agent, models, probe.limits)
@@ -221,7 +221,7 @@ class HoldfastEngine:
 
     @cached_property
     def _own(self) -> tuple[RunLimits, frozenset[str]]:
-        """The limits of the harness, and all models that the operator names."""
+        """Return the limits of the harness, and all models that the operator has named."""
         probes = [*self._probes.values()]
         limits = self._settings.get("limits") or RunLimits()
         with suppress(InvalidAgent):  # if the harness has no model of its own
@@ -230,8 +230,8 @@ class HoldfastEngine:
         return limits, frozenset(ref for one in probes for ref in one.named_models)
 
     def adopt(self, agent: Agent, tenant: str) -> None:
-        """Serve an uploaded agent, for this tenant only. It is not listed (`InvalidAgent`,
-        `RateLimited`)."""
+        """Serve an uploaded agent, for this tenant only and without listing it. Raises
+        `InvalidAgent` or `RateLimited`."""
         if agent.key not in self.adopted:
             limit = self.limits.loaded_agents
             if len(self.adopted) >= limit:
@@ -251,7 +251,7 @@ class HoldfastEngine:
         await self._harness(place, agent).start()
 
     async def drop(self, place: TenantStore, agent: str) -> None:
-        """Stop serving an uploaded agent for the sessions there."""
+        """Stop serving an uploaded agent in this store."""
         harness = self._harnesses.pop((agent, id(place.store), place.tenant), None)
         self._adopters.discard((place.tenant, agent))
         others = {known for known, _, _ in self._harnesses} | {one for _, one in self._adopters}
@@ -300,8 +300,8 @@ class HoldfastEngine:
         return receipt
 
     async def clear(self, place: TenantStore, agent: str, id: str) -> tuple[Remains, ...]:
-        """Close a session that is about to be deleted, and remove what it has outside of the store;
-        returns what remains."""
+        """Close a session that is about to be deleted, and remove its data outside of the store.
+        Returns what could not be removed."""
         harness = await self._harness(place, agent).start()
         await harness.close(id, grace=0.0, reason="delete")
         scope, sandbox = Scope(place.tenant, id), sessions_of(harness).config.sandbox
@@ -343,7 +343,8 @@ class HoldfastEngine:
 
 
 def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
-    """The result of a function for these settings (`InvalidValue` if it does not take one)."""
+    """Call a function with these settings. Raises `InvalidValue` if it does not accept one of
+    them."""
     given = settings_for(made, _for_function(settings))
     name = getattr(made, "__name__", "the function")
     if refused := _refused(made, given):
@@ -371,8 +372,9 @@ _TWICE = re.compile(r"multiple values for keyword argument '(\w+)'")
 
 
 def _for_function(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a function gets. The offline model is not among its providers, because a
-    function may have its own; if it is named as the default model, it is passed as such."""
+    """Return the settings to pass to a function. The offline model is left out of `providers`,
+    because the function may have its own. If the offline model was named as the default model, it
+    is passed as `default_model`."""
     given = dict(settings)
     if isinstance(given.get("default_model"), Chosen):
         del given["default_model"]
@@ -390,7 +392,7 @@ def _ref(provider: Any) -> str | None:
 
 
 def _refused(made: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
-    """The settings that a function has no parameter for."""
+    """The settings for which a function has no parameter."""
     try:
         taken = inspect.signature(made).parameters.values()
     except (TypeError, ValueError):  # some callables have no signature

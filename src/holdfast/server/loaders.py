@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidValue
-from ..harness import MAX_DEPTH, Place
+from ..harness import MAX_DEPTH
 from ..wire.files import File
 from .uploads import git, manifest
 from .uploads.manifest import AgentManifest
@@ -32,7 +32,7 @@ _REF = re.compile(r"[A-Za-z0-9][\w./-]{0,199}")
 
 
 class AgentIdentity(Struct, frozen=True, kw_only=True):
-    """The identity of a loaded agent: `sha` is the commit, or a hash of all its files."""
+    """The identity of a loaded agent. `sha` is the commit, or a hash of all its files."""
 
     name: str
     version: str
@@ -48,14 +48,15 @@ class LoadedAgent(Struct, frozen=True, kw_only=True):
 
 
 class AgentFiles(NamedTuple):
-    """The files of an agent by path, and their commit, if there is one."""
+    """The files of an agent by path, and the commit, if they come from Git."""
 
     files: dict[str, bytes]
     commit: str | None = None
 
 
 class Loader(Protocol):
-    """Fetches the files of an agent. `check` rejects an invalid source before any work is done."""
+    """Fetches the files of an agent. `check` rejects an invalid source before anything is
+    fetched."""
 
     name: str
 
@@ -64,18 +65,10 @@ class Loader(Protocol):
     async def fetch(self, source: Mapping[str, Any]) -> AgentFiles: ...
 
 
-async def load(loader: Loader, source: Mapping[str, Any], place: Place) -> LoadedAgent:
-    """Write the files of an agent into a session's folder."""
-    loaded, files = await fetch(loader, source)
-    for path, data in files.items():
-        await place.write(path, data)
-    return loaded
-
-
 async def fetch(
     loader: Loader, source: Mapping[str, Any]
 ) -> tuple[LoadedAgent, Mapping[str, bytes]]:
-    """An agent and its files."""
+    """Fetch an agent and its files."""
     loader.check(source)
     found = await loader.fetch(source)
     check_files({path: len(data) for path, data in found.files.items()})
@@ -187,11 +180,11 @@ def _address(text: str, field: str) -> git.GitAddress:
 
 
 def check_uploads(files: Sequence[File]) -> None:
-    """Reject too many files of a request, and invalid paths."""
+    """Reject a request with too many files or with invalid paths."""
     if len(files) > FILES:
         raise InvalidValue(
             field="files",
-            problem=f"there are {len(files)} files",
+            problem=f"has {len(files)} entries",
             remedy=f"send at most {FILES}",
             limit=FILES,
         )
@@ -217,7 +210,7 @@ def _too_much() -> InvalidValue:
 
 
 def _read(root: Path, path: str) -> dict[str, bytes]:
-    """All files of a folder below `root`, by path. Links and special files are left out."""
+    """Read all files of a folder below `root`, by path. Links and special files are left out."""
     folder = (root / check_path(path)).resolve()
     if not folder.is_relative_to(root.resolve()) or not folder.is_dir():
         raise InvalidValue(
@@ -236,7 +229,7 @@ def _read(root: Path, path: str) -> dict[str, bytes]:
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """The files of a folder, and their sizes."""
+    """Return the files of a folder with their sizes."""
     folders, count = [""], 0
     while folders:
         above = folders.pop()
@@ -253,7 +246,7 @@ def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _bytes(file: Path, left: int) -> bytes:
-    """The content of a regular file, of at most so many bytes. Links are not followed."""
+    """Read a regular file, up to this many bytes. Links are not followed."""
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as stream:
         data = stream.read(left + 1) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
@@ -281,7 +274,7 @@ def _hash(found: Mapping[str, bytes]) -> str:
 
 
 def check_path(path: Any) -> str:
-    """A valid relative path (`InvalidValue`)."""
+    """Return the path if it is a valid relative path; otherwise raise `InvalidValue`."""
     parts = PurePosixPath(path).parts if isinstance(path, str) else ()
     if not isinstance(path, str) or not path.strip() or path.startswith("/") or ".." in parts:
         raise InvalidValue(

@@ -1,5 +1,5 @@
-"""Checks before a server listens: its certificate and its store. So the process that was started
-reports a fault once, in one line, whatever number of workers it would have."""
+"""Checks the certificate and the store before a server listens. So a fault is reported once, in one
+line, by the process that was started, no matter how many workers it would have."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from msgspec import Struct
 
 from ..errors import HoldfastError, MissingExtra, StoreError
 from ..log.catalog import Query
-from ..stores.registry import StoreRegistry
 from ..stores.retry import slow
 from .auth.keys import TENANT
 from .settings import KEYS, Settings
 
 
 class ServerStarted(Struct, frozen=True, kw_only=True):
-    """A server that has started: `kept` is whether sessions outlive it, `known` whether any caller
-    could be accepted, `token` its local token, `open` whether it needs no authentication."""
+    """Describes a server that has started. `kept` is whether sessions outlive it, `known` whether
+    any caller could be accepted, `token` its local token, `open` whether it needs no
+    authentication."""
 
     port: int
     kept: bool
@@ -28,54 +28,46 @@ class ServerStarted(Struct, frozen=True, kw_only=True):
     open: bool = False
 
     def __repr__(self) -> str:
-        return f"Began(port={self.port})"
+        return f"ServerStarted(port={self.port})"
 
 
 def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
-    """The faults of a certificate and its key."""
+    """Return the faults of a certificate and its key."""
     if cert is None and key is None:
         return
     if cert is None or key is None:
         missing = "--tls-cert" if cert is None else "--tls-key"
         yield f"TLS needs a certificate and its key: give {missing} too"
         return
-    absent = [f"{option} {at!r}" for option, at in _given(cert, key) if not Path(at).is_file()]
+    files = {"--tls-cert": cert, "--tls-key": key}
+    absent = [f"{option} {at!r}" for option, at in files.items() if not Path(at).is_file()]
     for one in absent:
         yield f"{one}: the file does not exist"
     if absent:
         return
     try:
-        _load(cert, key)
+        # Without a password, each worker would ask for that of a key in the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
-        yield f"--tls-cert and --tls-key {_told(error)}"
+        why = "cannot be used: give PEM files, the key without a password"
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = "do not match: give the key of this certificate"
+        yield f"--tls-cert and --tls-key {why}"
     except OSError as error:
         yield f"--tls-cert or --tls-key cannot be read ({error.strerror})"
 
 
-def _given(cert: str, key: str) -> Iterator[tuple[str, str]]:
-    yield "--tls-cert", cert
-    yield "--tls-key", key
-
-
-def _load(cert: str, key: str) -> None:
-    # Without this, each worker would ask for the password of a key in the terminal.
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
-
-
-def _told(error: ssl.SSLError) -> str:
-    if error.reason == "KEY_VALUES_MISMATCH":
-        return "do not match: give the key of this certificate"
-    return "cannot be used: give PEM files, the key without a password"
-
-
 async def known_callers(settings: Settings, waiting: Callable[[], None] | None = None) -> bool:
-    """Open the default store and close it again (`StoreError`, `MissingExtra`, `InvalidValue`).
-    `waiting` is called if the store does not answer at once. Returns whether any caller could be
-    accepted."""
+    """Open the default store and close it again. Returns whether any caller could be accepted.
+    Raises `StoreError`, `MissingExtra` or `InvalidValue`. `waiting` is called if the store does not
+    answer at once."""
     registry = settings.registry()
     try:
         with slow(waiting):
-            return await _look(registry, settings)
+            store = await registry.get(settings.default)
+            if settings.auth != KEYS:
+                return True
+            return bool((await store.find(Query(tenant=TENANT), limit=1)).items)
     except MissingExtra:
         raise
     except StoreError as error:
@@ -87,10 +79,3 @@ async def known_callers(settings: Settings, waiting: Callable[[], None] | None =
         raise StoreError(problem=f"{error}{why}") from error
     finally:
         await registry.aclose()
-
-
-async def _look(registry: StoreRegistry, settings: Settings) -> bool:
-    store = await registry.get(settings.default)
-    if settings.auth != KEYS:
-        return True
-    return bool((await store.find(Query(tenant=TENANT), limit=1)).items)

@@ -1,5 +1,5 @@
-"""Running the app under uvicorn, in this process or in several, until a signal ends it. A process
-hands its runs over before it ends."""
+"""Runs the app under uvicorn, in this process or in several, until a signal ends it. A process
+hands over its runs before it ends."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from uvicorn.supervisors import Multiprocess
 
 from ..errors import HoldfastError, InvalidSettings
 from ..harness import logging_configured
-from ..local_token import LocalToken, keep
+from ..local_token import LocalToken, is_loopback, keep
 from ..stores.creation import StoreCreation
 from .app import create_app
-from .auth.callers import LocalTokenAuth, NoAuth, is_loopback
+from .auth.callers import LocalTokenAuth, NoAuth
 from .engines import Chosen
 from .http.protocol import Protocol
 from .preflight import ServerStarted, known_callers, tls_faults
@@ -53,8 +53,8 @@ MORE = 5  # seconds after the grace until connections are cut
 
 
 class ServePlan(Struct, frozen=True, kw_only=True):
-    """What to serve, and where: a settings file, or agents and a store. `model` is for all agents;
-    if it was `chosen` by default, only for those without a model."""
+    """What to serve, and where: a settings file, or agents and a store. `model` applies to all
+    agents, or, if it was `chosen` by default, only to agents without a model."""
 
     config: str | None = None
     agents: dict[str, str] = {}
@@ -72,8 +72,9 @@ class ServePlan(Struct, frozen=True, kw_only=True):
     sandbox: str | None = None
 
     def settings(self) -> Settings:
-        """The settings of this plan (`InvalidSettings` with every fault). With a local token, no
-        caller is accepted before `admit`, because the port may not be known yet."""
+        """Return the settings of this plan. Raises `InvalidSettings`, which lists every fault. With
+        a local token, no caller is accepted before `admit`, because the port may not be known
+        yet."""
         if self.config is not None:
             settings = Settings.load(Path(self.config))
         else:
@@ -100,9 +101,9 @@ class ServePlan(Struct, frozen=True, kw_only=True):
         return settings
 
     def admit(self, settings: Settings) -> LocalToken | None:
-        """Accept the local token, if the settings use one; it is created if it does not exist
-        (`InvalidValue`). Each worker reads it from its file: it is in no argument and no
-        variable."""
+        """Accept callers with the local token, if the settings use one; the token is created if it
+        does not exist. Raises `InvalidValue`. Each worker reads the token from its file, so it
+        never appears in arguments or environment variables."""
         if not isinstance(settings.auth, LocalTokenAuth):
             return None
         token = keep(self.port, settings.registry().address(settings.default))
@@ -127,7 +128,7 @@ class ServePlan(Struct, frozen=True, kw_only=True):
 
 
 def app() -> Litestar:
-    """The app of a worker."""
+    """Create the app of a worker."""
     plan = msgspec.json.decode(os.environ[VARIABLE], type=ServePlan)
     try:
         settings = plan.settings()
@@ -144,7 +145,7 @@ def app() -> Litestar:
 
 
 def end_with_parent() -> None:
-    """End a worker as by SIGTERM when its parent process is gone. Otherwise it would keep the
+    """End a worker, as SIGTERM does, when its parent process is gone. Otherwise it would keep the
     port."""
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -158,8 +159,8 @@ def end_with_parent() -> None:
 
 
 def end_at_second() -> None:
-    """End this process at once on the second Ctrl-C, as by a kill: other processes resume its runs.
-    The first Ctrl-C goes to the previous handler."""
+    """End this process immediately on the second Ctrl-C, as SIGKILL would; other processes resume
+    its runs. The first Ctrl-C goes to the previous handler."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         return
@@ -176,8 +177,8 @@ def end_at_second() -> None:
 
 
 def collect_rarely() -> None:
-    """Exclude all present objects from garbage collection, and collect the others less often. For a
-    process that does nothing but serve; this saves a third of the time of a message."""
+    """Exclude all existing objects from garbage collection, and collect new ones less often. Only
+    for a process that does nothing but serve; it saves a third of the time per message."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTED)
@@ -216,7 +217,7 @@ class Server(uvicorn.Server):
 
 
 async def serves(first: Event) -> None:
-    """Notify the parent that a worker serves."""
+    """Notify the parent that this worker serves requests."""
     first.set()
 
 
@@ -263,8 +264,8 @@ class WorkerProcesses(Multiprocess):
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on all local addresses of a host, at one port; 0 is any free port
-    (`InvalidSettings` if that fails)."""
+    """Return sockets that listen on all local addresses of a host, at one port; 0 means any free
+    port. Raises `InvalidSettings` if that fails."""
     found: list[socket.socket] = []
     absent: OSError | None = None
     try:
@@ -302,9 +303,10 @@ def run(
     ending: Callable[[float], None] = lambda grace: None,
     waiting: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until a signal comes. `begun` is called when the server has started, `ending` with the
-    grace of the runs when a signal has come, `waiting` if the store does not answer at once. Faults
-    are raised before anything is bound (`InvalidSettings`, `StoreError`, `MissingExtra`)."""
+    """Serve until a signal arrives. `begun` is called when the server has started, `ending` with
+    the grace period of the runs when a signal has arrived, and `waiting` if the store does not
+    answer at once. Raises `InvalidSettings`, `StoreError` or `MissingExtra` before any port is
+    bound."""
     settings = plan.settings()
     with StoreCreation(settings.registry().address(settings.default)):
         known = asyncio.run(known_callers(settings, waiting))

@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class RecentMap(OrderedDict[K, V]):
-    """Keeps the entries that were set last, at most `room` of them."""
+    """Keeps the most recently set entries, at most `room` of them."""
 
     def __init__(self, room: int) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""What clients may choose for the runs of an agent: one of the offered models, and limits within
-those of the operator. Programs that use the harness directly are not restricted."""
+"""What clients may choose for the runs of an agent: one of the offered models, and limits that do
+not exceed the operator's. Programs that use the harness directly are not restricted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ..bundle.archive import Bundle
 from ..errors import InvalidValue
 from ..harness import (
     Agent,
-    Config,
     Mode,
     Session,
     check_offered,
@@ -31,8 +30,9 @@ NAMES = ("steps", "tokens", "cost", "seconds")
 
 
 class Choices(NamedTuple):
-    """What clients may choose: `models` by reference, `provider/*` or `*`, and at most `limits` for
-    each run. The number of steps of a mode takes precedence over that of `limits`."""
+    """What clients may choose: `models` by reference, `provider/*` or `*`, and limits of at most
+    `limits` for each run. If a mode sets its own number of steps, that number takes precedence over
+    `limits`."""
 
     agent: Agent
     models: Collection[str]
@@ -40,8 +40,9 @@ class Choices(NamedTuple):
 
     @classmethod
     def of(cls, session: Session, models: Collection[str] | None = None) -> Choices:
-        """The choices of a session, with the server's list of models if the harness has none."""
-        config: Config = core_of(session).host.config
+        """Return the choices for a session. Uses the server's list of models if the harness has
+        none."""
+        config = core_of(session).host.config
         offered = next(one for one in (config.offered, models, config.named) if one is not None)
         return cls(core_of(session).config.agent, offered, config.bounds.limits)
 
@@ -52,7 +53,7 @@ class Choices(NamedTuple):
     def check_limits(
         self, given: Mapping[str, float], mode: Mode | None = None, field: str = "limits"
     ) -> None:
-        """Reject limits above those of the operator, in a mode or in any mode."""
+        """Reject limits that exceed the operator's, whether set for one mode or for all modes."""
         for name, value in given.items():
             most = self._most(name, mode)
             if most is not None and value > most:
@@ -73,7 +74,7 @@ class Choices(NamedTuple):
         return None if most is None else max(most, *steps_of(self.agent), 0)
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Reject metadata that choose a model for sub-agents which is not offered."""
+        """Reject metadata that set a model for sub-agents which is not offered."""
         every = subagent_model_key(None)
         for name, value in metadata.items():
             if (name == every or name.startswith(f"{every}.")) and isinstance(value, str):
@@ -90,8 +91,9 @@ class Choices(NamedTuple):
     # An uploaded agent
 
     def check_described(self, wanted: AgentManifest, final: AgentManifest) -> None:
-        """Reject an uploaded agent that names other models or more steps. What the operator's
-        `harden` has changed from `wanted` to `final` is allowed."""
+        """Reject an uploaded agent that names models which are not offered, or more steps than
+        allowed. Changes that the operator's `harden` made, from `wanted` to `final`, are
+        allowed."""
         for field, ref in _models_of(final):
             if ref is not None and (field, ref) in _models_of(wanted):
                 self.check_model(ref, field)
@@ -103,8 +105,8 @@ class Choices(NamedTuple):
     # An imported session
 
     def check_bundle(self, bundle: Bundle, states: Mapping[str, State]) -> None:
-        """Reject a bundle that would continue with models or limits that are not allowed. Its
-        finished runs do not matter."""
+        """Reject a bundle that would continue with models or limits that are not allowed. Finished
+        runs in it are not checked."""
         for thread, state in states.items():
             where = f"threads[{thread[:100]!r}]."
             for ref in {state.model, *state.models.values()} - {None}:

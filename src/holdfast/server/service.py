@@ -28,8 +28,7 @@ from .run_choices import Choices
 from .settings import Settings
 from .streams.backpressure import OpenStreams
 from .streams.outbox import Outbox
-from .uploads.agent_adoption import AgentAdoption
-from .uploads.agents import AgentLoaders
+from .uploads.agents import UploadedAgents
 
 LOGGER = logging.getLogger("holdfast.server")
 LOOK = 5.0  # seconds between two searches for runs of uploaded agents
@@ -38,7 +37,7 @@ SWEEP = 3_600.0  # seconds between two removals of old responses and work folder
 
 
 class Service:
-    """What all routes share. It has no state that must outlive the process."""
+    """The objects that all routes share. None of them has state that must outlive the process."""
 
     def __init__(self, settings: Settings) -> None:
         settings.check()
@@ -76,9 +75,10 @@ class Service:
         self._elsewhere: set[tuple[str, str]] = set()  # tenants and stores that are not served yet
         self._sweeping: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self.loading = AgentLoaders(settings.by_name(), settings.tools, settings.harden)
-        self.loaders = self.loading.names
-        self.adopting = AgentAdoption(self.engines, self.loading)
+        self.uploads = UploadedAgents(
+            self.engines, settings.by_name(), settings.tools, settings.harden
+        )
+        self.loaders = self.uploads.names
         self._taking: asyncio.Task[None] | None = None
         self.version = version("holdfast")
         self.leaving = asyncio.Event()
@@ -101,7 +101,7 @@ class Service:
             self._taking = asyncio.create_task(self._take_up(), name="adopt")
 
     async def serve(self, tenant: str) -> None:
-        """Start to look for runs of a tenant."""
+        """Resume unfinished runs of a tenant, now and periodically."""
         if tenant in self._serving or self.closed:
             return
         self._serving.add(tenant)
@@ -141,7 +141,7 @@ class Service:
         return self.leaving.is_set()
 
     def leave(self) -> None:
-        """Begin to shut down: accept no more requests, and end those that wait."""
+        """Begin to shut down: reject new requests, and end requests that are waiting."""
         self.leaving.set()
         self.streams.close()
         self._registry.give_up()
@@ -151,7 +151,7 @@ class Service:
 
     @contextlib.contextmanager
     def waiting(self, patience: asyncio.Timeout) -> Iterator[None]:
-        """End a wait when the server shuts down."""
+        """Context manager that ends a wait when the server shuts down."""
         self.waits.add(patience)
         if self.closed:
             patience.reschedule(0.0)
@@ -166,7 +166,7 @@ class Service:
             raise HarnessClosed(what="the server")
 
     def _serve_new(self, tenant: str) -> None:
-        """Start to look for runs of a tenant, in the background."""
+        """Call `serve` for a new tenant, in the background."""
         if tenant not in self._serving and len(self._serving) < self.limits.tenants:
             task = asyncio.create_task(self._serve_later(tenant))
             self._background.add(task)
@@ -177,7 +177,7 @@ class Service:
             await self.serve(tenant)
         except Exception as error:  # the next request tries again
             why = getattr(error, "code", type(error).__name__)
-            LOGGER.warning("runs of a tenant are not looked for: %s", why)
+            LOGGER.warning("cannot look for unfinished runs of a tenant: %s", why)
 
     async def once(self) -> IdempotencyStore:
         """The stored responses to requests with an idempotency key."""
@@ -189,7 +189,7 @@ class Service:
     # Engines
 
     def engine(self, name: str | None) -> tuple[str, Engine]:
-        """An engine by its name; None is the first engine (`UnknownEngine`)."""
+        """Return an engine by its name; None means the first engine. Raises `UnknownEngine`."""
         if name is None:
             name = next(iter(self.engines))
         if name not in self.engines:
@@ -197,9 +197,9 @@ class Service:
         return name, self.engines[name]
 
     def choices(self, engine: Engine | None, agent: str | None) -> Choices | None:
-        """What clients may choose for the runs of an agent; `agent` is None for a new upload. If no
-        engine serves the agent, only the models of the settings are offered. None if the engine
-        has no choices."""
+        """Return what clients may choose for the runs of an agent; `agent` is None for a new
+        upload. If no engine serves the agent, only the models of the settings are offered. Returns
+        None if the engine does not restrict choices."""
         if engine is None:
             unserved = Agent(agent or "agent", instructions="Help.")
             return Choices(unserved, self.settings.models or (), RunLimits())
@@ -207,7 +207,7 @@ class Service:
         return None if choices is None else choices(agent)
 
     def serves(self, row: Row) -> Serving:
-        """The engine that drives a session (`UnknownAgent`)."""
+        """Return the engine that drives a session. Raises `UnknownAgent`."""
         return serving(self.engines, row.agent, row.tenant)
 
     async def _take_up(self) -> None:
@@ -218,14 +218,16 @@ class Service:
                         await self._serve_in(tenant, kind)
                     self._elsewhere.discard((tenant, kind))
                 except HoldfastError as error:  # tried again
-                    LOGGER.warning("runs are not looked for in the %s store: %s", kind, error.code)
+                    LOGGER.warning(
+                        "cannot look for unfinished runs in the %s store: %s", kind, error.code
+                    )
             for tenant, kind in itertools.product(sorted(self._serving), self.places.order):
                 try:
                     with cancellable():
                         if self.loaders and (tenant, kind) not in self._elsewhere:
-                            await self.adopting.take_up(await self.places.place(tenant, kind))
+                            await self.uploads.take_up(await self.places.place(tenant, kind))
                 except HoldfastError as error:
-                    LOGGER.warning("runs of uploaded agents are not resumed: %s", error.code)
+                    LOGGER.warning("cannot resume runs of uploaded agents: %s", error.code)
             await asyncio.sleep(LOOK)
 
     async def _sweep(self) -> None:
@@ -235,9 +237,9 @@ class Service:
                 try:
                     with cancellable():
                         await (await self.once()).sweep(tenant)
-                        await self.adopting.tidy(await self.places.place(tenant))
+                        await self.uploads.tidy(await self.places.place(tenant))
                 except HoldfastError as error:
-                    LOGGER.warning("old responses are not removed: %s", error.code)
+                    LOGGER.warning("cannot remove old responses: %s", error.code)
             await self._tidy_folders()
             await asyncio.sleep(SWEEP)
 
@@ -247,4 +249,4 @@ class Service:
                 if (tidy := getattr(engine, "tidy", None)) is not None:
                     await tidy()
             except HoldfastError as error:
-                LOGGER.warning("work folders of %s are not removed: %s", name, error.code)
+                LOGGER.warning("cannot remove old work folders of engine %s: %s", name, error.code)

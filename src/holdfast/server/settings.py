@@ -119,7 +119,7 @@ class Settings:
 
     @classmethod
     def load(cls, path: str | Path) -> Settings:
-        """The settings in a TOML file (`InvalidSettings` with every fault)."""
+        """Load the settings from a TOML file. Raises `InvalidSettings`, which lists every fault."""
         try:
             tables = tomllib.loads(Path(path).read_text())
         except OSError as error:
@@ -129,7 +129,7 @@ class Settings:
         return read(tables)
 
     def engine(self) -> Mapping[str, Engine]:
-        """The engines by name, with the harness if there are agents."""
+        """Create the engines by name, including the harness if there are agents."""
         if not self.agents and (self.engines or not self.loaders):
             return dict(self.engines)
         return {
@@ -269,7 +269,7 @@ def _kind(url: str) -> str:
 
 
 def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in the tables of a file."""
+    """Convert the tables of a settings file to settings."""
     faults: list[str] = []
     known = {name: _table(tables, name, environ, faults) for name in sorted(TABLES)}
     for name in sorted({*tables} - TABLES):
@@ -301,7 +301,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
 
 
 def _no_table(name: str) -> str:
-    """The fault of an unknown table: perhaps it is a setting of another."""
+    """Return the fault for an unknown table, which may be a setting of another table."""
     if homes := [f"[{table}]" for table, known in settings_values.HOMES.items() if name in known]:
         return f"{name} is a setting of {' and of '.join(homes)}: write it there"
     return f"[{name}] is not a table: {instead(name, sorted(TABLES))}"
@@ -321,7 +321,8 @@ def _table(
 def _harness(
     known: Mapping[str, dict[str, Any]], only_engines: bool, faults: list[str]
 ) -> dict[str, Any]:
-    """The settings of the harness. If there are only other engines, they may have others."""
+    """Return the settings of the harness. Unknown settings are allowed if the server has only other
+    engines, which may accept them."""
     table = known["harness"]
     if only_engines:
         faults += settings_values.misfits("harness", table, settings_values.HARNESS)
@@ -332,7 +333,7 @@ def _harness(
 
 
 def _resolved(value: Any, path: str, environ: Mapping[str, str], faults: list[str]) -> Any:
-    """A value with all environment variables replaced."""
+    """Return a value with all references to environment variables replaced."""
     if isinstance(value, dict):
         return {k: _resolved(v, f"{path}.{k}", environ, faults) for k, v in value.items()}
     if isinstance(value, list):

@@ -1,5 +1,5 @@
-"""The tables of a settings file that name objects of the user's program: loaders, engines, tools
-and a sandbox. What is wrong with them is added to the faults."""
+"""Tables of a settings file that refer to objects of the user's program: loaders, engines, tools
+and a sandbox. Problems are added to the list of faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOADERS: dict[str, Callable[[Mapping[str, Any]], Loader]] = {
 
 
 def named(at: Any, what: str, faults: list[str]) -> Any:
-    """The object that `module:name` names, or None."""
+    """Import the object that `module:name` refers to. Returns None if that fails."""
     module_name, colon, name = at.partition(":") if isinstance(at, str) else ("", "", "")
     if not (colon and module_name and name):
         given = repr(at) if isinstance(at, str) else sort(at)
@@ -80,7 +80,7 @@ def _loaders(table: Mapping[str, Any], faults: list[str]) -> Iterator[tuple[str,
 def _whole(
     path: str, table: Mapping[str, Any], known: Mapping[str, SettingType], faults: list[str]
 ) -> dict[str, Any] | None:
-    """A table in which all settings are required."""
+    """Read a table in which all settings are required."""
     before = len(faults)
     given = fitting(path, table, known, faults)
     for name in known:
@@ -104,8 +104,8 @@ def tools(names: Sequence[Any], faults: list[str]) -> list[Tool]:
 def engines(
     table: Mapping[str, Any], settings: Mapping[str, Any], faults: list[str]
 ) -> dict[str, Engine]:
-    """Other engines: `make` names a function that creates one, `agents` are its agents as
-    `module:name`, and the other settings are passed to the function."""
+    """Create the other engines: `make` names a function that creates one, `agents` lists its agents
+    as `module:name`, and all other settings are passed to the function."""
     found: dict[str, Engine] = {}
     for name, about in table.items():
         path = f"engines.{name}"
@@ -134,7 +134,8 @@ def engines(
 
 
 def _unexpected(error: TypeError, given: Mapping[str, Any]) -> str:
-    """The fault of a function that does not take a setting, in plainer words than Python's."""
+    """Return the fault for a setting that a function does not accept, in plainer words than
+    Python's."""
     for name in given:
         if "unexpected keyword argument" in str(error) and f"'{name}'" in str(error):
             return f"{name} is not a setting of this engine"
@@ -142,7 +143,7 @@ def _unexpected(error: TypeError, given: Mapping[str, Any]) -> str:
 
 
 def sandbox(table: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
-    """The sandbox of all agents: a `LocalSandbox`, by its settings."""
+    """Create the sandbox of all agents: a `LocalSandbox` with these settings."""
     if not table:
         return {}
     given = fitting("sandbox", table, settings_values.SANDBOX, faults)

@@ -1,7 +1,7 @@
-"""The continuity of one person or customer over surfaces and time, on any store.
+"""The life cycle of sessions across surfaces and time, on any store.
 
-`Sessions` is the life cycle alone, for programs that have their own agent. Every change is an event
-of thread `main`, and the row is updated in the same append.
+`Sessions` works without the harness, for programs that have their own agent. Every change is an
+event of thread `main`, and the row is updated in the same append.
 """
 
 from ..values.records import PersonErased, PersonRecord

@@ -1,9 +1,9 @@
 """Affinity: which session an inbound message belongs to.
 
-First the session that has the message's surface, then the person's most recent one in that
-workspace, otherwise a new one. If two processes receive the first message of a person at once, they
-create one session: a name for the first contact is claimed before the session is created, and a
-process that finds a claim without its session creates that session.
+It is the session that has the message's surface, or else the person's most recent one in that
+workspace, or else a new one. If two processes receive the first message of a person at once,
+they create only one session: a name for the first contact is claimed before the session is
+created, and a process that finds a claim without its session creates that session.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import PhaseError, SessionNotFound, SurfaceTaken
 from ..log import events as ev
 from ..log.catalog import LIVE, Page, Row
 from ..log.codec import check_name
-from ..log.events import Key, Scope, new_id
+from ..log.events import Scope, new_id
 from .changes import Changes, touch
 from .surfaces import attach, named, taken
 
@@ -40,32 +40,32 @@ class Inbound(Struct, frozen=True, kw_only=True):
         return self.surface, self.address
 
 
-class Finds(Protocol):
-    """What a resolver needs from `Sessions`."""
+class SessionFinder(Protocol):
+    """The part of `Sessions` that a resolver needs."""
 
     async def find(self, **filters: Any) -> Page[Row]: ...
 
 
 class AffinityResolver(Protocol):
-    """Picks the session of a message."""
+    """Chooses the session of a message."""
 
-    async def resolve(self, sessions: Finds, message: Inbound) -> Row | None:
+    async def resolve(self, sessions: SessionFinder, message: Inbound) -> Row | None:
         """The session, or None to create a new one."""
         ...
 
 
 class MostRecent:
-    """The session with the message's surface, otherwise the person's most recent one in that
+    """Chooses the session with the message's surface, else the person's most recent session in that
     workspace that has not expired.
 
     A surface of another person's session raises `SurfaceTaken`. With `shared_surfaces`, for
-    channels with several people, the message belongs to that session.
+    channels with several people, the message goes to that session.
     """
 
     def __init__(self, *, shared_surfaces: bool = False) -> None:
         self._shared = shared_surfaces
 
-    async def resolve(self, sessions: Finds, message: Inbound) -> Row | None:
+    async def resolve(self, sessions: SessionFinder, message: Inbound) -> Row | None:
         found = await sessions.find(surface=message.place, phases=LIVE)
         for row in found.items:
             if row.sealed is not None:
@@ -87,7 +87,7 @@ class MostRecent:
 
 
 async def resolve_session(
-    sessions: Finds, changes: Changes, message: Inbound, resolver: AffinityResolver
+    sessions: SessionFinder, changes: Changes, message: Inbound, resolver: AffinityResolver
 ) -> Row:
     check_name("user", message.user)
     if message.workspace is not None:
@@ -113,26 +113,27 @@ async def resolve_session(
 
 
 async def _first_contact(
-    sessions: Finds, changes: Changes, message: Inbound, resolver: AffinityResolver
+    sessions: SessionFinder, changes: Changes, message: Inbound, resolver: AffinityResolver
 ) -> Row:
-    """The session that was created for this user in this workspace, by this process or another."""
+    """Return the session that was created for this user in this workspace, by this process or
+    another."""
     store, ours = changes.store, Scope(changes.tenant, new_id())
     person = msgspec.json.encode((message.user, message.workspace))
     name = CONTACT + hashlib.sha256(person).hexdigest()
     holder = await store.claim(ours.tenant, name, ours)
     while holder != ours:
-        row = await store.row(Key(holder.tenant, holder.session, "main"))
+        row = await store.row(changes.key(holder.session))
         if row is None:
             break
-        # It exists by now, and the resolver finds it; or it is an earlier one, which has ended for
-        # the resolver.
+        # The claimed session exists. Either the resolver finds it, or it has ended, and the claim
+        # is replaced.
         if (picked := await resolver.resolve(sessions, message)) is not None:
             return picked
         holder = await store.claim(ours.tenant, name, ours, instead_of=holder)
     created = ev.SessionCreated(
         user=message.user, workspace=message.workspace, ttl=changes.ttl, expiry=changes.expiry
     )
-    # With one id, so that only one of several processes creates it.
+    # The event id is the same in all processes, so that only one of them creates the session.
     event = changes.event(created, message.user, f"contact:{holder.session}")
     await store.append(changes.key(holder.session), [event], create=True)
     return await changes.row(holder.session)

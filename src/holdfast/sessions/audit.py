@@ -1,5 +1,5 @@
-"""The audit of a session: what was done and who approved it. One record per tool call, from the log
-alone, without text of a model."""
+"""The audit of a session: what was done and who approved it. It has one record per tool call, is
+built from the log alone, and contains no model output."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .queries import threads
 
 
 class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A decision on a call: the pending item, its kind, the decision, who made it, when (ms),
-    through which channel and why. `voted` is one of several required approvals."""
+    """A decision on a call: the pending item and its kind, the decision, who made it, when (ms),
+    through which channel, and why. `voted` marks one of several required approvals."""
 
     item: str
     what: str
@@ -66,7 +66,7 @@ async def audit(changes: Changes, id: str) -> AsyncGenerator[Audited, None]:
 
 
 async def _shared(changes: Changes, row: Row) -> int:
-    """How many events of a fork are already reported with its parent."""
+    """Return how many events of a fork are already reported with its parent."""
     if row.parent is None:
         return 0
     parent = Key(row.tenant, row.session, row.parent.thread)
@@ -74,7 +74,7 @@ async def _shared(changes: Changes, row: Row) -> int:
 
 
 async def audited(events: AsyncIterable[Event], thread: str) -> list[Audited]:
-    """The calls of one log, in the order in which they were proposed."""
+    """Return the calls of one log, in the order in which they were proposed."""
     tally = _Tally(thread)
     async for event in events:
         tally.add(event)

@@ -1,25 +1,26 @@
-"""One change of a session's `main`: read the row, decide, append at that head, and retry if the log
-moved.
+"""One change of a session's thread `main`: read the row, decide, append at that head, and retry if
+the log moved.
 
-A change is an event with actor and reason. Its id is generated once, so that retries store it once;
-its content is decided again on each row.
+A change is an event with actor and reason. Its id is generated once, so that retries store it
+once; its content is decided again for each row that is read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..errors import DeletionRefused, HeadMoved, PhaseError, SessionNotFound
+from ..environment import current
+from ..errors import DeletionRefused, HeadMoved, PhaseError
 from ..log.catalog import MOVES, Move, Row
 from ..log.events import KINDS, Key, NewEvent, Payload, Scope, SessionTouched, new_id
+from ..stores.pages import existing_row
 from ..stores.port import Store
-from ..values.records import Receipt
+from ..values.records import Receipt, Remains
 
 PATIENCE = 60.0  # seconds for which a change is retried
 KIND_OF = {payload: kind for kind, payload in KINDS.items()}
@@ -28,8 +29,8 @@ Decide = Callable[[Row], Payload | None]
 
 
 class Changes:
-    """Changes to the sessions of one tenant. Within a process, changes to one session take
-    turns."""
+    """Changes to the sessions of one tenant. Within a process, changes to one session run
+    one after the other."""
 
     def __init__(
         self,
@@ -49,17 +50,14 @@ class Changes:
         self.expiry = expiry
         self.least = least
         self._actor = actor
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def key(self, session: str) -> Key:
         return Key(self.tenant, session, "main")
 
     async def row(self, session: str) -> Row:
-        """The session's row (`SessionNotFound`)."""
-        row = await self.store.row(self.key(session))
-        if row is None:
-            raise SessionNotFound(tenant=self.tenant, session=session)
-        return row
+        """The session's row. Raises `SessionNotFound`."""
+        return await existing_row(self.store, self.key(session))
 
     def event(self, payload: Payload, actor: str | None, id: str | None = None) -> NewEvent:
         kind = KIND_OF[type(payload)]
@@ -68,12 +66,10 @@ class Changes:
     async def make(self, session: str, decide: Decide, *, actor: str | None = None) -> Row:
         """Append the event that `decide` returns for the row, if any, and return the row after it.
         If the log moved meanwhile, `decide` is called again."""
-        turn = self._turns.get(session)
-        if turn is None:
-            turn = self._turns[session] = asyncio.Lock()
+        lock = self._locks.setdefault(session, asyncio.Lock())
         id = new_id()
-        end = time.monotonic() + PATIENCE
-        async with turn:
+        end = asyncio.get_running_loop().time() + PATIENCE
+        async with lock:
             while True:
                 row = await self.row(session)
                 payload = decide(row)
@@ -84,9 +80,9 @@ class Changes:
                     await self.store.append(row.key, [event], expected=row.head, log=row.log)
                     return await self.row(session)
                 except HeadMoved:
-                    if time.monotonic() > end:
+                    if asyncio.get_running_loop().time() > end:
                         raise
-                await asyncio.sleep(random.uniform(0, 0.02))  # noqa: S311 - to spread out
+                await asyncio.sleep(current().random.uniform(0, 0.02))  # to spread out
 
     async def move(
         self, session: str, move: Move, payload: Payload, *, actor: str | None = None
@@ -108,7 +104,7 @@ async def touch(
     actor: str | None = None,
     reason: str | None = None,
 ) -> Row:
-    """Mark the session as active. The only change that takes no turn: it may run with any other."""
+    """Mark the session as active. Unlike other changes, it does not wait for those in progress."""
     row = await changes.row(id)
     allowed(row, "touch")
     payload = SessionTouched(surface=surface, reason=reason)
@@ -129,8 +125,20 @@ async def delete(changes: Changes, id: str, thread: str | None = None) -> Receip
     return await changes.store.delete(Scope(changes.tenant, id))
 
 
+class ReceiptSum:
+    """Adds up receipts. Data that remains is listed once."""
+
+    def __init__(self) -> None:
+        self.removed: Counter[str] = Counter()
+        self.remains: dict[Remains, None] = {}
+
+    def add(self, receipt: Receipt) -> None:
+        self.removed.update(receipt.removed)
+        self.remains.update(dict.fromkeys(receipt.remains))
+
+
 def must_keep(changes: Changes, row: Row) -> str | None:
-    """Why a session must be kept: it is held, or was active too recently."""
+    """Return why a session must be kept: it is under hold, or was active too recently."""
     if row.hold is not None:
         return _held(row)
     if changes.least is None:
@@ -142,13 +150,13 @@ def must_keep(changes: Changes, row: Row) -> str | None:
 
 
 def check_deletable(changes: Changes, row: Row) -> None:
-    """Reject requests to delete a session that must be kept."""
+    """Raise `DeletionRefused` for a session that must be kept."""
     if (reason := must_keep(changes, row)) is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=reason)
 
 
 def check_held(row: Row) -> None:
-    """Reject requests to delete a session that is held."""
+    """Raise `DeletionRefused` for a session under hold."""
     if row.hold is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=_held(row))
 
@@ -158,8 +166,8 @@ def _held(row: Row) -> str:
 
 
 def allowed(row: Row, move: Move) -> str:
-    """The phase that a move leads to; raises `PhaseError` if it is not allowed from the current
-    one."""
+    """Return the phase that a move leads to. Raises `PhaseError` if it is not allowed in the
+    current phase."""
     phases: dict[Any, Any] = MOVES[move]
     if row.phase not in phases:
         raise refused(row, move)
@@ -167,7 +175,7 @@ def allowed(row: Row, move: Move) -> str:
 
 
 def check_live(row: Row, doing: str) -> None:
-    """Reject requests to change a session that has expired."""
+    """Raise `PhaseError` for a session that has expired."""
     if row.phase == "expired":
         raise refused(row, doing)
 

@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..environment import wall_clock
 from ..errors import HeadMoved, HoldfastError, SessionExists, StoreError
 from ..log import events as ev
 from ..log.catalog import Page, Phase, Row, term
 from ..log.codec import check_count, check_name
 from ..log.events import Payload, new_id, to_json
-from ..stores.port import Store, wall_clock
+from ..stores.port import Store
 from ..values.records import PersonErased, PersonRecord, Receipt
 from . import affinity, audit, outbound, people, queries, search, surfaces, sweep, transitions
 from .affinity import AffinityResolver, Inbound, MostRecent
@@ -123,11 +124,11 @@ class Sessions:
         return row
 
     async def get(self, id: str) -> Row | None:
-        """The session, in any phase; None if it does not exist."""
+        """Return the session, in any phase, or None if it does not exist."""
         return await self.store.row(self.changes.key(id))
 
     async def get_or_create(self, id: str, *, user: str, **more: Any) -> Row:
-        """The session, created if necessary; of many concurrent calls, one creates it."""
+        """Return the session, created if necessary. Of many concurrent calls, one creates it."""
         row = await self.get(id)
         if row is None:
             try:
@@ -147,8 +148,8 @@ class Sessions:
         limit: int = 50,
         **filters: Any,
     ) -> Page[Row]:
-        """Sessions that match all filters of `Query`, most recently active first. `phases` is one
-        phase or several; an empty list matches nothing. `active_after` (s) is exclusive.
+        """Return sessions that match all filters of `Query`, most recently active first. `phases`
+        is one phase or several; an empty list matches nothing. `active_after` (s) is exclusive.
 
         Paging with `newest_first=False` returns every session; sessions touched meanwhile come at
         the end.
@@ -157,7 +158,7 @@ class Sessions:
         return await queries.find(self.changes, phases=phases, active_after=active_after, **filters)
 
     def walk(self, **filters: Any) -> AsyncGenerator[Row, None]:
-        """Every session that matches, page by page, the longest idle first."""
+        """Yield every session that matches, longest idle first."""
         return queries.walk(self.changes, **filters)
 
     # The life cycle
@@ -176,8 +177,7 @@ class Sessions:
         return await touch(self.changes, id, surface=surface, once=once, actor=actor, reason=reason)
 
     async def suspend(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Suspend it, as a sweep does with a stale session. The next touch or message resumes
-        it."""
+        """Suspend a session, as a sweep does with stale ones. The next activity resumes it."""
         return await self.changes.move(
             id, "suspend", ev.SessionSuspended(reason=reason), actor=actor
         )
@@ -187,11 +187,12 @@ class Sessions:
         return await self.changes.move(id, "resume", ev.SessionResumed(reason=reason), actor=actor)
 
     async def expire(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """End it. It no longer changes, and nothing of it is deleted."""
+        """Expire a session: it accepts no more events. Nothing is deleted."""
         return await self.changes.move(id, "expire", ev.SessionExpired(reason=reason), actor=actor)
 
     async def reopen(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Undo an expiry. Surfaces that another session has meanwhile stay with that session."""
+        """Reopen an expired session. Surfaces that another session has taken meanwhile stay with
+        that session."""
         row = await self.changes.move(id, "reopen", ev.SessionReopened(reason=reason), actor=actor)
         return await surfaces.settle(self.changes, row, actor)
 
@@ -206,7 +207,7 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Add or replace keys, and drop others; nested values are replaced as a whole."""
+        """Add or replace keys, and drop others. Nested values are replaced as a whole."""
         new: dict[str, Any] = msgspec.json.decode(to_json(dict(set or {})))
         old = [name for name in drop if name not in new]
 
@@ -227,7 +228,7 @@ class Sessions:
     async def pin(
         self, id: str, pinned: bool = True, *, actor: str | None = None, reason: str | None = None
     ) -> Row:
-        """Exempt it from going stale and from retention, or undo that."""
+        """Exempt a session from sweeps and retention, or with `pinned=False` undo that."""
 
         def decide(row: Row) -> Payload | None:
             return None if row.pinned == pinned else ev.SessionPinned(pinned=pinned, reason=reason)
@@ -237,8 +238,8 @@ class Sessions:
     async def hold(
         self, id: str, why: str | None, *, actor: str | None = None, reason: str | None = None
     ) -> Row:
-        """Reject every deletion of the session, for the reason `why`, until the hold is lifted with
-        None."""
+        """Place a session under legal hold for the reason `why`: every deletion is rejected. With
+        None, lift the hold."""
         if why is not None:
             check_name("why", why)
 
@@ -256,7 +257,7 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Set its own times, in seconds; None means never."""
+        """Set the time limits of one session, in seconds; None means never."""
         new = ttl if ttl == "same" else check_seconds("ttl", ttl)
         then = expiry if expiry == "same" else check_seconds("expiry", expiry)
 
@@ -270,8 +271,8 @@ class Sessions:
         return await self.changes.make(id, decide, actor=actor)
 
     async def delete(self, id: str, thread: str | None = None) -> Receipt:
-        """Delete it with everything it owns, or one thread, unless it is held or was active less
-        than `least` seconds ago (`DeletionRefused`)."""
+        """Delete a session with everything it owns, or one of its threads. Raises `DeletionRefused`
+        if it is under hold or was active less than `least` seconds ago."""
         return await delete(self.changes, id, thread)
 
     # Surfaces
@@ -307,8 +308,8 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Detach (surface, address), so that others can attach it; no effect if it is not
-        attached."""
+        """Detach (surface, address), so that other sessions can attach it. Does nothing if it is
+        not attached."""
         payload = ev.SurfaceDetached(surface=surface, address=address, reason=reason)
         return await surfaces.detach(self.changes, id, payload, actor=actor)
 
@@ -327,9 +328,9 @@ class Sessions:
     async def resolve_session(
         self, message: Inbound, resolver: AffinityResolver | None = None
     ) -> Row:
-        """The session that a message belongs to. It is created if necessary, marked as active, and
-        the message's surface is attached. The same message sent twice, or to two processes, finds
-        the same session."""
+        """Return the session that a message belongs to. It is created if necessary, marked as
+        active, and the message's surface is attached. The same message sent twice, or to two
+        processes, finds the same session."""
         return await affinity.resolve_session(self, self.changes, message, resolver or MostRecent())
 
     # Time
@@ -353,18 +354,18 @@ class Sessions:
     def transitions(
         self, id: str, *, after: int = 0, wait: bool = True
     ) -> AsyncGenerator[Transition, None]:
-        """The phase changes so far, after event `after`; with `wait`, also each later one."""
+        """Yield the phase changes after event `after`; with `wait`, also those to come."""
         return transitions.follow(self.changes, id, after, wait)
 
     def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
-        """Where these words occur, ignoring case, in messages, calls, results and summaries of all
-        threads, oldest first in each, including text that was compacted away. It reads the whole
-        log."""
+        """Yield where these words occur, ignoring case, in messages, calls, results and
+        summaries of all threads, oldest first in each. It also finds text that was compacted. It
+        reads the whole log."""
         return search.search(self.changes, id, words)
 
     def audit(self, id: str) -> AsyncGenerator[Audited, None]:
-        """Every tool call of the session, in all threads: who asked, what was proposed, who
-        decided, what ran with which arguments, and the outcome; no text of a model."""
+        """Yield every tool call of the session, in all threads: who asked, what was proposed, who
+        decided, what ran with which arguments, and the outcome. No text of a model is included."""
         return audit.audit(self.changes, id)
 
     # People
@@ -372,20 +373,20 @@ class Sessions:
     def export_person(
         self, user: str, *, shared: bool = True
     ) -> AsyncGenerator[PersonRecord, None]:
-        """Everything stored about a person: their sessions as a whole, and with `shared` their
-        events in all other sessions, which reads every log of the tenant."""
+        """Yield everything stored about a person: their sessions as a whole and, with `shared`,
+        their events in all other sessions, which reads every log of the tenant."""
         return people.export(self.changes, user, shared)
 
     async def erase_person(
         self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
     ) -> PersonErased:
-        """Delete a person's sessions, and with `shared` erase their events in all others. Sessions
-        under a hold are skipped and reported; the others are deleted."""
+        """Delete a person's sessions and, with `shared`, erase their events in all others.
+        Sessions under a hold are skipped and reported."""
         return await people.erase(self.changes, user, reason, shared, dry_run)
 
 
 def check_seconds(field: str, value: int | None) -> int | None:
-    """A time in seconds: None means never; zero and negative values are rejected."""
+    """Return a time in seconds, or None for never. Zero and negative values are rejected."""
     if value is not None:
         check_count(field, value, least=1, most=LONGEST)
     return value

@@ -1,4 +1,4 @@
-"""Outbound: a message from a session goes to its surfaces, or to the named ones.
+"""Outbound messages: a message from a session goes to its surfaces, or to those that are named.
 
 The caller decides how a message is sent. This module decides where it may go: only to a live
 session, and only to surfaces that are attached to it.

@@ -1,4 +1,4 @@
-"""Everything stored about one person: exported or erased.
+"""Export or erase everything stored about one person.
 
 A person's own sessions are included as a whole. In the sessions of others, the events that they
 authored (`actor`) are included, except those that define the session itself; to find them, every
@@ -7,15 +7,14 @@ log of the tenant is read.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncGenerator
 
 from ..errors import DeletionRefused, SessionNotFound
 from ..log.catalog import Row
 from ..log.codec import check_name, erased
 from ..log.events import Event
-from ..values.records import PersonErased, PersonRecord, Remains
-from .changes import Changes, check_deletable, delete
+from ..values.records import PersonErased, PersonRecord
+from .changes import Changes, ReceiptSum, check_deletable, delete
 from .queries import threads, walk
 
 
@@ -39,14 +38,16 @@ async def erase(
     gone: list[str] = []
     events: dict[str, int] = {}
     refused: dict[str, str] = {}
-    removed: Counter[str] = Counter()
-    remains: dict[Remains, None] = {}
+    receipts = ReceiptSum()
     async for row in walk(changes, **({} if shared else {"user": user})):
         try:
             if row.user == user:
-                await _delete(changes, row, dry_run, removed, remains)
+                if dry_run:
+                    check_deletable(changes, row)
+                else:
+                    receipts.add(await delete(changes, row.session))
                 gone.append(row.session)
-            elif count := await _blank(changes, row, user, reason, dry_run, removed, remains):
+            elif count := await _erase_events(changes, row, user, reason, dry_run, receipts):
                 events[row.session] = count
         except DeletionRefused as error:
             refused[row.session] = error.reason
@@ -57,34 +58,18 @@ async def erase(
         sessions=gone,
         events=events,
         refused=refused,
-        removed=dict(removed),
-        remains=list(remains),
+        removed=dict(receipts.removed),
+        remains=list(receipts.remains),
     )
 
 
-async def _delete(
-    changes: Changes,
-    row: Row,
-    dry_run: bool,
-    removed: Counter[str],
-    remains: dict[Remains, None],
-) -> None:
-    if dry_run:
-        check_deletable(changes, row)
-    else:
-        receipt = await delete(changes, row.session)
-        removed.update(receipt.removed)
-        remains.update(dict.fromkeys(receipt.remains))
-
-
-async def _blank(
+async def _erase_events(
     changes: Changes,
     session: Row,
     user: str,
     reason: str,
     dry_run: bool,
-    removed: Counter[str],
-    remains: dict[Remains, None],
+    receipts: ReceiptSum,
 ) -> int:
     """Erase a person's events in another person's session; returns how many there were."""
     count = 0
@@ -104,13 +89,11 @@ async def _blank(
         check_deletable(changes, session)
         count += len(todo)
         if not dry_run:
-            receipt = await changes.store.erase(row.key, todo, reason=reason)
-            removed.update(receipt.removed)
-            remains.update(dict.fromkeys(receipt.remains))
+            receipts.add(await changes.store.erase(row.key, todo, reason=reason))
     return count
 
 
 def _structural(event: Event) -> bool:
-    """Whether an event defines the session itself rather than something a person said: its owner,
-    its forks, its bindings. The session would be unusable without it."""
+    """Return whether an event defines the session itself (its owner, forks or bindings), rather
+    than something a person said. The session would be unusable without it."""
     return event.kind.partition(".")[0] in ("session", "thread", "surface")

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import InvalidValue
 from ..log.catalog import PHASES, Page, Phase, Query, Row
 from ..log.codec import check_count
+from ..stores.pages import every_row
 from .changes import Changes
 
 PAGE = 200  # rows to read at a time
@@ -46,7 +47,7 @@ async def find(
 
 
 async def walk(changes: Changes, **filters: Any) -> AsyncGenerator[Row, None]:
-    """Every session that matches, page by page, the longest idle first."""
+    """Yield every session that matches, longest idle first."""
     cursor = None
     while True:
         page = await find(changes, cursor=cursor, newest_first=False, limit=PAGE, **filters)
@@ -56,13 +57,7 @@ async def walk(changes: Changes, **filters: Any) -> AsyncGenerator[Row, None]:
             return
 
 
-async def threads(changes: Changes, id: str) -> AsyncGenerator[Row, None]:
-    """Every thread of a session, page by page, oldest first."""
+def threads(changes: Changes, id: str) -> AsyncGenerator[Row, None]:
+    """Yield every thread of a session, oldest first."""
     query = Query(tenant=changes.tenant, session=id, order="created", newest_first=False)
-    cursor = None
-    while True:
-        page = await changes.store.find(query, cursor=cursor)
-        for row in page.items:
-            yield row
-        if (cursor := page.cursor) is None:
-            return
+    return every_row(changes.store, query)

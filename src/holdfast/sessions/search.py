@@ -14,7 +14,8 @@ from .changes import Changes
 from .queries import threads
 
 AROUND = 80  # characters shown on each side
-# The fields of each kind that are searched: what people, models and tools said.
+# The fields that are searched: the texts of people, models and tools. Other kinds of events hold
+# names, settings and bookkeeping, or text that another event also holds.
 SEARCHED = {
     "message.received": ("text",),
     "message.completed": ("text", "calls"),
@@ -22,19 +23,6 @@ SEARCHED = {
     "tool.finished": ("result", "content", "error"),
     "compaction.made": ("summary",),
 }
-# All other kinds: names, settings and bookkeeping, or text that another event has too.
-_OTHERS = """
-session.created session.touched session.suspended session.resumed session.expired session.pinned
-session.held session.timed session.moved session.reopened thread.created thread.forked
-thread.reported thread.renamed label.added label.removed metadata.changed surface.attached
-surface.detached run.started run.resumed run.waiting run.finished abort.requested model.called
-tool.started tool.nested progress.reported pending.opened pending.voted pending.settled
-pending.warned pending.extended queue.changed mode.changed model.changed state.changed
-permission.changed grant.given grant.revoked task.changed context.built context.added
-context.removed timer.set timer.cleared timer.fired timer.planned checkpoint.made
-checkpoint.dropped
-"""
-NOT_SEARCHED = frozenset(_OTHERS.split())
 
 
 class Found(Struct, frozen=True, kw_only=True, omit_defaults=True):

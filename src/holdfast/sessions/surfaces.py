@@ -15,7 +15,7 @@ from ..errors import HoldfastError, SessionNotFound, StoreError, SurfaceTaken
 from ..log import events as ev
 from ..log.catalog import SURFACE_CLAIM, Row, surface_name
 from ..log.codec import check_name
-from ..log.events import Key, Payload, Scope
+from ..log.events import Payload, Scope
 from .changes import Changes, check_live
 
 Surface = tuple[str, str]
@@ -31,8 +31,7 @@ async def attach(
     try:
         await take(changes, row.scope, surface, move=move)
     except SurfaceTaken:
-        lost = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="taken")
-        await _drop(changes, row, lost, actor)
+        await _drop(changes, row, surface, "taken", actor)
         raise
     if name in row.surfaces:
         return row
@@ -71,35 +70,33 @@ async def detach(
 
 
 async def take(changes: Changes, scope: Scope, surface: Surface, *, move: bool) -> None:
-    """Claim a surface for a session; from another session only on request, or if that one has
-    ended."""
+    """Claim a surface for a session. It is taken from another session only with `move`, or if that
+    session has ended."""
     store, claim = changes.store, SURFACE_CLAIM + named(surface)
     holder = await store.claim(scope.tenant, claim, scope)
     while holder != scope:
-        other = await store.row(Key(holder.tenant, holder.session, "main"))
+        other = await store.row(changes.key(holder.session))
         if other is not None and _has(other, surface):
             if not move:
                 raise taken(holder, surface)
-            moved = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="moved")
-            await _drop(changes, other, moved, None)
+            await _drop(changes, other, surface, "moved")
         before, holder = holder, await store.claim(scope.tenant, claim, scope, instead_of=holder)
         if holder == scope:
             await _yield(changes, before, surface)
 
 
 async def _yield(changes: Changes, scope: Scope, surface: Surface) -> None:
-    """Ensure that a session does not show a surface whose claim was taken from it: it may have
-    attached the surface meanwhile."""
-    row = await changes.store.row(Key(scope.tenant, scope.session, "main"))
+    """Detach a surface from a session that lost its claim, since it may have attached the
+    surface meanwhile."""
+    row = await changes.store.row(changes.key(scope.session))
     if row is not None and _has(row, surface):
-        lost = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="taken")
-        await _drop(changes, row, lost, None)
+        await _drop(changes, row, surface, "taken")
 
 
 async def give_back(changes: Changes, scope: Scope, surface: Surface) -> None:
-    """Release a surface that the session does not show. If the session attaches it at that moment,
-    it keeps the surface, unless another session was faster."""
-    store, key, name = changes.store, Key(scope.tenant, scope.session, "main"), named(surface)
+    """Release a surface that the session does not show. If the session attaches it at the same
+    time, it keeps the surface, unless another session was faster."""
+    store, key, name = changes.store, changes.key(scope.session), named(surface)
     row = await store.row(key)
     if row is not None and name in row.surfaces:
         return
@@ -118,16 +115,19 @@ async def settle(
     for name in [named(only)] if only else list(row.surfaces):
         holder = await changes.store.claim(row.tenant, SURFACE_CLAIM + name, row.scope)
         if holder != row.scope:
-            surface, address = msgspec.json.decode(name, type=tuple[str, str])
-            lost = ev.SurfaceDetached(surface=surface, address=address, reason="taken")
-            row = await _drop(changes, row, lost, actor)
+            lost = msgspec.json.decode(name, type=Surface)
+            row = await _drop(changes, row, lost, "taken", actor)
             if only is not None:
                 raise taken(holder, only)
     return row
 
 
-async def _drop(changes: Changes, row: Row, payload: ev.SurfaceDetached, actor: str | None) -> Row:
-    name = named((payload.surface, payload.address))
+async def _drop(
+    changes: Changes, row: Row, surface: Surface, reason: str, actor: str | None = None
+) -> Row:
+    """Detach a surface that the session has lost."""
+    name = named(surface)
+    payload = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason=reason)
     try:
         return await changes.make(
             row.session, lambda row: payload if name in row.surfaces else None, actor=actor
@@ -142,7 +142,7 @@ def _has(row: Row, surface: Surface) -> bool:
 
 
 def named(surface: Surface) -> str:
-    """The name of a surface in rows and claims."""
+    """Return the name of a surface in rows and claims."""
     for field, part in zip(("surface", "address"), surface, strict=True):
         check_name(field, part)
     return surface_name(*surface)

@@ -1,38 +1,37 @@
-"""Sweeping: suspend stale sessions, expire those that were suspended for long, and delete expired
-ones if a policy says so.
+"""Sweeping: suspends stale sessions, expires those that were suspended for long, and deletes
+expired ones if a policy says so.
 
 Candidates come from an index of rows in which nothing is active. Each is changed only if its log
-has not moved since it was read, so that a session touched meanwhile stays active and any number of
-sweepers may run at once.
+has not moved since it was read, so that a session touched meanwhile stays active and any number
+of sweepers may run at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import Counter
-from types import TracebackType
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from ..cancellation import cancellable, ended
+from ..environment import current
 from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionMoved, SessionNotFound
 from ..log import events as ev
-from ..log.catalog import Query, Row
+from ..log.catalog import Row
 from ..log.codec import check_count
-from ..log.events import Scope
+from ..log.events import Payload
 from ..values.records import Remains
-from .changes import Changes, must_keep
-from .queries import walk
+from .changes import Changes, ReceiptSum, must_keep
+from .queries import threads, walk
 
 log = logging.getLogger("holdfast.sweep")
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """What a sweep did, or with `dry_run` would do: the ids of the sessions that it suspended and
-    expired, and how many it skipped for which reason."""
+    """The result of a sweep, or with `dry_run` what it would do: the ids of the sessions that it
+    suspended and expired, and how many it skipped for each reason."""
 
     suspended: list[str]
     expired: list[str]
@@ -48,9 +47,9 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class Purged(Struct, frozen=True, kw_only=True):
-    """What a retention pass did, or with `dry_run` would do: the ids deleted, those still in their
-    grace period and until when (ms), those kept and why, the counts of all receipts, and the
-    remaining data with its location."""
+    """The result of a retention pass, or with `dry_run` what it would do: the ids deleted, those
+    still in their grace period and until when (ms), those kept and why, the counts of all
+    receipts, and the remaining data with its location."""
 
     dry_run: bool
     deleted: list[str]
@@ -63,7 +62,7 @@ class Purged(Struct, frozen=True, kw_only=True):
 async def sweep(changes: Changes, ttl: int | None, limit: int, dry_run: bool = False) -> Swept:
     check_count("limit", limit, least=1)
     now = changes.clock() // 1000
-    # Seconds are rounded down, so that strictly below means older than the time to live.
+    # Times are rounded down to seconds: only a smaller value is certainly older than the limit.
     filters = {"stale_until": now} if ttl is None else {"active_until": max(0, now - ttl)}
     phases = ("created", "active", "suspended") if ttl is None else ("created", "active")
     suspended: list[str] = []
@@ -74,56 +73,60 @@ async def sweep(changes: Changes, ttl: int | None, limit: int, dry_run: bool = F
             break
         if row.sealed is not None:
             skipped["moved elsewhere"] += 1
-        elif (busy := await in_use(changes, row, now - _patience(row, ttl))) is not None:
+        elif (busy := await in_use(changes, row, now - _idle_limit(row, ttl))) is not None:
             skipped[busy] += 1
-        elif dry_run or await _age(changes, row):
+        elif dry_run or await _suspend_or_expire(changes, row):
             (expired if row.phase == "suspended" else suspended).append(row.session)
         else:
             skipped["in use again"] += 1
     return Swept(suspended=suspended, expired=expired, skipped=dict(skipped))
 
 
-def _patience(row: Row, ttl: int | None) -> int:
-    """How long a candidate may have been idle."""
+def _idle_limit(row: Row, ttl: int | None) -> int:
+    """Return the idle time after which a candidate is suspended or expires."""
     own = row.expiry if row.phase == "suspended" else row.ttl
     return ttl or own or 0
 
 
-async def _age(changes: Changes, row: Row) -> bool:
+async def _suspend_or_expire(changes: Changes, row: Row) -> bool:
     """Suspend or expire a session, if nothing happened in it since it was read."""
     payload = (
         ev.SessionExpired(reason="expiry")
         if row.phase == "suspended"
         else ev.SessionSuspended(reason="stale")
     )
+    return await _append_unless_changed(changes, row, payload) == "appended"
+
+
+async def _append_unless_changed(
+    changes: Changes, row: Row, payload: Payload
+) -> Literal["appended", "changed", "sealed"]:
+    """Append to a log if nothing happened in it since its row was read."""
     event = changes.event(payload, None)
     try:
         await changes.store.append(row.key, [event], expected=row.head, log=row.log)
-    except (HeadMoved, SessionNotFound, SessionMoved):
-        return False
-    return True
+    except (HeadMoved, SessionNotFound):
+        return "changed"
+    except SessionMoved:
+        return "sealed"
+    return "appended"
 
 
 async def in_use(changes: Changes, row: Row, since: int) -> str | None:
-    """What keeps a session from ageing, in any of its threads: activity now, or since `since`
-    (s)."""
+    """Return why a session must not be suspended, expire or be deleted: activity in one of its
+    threads, now or since `since` (s)."""
     if row.pinned:
         return "pinned"
-    cursor = None
-    while True:
-        query = Query(tenant=row.tenant, session=row.session)
-        page = await changes.store.find(query, cursor=cursor, limit=100)
-        for thread in page.items:
-            if thread.pending:
-                return "waits for an answer"
-            if thread.run in ("running", "waiting"):
-                return "has an open run"
-            if thread.due is not None:
-                return "has work to do"
-            if thread.thread != "main" and thread.active >= since:
-                return "was in use lately"
-        if (cursor := page.cursor) is None:
-            return None
+    async for thread in threads(changes, row.session):
+        if thread.pending:
+            return "waits for an answer"
+        if thread.run in ("running", "waiting"):
+            return "has an open run"
+        if thread.due is not None:
+            return "has work to do"
+        if thread.thread != "main" and thread.active >= since:
+            return "was in use lately"
+    return None
 
 
 async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: int) -> Purged:
@@ -134,8 +137,7 @@ async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: in
     deleted: list[str] = []
     in_grace: dict[str, int] = {}
     kept: dict[str, str] = {}
-    removed: Counter[str] = Counter()
-    remains: dict[Remains, None] = {}
+    receipts = ReceiptSum()
     old = max(0, now // 1000 - retention.keep)
     async for row in walk(changes, phases=("expired",), active_until=old):
         if len(deleted) >= limit:
@@ -145,47 +147,40 @@ async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: in
             kept[row.session] = why
         elif until > now:
             in_grace[row.session] = until
-        elif not dry_run and not await _condemned(changes, row):
+        elif not dry_run and not await _announce_deletion(changes, row):
             kept[row.session] = "changed meanwhile"
         else:
             deleted.append(row.session)
             if not dry_run:
-                receipt = await changes.store.delete(Scope(row.tenant, row.session))
-                removed.update(receipt.removed)
-                remains.update(dict.fromkeys(receipt.remains))
+                receipts.add(await changes.store.delete(row.scope))
     return Purged(
         dry_run=dry_run,
         deleted=deleted,
         in_grace=in_grace,
         kept=kept,
-        removed=dict(removed),
-        remains=list(remains),
+        removed=dict(receipts.removed),
+        remains=list(receipts.remains),
     )
 
 
 async def _kept(changes: Changes, row: Row, since: int) -> str | None:
-    """Why an expired session must not be deleted now, by its current row."""
+    """Return why an expired session must not be deleted now, from its current row."""
     fresh = await changes.store.row(row.key)
     if fresh is None or fresh.phase != "expired":
         return "changed meanwhile"
     return must_keep(changes, fresh) or await in_use(changes, fresh, since)
 
 
-async def _condemned(changes: Changes, row: Row) -> bool:
-    """Record in the log that the session is about to be deleted, if it has not changed since it was
-    read. So a reopening or a hold that came first is not missed."""
-    event = changes.event(ev.SessionExpired(reason="retention"), None)
-    try:
-        await changes.store.append(row.key, [event], expected=row.head, log=row.log)
-    except (HeadMoved, SessionNotFound):
-        return False
-    except SessionMoved:
-        pass  # sealed: it does not change any more
-    return True
+async def _announce_deletion(changes: Changes, row: Row) -> bool:
+    """Record in the log that the session is about to be deleted, if it has not changed since it
+    was read. So a reopening or a hold that came first is never missed."""
+    payload = ev.SessionExpired(reason="retention")
+    # A sealed log does not change any more.
+    return await _append_unless_changed(changes, row, payload) != "changed"
 
 
-class Sweeps(Protocol):
-    """What a sweeper needs from `Sessions`."""
+class SweptSessions(Protocol):
+    """The part of `Sessions` that a sweeper needs."""
 
     async def sweep_stale(self) -> Swept: ...
 
@@ -199,10 +194,10 @@ class Sweeper:
     """
 
     def __init__(
-        self, sessions: Sweeps, *, every: float = 300.0, retention: Retention | None = None
+        self, sessions: SweptSessions, *, every: float = 300.0, retention: Retention | None = None
     ) -> None:
         if every <= 0:
-            raise InvalidValue(field="every", problem=f"is {every}", remedy="use seconds above 0")
+            raise InvalidValue(field="every", problem=f"is {every}", remedy="pass a number above 0")
         self._sessions = sessions
         self._every = every
         self._retention = retention
@@ -212,12 +207,7 @@ class Sweeper:
         self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def start(self) -> None:
@@ -241,7 +231,7 @@ class Sweeper:
             except Exception:
                 log.exception("a sweep failed and will be retried")
             # Random delay, so that the sweepers of many processes do not run at once.
-            await asyncio.sleep(self._every * random.uniform(0.9, 1.1))  # noqa: S311
+            await asyncio.sleep(self._every * current().random.uniform(0.9, 1.1))
 
     async def _once(self) -> None:
         swept = await self._sessions.sweep_stale()

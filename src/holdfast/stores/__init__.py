@@ -1,6 +1,6 @@
-"""The stores, and `connect`, which opens one by its URL.
+"""The stores, and `connect`, which opens a store by its URL.
 
-The module of a store, and with it the driver, is imported only when its scheme is requested.
+A store's module and its database driver are imported only when a URL with its scheme is opened.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def connect(url: str, *, vault: Vault | None = None) -> Connecting:
 
 
 def without_vault(url: str) -> tuple[str, str | None]:
-    """Split the option `vault` off a URL; return the rest of the URL and the vault's file."""
+    """Split the option `vault` off a URL; return the URL without it, and the vault's file."""
     place, mark, query = url.partition("?")
     options = query.split("&") if mark else []
     named = [option for option in options if option.partition("=")[0] == "vault"]
@@ -103,7 +103,7 @@ async def _plain(opener: Opener, url: str) -> Store:
 
 
 async def _behind(vault: Vault | str, opener: Opener, url: str) -> Store:
-    """Wrap a store in encryption with a vault, or with the vault in a file."""
+    """Wrap a store in encryption, with a vault or with the path of a vault's file."""
     with needing("vault", "cryptography", needed_for="an encrypted store"):
         from .vault.store import VaultStore
     if isinstance(vault, str):
@@ -127,19 +127,23 @@ async def _memory(url: str) -> Store:
 async def _sqlite(url: str) -> Store:
     from .sqlite import SqliteStore
 
-    place, given = split_url(url)
-    options = read_options("sqlite", given)
-    reject_unknown("sqlite", given)
+    place, options = _local("sqlite", url)
     return await SqliteStore.open(place, **options)
 
 
 async def _file(url: str) -> Store:
     from .file import FileStore
 
-    place, given = split_url(url)
-    options = read_options("file", given)
-    reject_unknown("file", given)
+    place, options = _local("file", url)
     return await FileStore.open(place, **options)
+
+
+def _local(kind: str, url: str) -> tuple[str, dict[str, Any]]:
+    """Return the path and the options of a store on this machine."""
+    place, given = split_url(url)
+    options = read_options(kind, given)
+    reject_unknown(kind, given)
+    return place, options
 
 
 async def _postgres(url: str) -> Store:

@@ -12,18 +12,19 @@ from contextlib import aclosing, suppress
 
 from msgspec import Struct
 
+from ..environment import wall_clock
 from ..errors import LogReplaced, SessionNotFound
 from ..log.catalog import Query, Row
-from ..log.codec import LIMITS
 from ..log.events import Key
-from .port import Damage, Store, wall_clock
+from .pages import every_row
+from .port import Damage, Store
 
 GONE = "the log that was anchored is gone: it was deleted, or deleted and created again"
 OTHER = "does not have the anchored link: this event or an earlier one was altered"
 
 
 class Anchor(Struct, frozen=True, kw_only=True):
-    """The link that event `seq` of a log had at a time (UTC in ms)."""
+    """The link that event `seq` of a log had at a given time (UTC in ms)."""
 
     tenant: str
     session: str
@@ -41,8 +42,8 @@ class Anchor(Struct, frozen=True, kw_only=True):
 async def anchors(
     store: Store, tenant: str, session: str | None = None
 ) -> AsyncGenerator[Anchor, None]:
-    """The current anchors of a tenant's logs, or of one session's. A log that was written only by
-    an older program has none."""
+    """Yield the current anchors of all logs of a tenant, or of one session. A log that was written
+    only by an older program has no anchor."""
     async with aclosing(_rows(store, tenant, session)) as rows:
         async for row in rows:
             link = row.link
@@ -62,23 +63,19 @@ async def anchors(
 
 
 async def _rows(store: Store, tenant: str, session: str | None) -> AsyncGenerator[Row, None]:
-    cursor = None
-    while True:
-        query = Query(tenant=tenant, session=session, order="created", newest_first=False)
-        page = await store.find(query, cursor=cursor, limit=LIMITS.page)
-        for row in page.items:
+    query = Query(tenant=tenant, session=session, order="created", newest_first=False)
+    async with aclosing(every_row(store, query)) as rows:
+        async for row in rows:
             yield row
             if session is None:
                 async with aclosing(_rows(store, tenant, row.session)) as threads:
                     async for thread in threads:
                         if thread.thread != row.thread:
                             yield thread
-        if (cursor := page.cursor) is None:
-            return
 
 
 async def held(store: Store, kept: Iterable[Anchor]) -> AsyncGenerator[Damage, None]:
-    """Compare a store with anchors, and report what changed since they were taken."""
+    """Compare a store with anchors, and report the differences since they were taken."""
     for anchor in kept:
         try:
             found = await _compared(store, anchor)

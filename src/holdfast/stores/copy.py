@@ -1,8 +1,8 @@
 """Copying and moving sessions from one store to another, through the port alone.
 
-A thread is measured, restored, and measured again in the target. What already exists in the target
-is compared and never overwritten, so running an interrupted copy again completes it. A move seals
-the source before it reads it.
+A thread is measured, restored, and measured again in the target. Threads that already exist in the
+target are compared and never overwritten, so you can complete an interrupted copy by running it
+again. A move seals the source before reading it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..environment import wall_clock
 from ..errors import (
     HoldfastError,
     InvalidValue,
@@ -41,15 +42,16 @@ from .measure import (
     survey,
     threads_of,
 )
-from .port import Lease, Store, wall_clock
+from .pages import every_row
+from .port import Lease, Store
 
 DRIVER = "holdfast copy"  # holder of the leases while threads are sealed
 LEASE = 60.0  # seconds
 
 
 class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result for one thread. `closed` counts the events that were added to close what was open;
-    `new` says that the thread does not exist in the target and was not copied."""
+    """The result for one thread. `closed` counts the events that were added to close open items;
+    `new` means that the thread does not exist in the target and was not copied."""
 
     thread: str
     status: Literal["copied", "same", "new", "conflict"]
@@ -59,8 +61,8 @@ class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SessionCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result for one session. `blobs` and `claims` count what did not exist in the target;
-    `held` lists names that another session holds there."""
+    """The result for one session. `blobs` and `claims` count those that did not exist in the
+    target; `held` lists names that another session holds there."""
 
     source: Scope
     target: Scope
@@ -86,16 +88,12 @@ class _Job(Struct, frozen=True, kw_only=True):
 
 
 async def sessions_of(store: Store, tenant: str) -> AsyncGenerator[Scope, None]:
-    """Every session of a tenant once, oldest first. A session without a thread `main` is not
-    listed: name it."""
+    """Yield every session of a tenant once, oldest first. A session without a thread `main` is not
+    included: copy it by its name."""
     query = Query(tenant=tenant, order="created", newest_first=False)
-    cursor = None
-    while True:
-        page = await store.find(query, cursor=cursor, limit=500)
-        for row in page.items:
+    async with aclosing(every_row(store, query)) as rows:
+        async for row in rows:
             yield row.scope
-        if (cursor := page.cursor) is None:
-            return
 
 
 async def copy_session(
@@ -118,7 +116,7 @@ async def copy_session(
     is and leaves the source sealed. It raises `LeaseHeld` while the session has a driver, and
     `SessionMoved` if it was moved elsewhere. Repeat the call to complete an interrupted copy.
 
-    Raises `StoreError` if the source changes during the copy, or if what was written does not read
+    Raises `StoreError` if the source changes during the copy, or if the written events do not read
     back the same. `progress` is called with the number of events written.
     """
     there = Scope(scope.tenant if tenant is None else tenant, scope.session)
@@ -146,7 +144,7 @@ async def copy_session(
 async def undo_move(
     source: Store, target: Store, scope: Scope, *, tenant: str | None = None
 ) -> int:
-    """Reopen the threads that a move to `target` sealed; returns how many.
+    """Reopen the threads that a move to `target` sealed; return how many.
 
     Raises `SessionExists` if the target has any part of the session (delete it there first), and
     `SessionMoved` if the session was moved elsewhere: a session never continues in two places.
@@ -165,7 +163,7 @@ async def undo_move(
 
 
 async def place_name(store: Store, scope: Scope, there: Scope) -> str:
-    """The store as `session.moved` records it, without credentials."""
+    """Return the name under which `session.moved` records a store, without credentials."""
     info = store.info()
     place = info.location
     if info.kind in ("sqlite", "file"):
@@ -182,8 +180,8 @@ async def _compare(job: _Job, logs: Sequence[MeasuredLog]) -> dict[str, ThreadCo
 
 
 async def _compare_one(job: _Job, log: MeasuredLog) -> ThreadCopy:
-    """Compare a thread of the target with that of the source. The target may have more events:
-    after a move, and after a plain copy, it continues independently."""
+    """Compare a thread of the target with the same thread of the source. The target may have more
+    events, because it continues independently after a copy or a move."""
 
     def found(status: Literal["same", "new", "conflict"], detail: str | None = None) -> ThreadCopy:
         if detail is not None and row is not None and row.sealed is not None:
@@ -268,8 +266,8 @@ async def _write(
 
 
 def base_of(scope: Scope, chain: bytes) -> Key:
-    """The temporary thread for the beginning of a fork whose parent is gone, while the fork is
-    restored."""
+    """Return the key of the temporary thread that holds the beginning of a fork whose parent is
+    gone, while the fork is restored."""
     return Key(scope.tenant, scope.session, f"base:{chain.hex()[:32]}")
 
 
@@ -304,7 +302,7 @@ async def _restore(job: _Job, log: MeasuredLog, parent: Parent | None) -> Thread
 async def _events(
     job: _Job, log: MeasuredLog, after: int, end: int, added: Iterable[Event]
 ) -> AsyncGenerator[Event, None]:
-    """The source's events, which must match the measurement, and the added events."""
+    """Yield the source's events, which must match the measurement, then the added events."""
     async with aclosing(measured(job.source, log, after=after, end=end)) as events:
         async for event in events:
             yield event
@@ -314,7 +312,7 @@ async def _events(
 
 
 async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> None:
-    """Compare both sides with the measurement."""
+    """Compare the source and the target with the measurement."""
     key = job.key(log.thread)
     chain = log.chain[log.end]
     if await chain_of(job.source, log.row.key, log.end, log.row.log) != chain:
@@ -330,16 +328,16 @@ async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> No
 
 
 def _bare(row: Row, more: Sequence[Event]) -> Row:
-    """A row after `more` events, without the fields that may differ between a log and its copy.
-    Sealing the source and closing the copy change different fields."""
+    """Return a row after `more` events, without the fields that may differ between a log and its
+    copy. Sealing the source and closing the copy change different fields."""
     if more:
         row = catalog.apply(row, more, [catalog.project(event) for event in more])
     return replace(row, tenant="", log="", head=0, last=0, link=None)
 
 
 async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
-    """Claim the session's names; return those that are new, or, if none were claimed, those that
-    another session holds."""
+    """Claim the session's names, and return the newly claimed ones. If another session holds some
+    of the names, claim none, and return those as the second value."""
     have = set(await job.target.claims(job.there))
     taken: list[str] = []
     held: list[str] = []
@@ -354,7 +352,7 @@ async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
 
 
 async def _give_up(job: _Job, names: Sequence[str]) -> None:
-    """Release the names of a session if nothing of it arrived."""
+    """Release the names of a session if none of it was copied."""
     with suppress(HoldfastError):
         if not await threads_of(job.target, job.there):
             await _unclaim(job, names)
@@ -390,7 +388,7 @@ async def _check_move(job: _Job, logs: Sequence[MeasuredLog]) -> None:
 
 
 async def _move(job: _Job) -> dict[str, ThreadCopy]:
-    """Seal and copy; repeat if a thread was created meanwhile."""
+    """Seal the source and copy it; repeat if a thread was created meanwhile."""
     name = await place_name(job.target, job.scope, job.there)
     done: dict[str, ThreadCopy] = {}
     while True:
@@ -408,8 +406,8 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
 
 
 async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) -> None:
-    """Seal every open thread, unless one has a driver (`LeaseHeld`). `actor` is recorded as the
-    actor."""
+    """Seal every open thread, unless one has a driver (`LeaseHeld`). `actor` is recorded with the
+    event."""
     while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
         await _tell(store, open, "session.moved", {"to": to}, actor)
 
@@ -417,7 +415,7 @@ async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) ->
 async def unseal(
     store: Store, scope: Scope, to: str, reason: str, *, threads: Collection[str] | None = None
 ) -> int:
-    """Reopen the threads, or some of them, that were sealed by a move to `to`; returns how many."""
+    """Reopen the threads, or some of them, that were sealed by a move to `to`; return how many."""
     sealed = [
         row
         for row in await threads_of(store, scope)
@@ -440,7 +438,7 @@ async def _tell(
     payload: dict[str, str],
     actor: str | None = None,
 ) -> None:
-    """Append an event to each of these threads, if none of them has a driver."""
+    """Append an event to each of these threads; raise `LeaseHeld` if one of them has a driver."""
     leases: list[Lease] = []
     try:
         for row in rows:

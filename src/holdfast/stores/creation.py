@@ -13,7 +13,7 @@ from types import TracebackType
 from urllib.parse import quote
 
 from ..file_lock import FileLock
-from .sqlite.schema import DEAD
+from .sql.tables import DEAD
 from .url_display import place
 
 AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # the files of a SQLite store
@@ -95,7 +95,7 @@ def _used(database: Path) -> bool:
 
 
 def _alone(database: Path) -> bool:
-    """Whether no other process has the database open. Only then does SQLite remove its journal."""
+    """Whether no other process has the database open; only then does SQLite remove its journal."""
     with closing(sqlite3.connect(str(database), timeout=0)) as conn:
         try:
             return bool(conn.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",))

@@ -1,4 +1,5 @@
-"""The event loop that an object was opened on; using it on another loop raises `WrongLoop`."""
+"""Checks that an object is used on the event loop it was opened on; another loop raises
+`WrongLoop`."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from ..errors import WrongLoop
 
 
 class OwnLoop:
-    """The event loop that `what` belongs to: the running one, or the first one that it is checked
-    on. An object that holds no resources of its loop is `free` to change once that loop is
-    closed."""
+    """The event loop that the object named `what` belongs to: the running loop or, without one, the
+    first loop that `check` runs on. An object that is `free` holds no resources of its loop: it
+    starts without one, and may change to another loop after its own is closed."""
 
     __slots__ = ("_free", "_loop", "_what")
 
@@ -19,7 +20,7 @@ class OwnLoop:
         self._loop = None if free else _running()
 
     def check(self) -> None:
-        """Reject use on another loop (`WrongLoop`); code outside any loop may read."""
+        """Raise `WrongLoop` on another event loop; code outside any loop is allowed."""
         running = _running()
         if running is self._loop or running is None:
             return

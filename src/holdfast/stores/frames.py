@@ -1,7 +1,7 @@
 """The stored form of an event's data in a database, and the errors for damaged data. Pure.
 
-Bytes after a format byte: `j` is a CRC-32 and JSON. Every read checks the CRC; `verify` checks the
-event's SHA-256, which costs more.
+A format byte comes first: `j` is followed by a CRC-32 and JSON. Every read checks the CRC; `verify`
+checks the event's SHA-256, which costs more.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ FRAME = 5  # bytes before the JSON
 
 
 def packed(data: bytes | Raw) -> bytes:
-    """Data as it is stored in a column."""
+    """Encode data as it is stored in a column."""
     return b"".join((b"j", crc32(data).to_bytes(4, "big"), data))
 
 
 def unpacked(column: bytes) -> bytes | None:
-    """The data that was given to `packed`, or None if the column holds something else."""
+    """Return the data that was passed to `packed`, or None if the column holds something else."""
     data = column[FRAME:]
     sound = column[:1] == b"j" and crc32(data) == int.from_bytes(column[1:FRAME], "big")
     return data if sound and data else None
 
 
 def spoiled(key: Key, event: Event) -> LogDamaged:
-    """The error for an event whose data is missing or differs from its hash."""
+    """Return the error for an event whose data is missing or differs from its hash."""
     try:
         event.json()
         return damaged(key, event.seq, "does not match its hash")
@@ -39,7 +39,7 @@ def spoiled(key: Key, event: Event) -> LogDamaged:
 
 
 def damaged(key: Key, seq: int, what: str) -> LogDamaged:
-    """The error for an event that cannot be returned."""
+    """Return the error for an event that cannot be returned."""
     return LogDamaged(
         problem=f"event {seq} of {key.session!r}/{key.thread!r} {what}: "
         "run `holdfast verify` for details, or continue to read after it",

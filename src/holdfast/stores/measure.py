@@ -1,5 +1,5 @@
 """The measurement of a session, read through the port: a chain of hashes over each log, where forks
-left their parents, and what is open. `copy` writes and checks by it."""
+left their parents, and the items that are open. `copy` uses it to write a copy and to check it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..log.catalog import Parent, Query, Row, apply, project
 from ..log.codec import LIMITS, fingerprint
 from ..log.events import Event, Key, NewEvent, Scope, new_id
 from ..log.state import State, fold
+from .pages import every_row
 from .port import Store
 
 START = bytes(32)  # the chain before the first event
@@ -24,7 +25,7 @@ SOME, SIZE = 256, 1 << 20  # events to fold at a time, and bytes of data
 
 class MeasuredLog(Struct, frozen=True, kw_only=True):
     """One log, measured up to `end`; the events after it, `tail`, only record where it was moved.
-    `chain` has the hash of the events up to a number, for `end` and for the requested numbers.
+    `chain` maps `end`, and each requested number, to the hash of the events up to that number.
     Events up to `shared` belong to the log that this one was forked from."""
 
     row: Row
@@ -40,13 +41,13 @@ class MeasuredLog(Struct, frozen=True, kw_only=True):
 
 
 def link(chain: bytes, event: Event) -> bytes:
-    """The chain extended by one event, over all of its fields."""
+    """Extend the chain by one event, over all of its fields."""
     rest = msgspec.json.encode((event.seq, event.at, event.run, event.actor, event.cause))
     return hashlib.sha256(chain + fingerprint(event) + rest).digest()
 
 
 async def chain_of(store: Store, key: Key, end: int, log: str | None = None) -> bytes:
-    """The chain over events 1…end of a log."""
+    """Compute the chain over events 1…end of a log."""
     chain = START
     async with aclosing(store.read(key, before=end + 1, log=log)) as events:
         async for event in events:
@@ -55,22 +56,17 @@ async def chain_of(store: Store, key: Key, end: int, log: str | None = None) -> 
 
 
 async def threads_of(store: Store, scope: Scope) -> list[Row]:
-    """The rows of all threads of a session, oldest first."""
+    """Return the rows of all threads of a session, oldest first."""
     query = Query(tenant=scope.tenant, session=scope.session, order="created", newest_first=False)
-    rows: list[Row] = []
-    cursor = None
-    while True:
-        page = await store.find(query, cursor=cursor, limit=LIMITS.page)
-        rows += page.items
-        if (cursor := page.cursor) is None:
-            return rows
+    return [row async for row in every_row(store, query)]
 
 
 async def survey(
     store: Store, scope: Scope, threads: Collection[str] | None = None
 ) -> list[MeasuredLog]:
-    """Measure every log of a session, or those of some threads; events appended meanwhile are left
-    out. Raises `SessionNotFound` if one does not exist, `LogDamaged` if one cannot be read."""
+    """Measure every log of a session, or the logs of some threads; events appended meanwhile are
+    left out. Raises `SessionNotFound` if a log does not exist, and `LogDamaged` if it cannot be
+    read."""
     rows = await threads_of(store, scope)
     if not rows:
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
@@ -88,7 +84,7 @@ async def survey(
 
 
 async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
-    """The first `upto` events of a log, measured as if it ended there."""
+    """Measure the first `upto` events of a log, as if it ended there."""
     row = await store.row(key)
     if row is None:
         raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
@@ -115,8 +111,8 @@ async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
 async def measured(
     store: Store, log: MeasuredLog, *, after: int = 0, end: int | None = None
 ) -> AsyncGenerator[Event, None]:
-    """The events of a log, which must match the measurement. Raises `StoreError` at the end if they
-    do not: then discard the result."""
+    """Yield the events of a log, which must match the measurement. Raises `StoreError` at the end
+    if they do not: discard the events then."""
     end = log.end if end is None else end
     chain = log.chain.get(after, START)
     read = store.read(log.row.key, after=after, before=end + 1, log=log.row.log)
@@ -129,7 +125,7 @@ async def measured(
 
 
 def failed(log: MeasuredLog, problem: str) -> StoreError:
-    """The error for a copy of a log that cannot be trusted."""
+    """Return the error for a copy of a log that cannot be trusted."""
     row = log.row
     return StoreError(problem=f"thread {row.thread!r} of session {row.session!r} {problem}")
 
@@ -160,7 +156,7 @@ async def _measure(store: Store, row: Row, marks: Collection[int]) -> MeasuredLo
 
 
 async def _tail(store: Store, row: Row) -> tuple[Event, ...]:
-    """The event that sealed a log, and the events appended with it."""
+    """Return the event that sealed a log, and the events appended with it."""
     found: list[Event] = []
     if row.sealed is None:
         return ()
@@ -174,7 +170,8 @@ async def _tail(store: Store, row: Row) -> tuple[Event, ...]:
 
 
 async def _shared(store: Store, row: Row) -> int:
-    """How many events a fork shares. Its row counts only the bytes of its own events."""
+    """Return how many events a fork shares with its parent. Its row counts only the bytes of its
+    own events."""
     left = row.bytes
     read = store.read(row.key, before=row.head + 1, reverse=True, log=row.log)
     async with aclosing(read) as events:
@@ -189,8 +186,8 @@ async def _shared(store: Store, row: Row) -> int:
 
 
 def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None]]:
-    """The logs in an order in which they can be restored, each with an earlier thread that it can
-    share its beginning with. A fork whose parent is gone has None."""
+    """Return the logs in an order in which they can be restored, each with an earlier thread to
+    share its first events with. A fork whose parent is gone has None."""
     order: list[tuple[MeasuredLog, Parent | None]] = []
     offers: dict[tuple[int, bytes], str] = {}
     left = list(logs)
@@ -209,8 +206,8 @@ def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None
 
 
 def closing(log: MeasuredLog, now: int) -> list[Event]:
-    """The events that close a log, so that nothing in it is pending, running or due; always the
-    same for the same log."""
+    """Return the events that close a log, so that nothing in it is pending, running or due. They
+    are always the same for the same log."""
     events = [
         NewEvent.of(
             "pending.settled",
@@ -232,7 +229,7 @@ def closing(log: MeasuredLog, now: int) -> list[Event]:
 
 
 def run_ended(run: str | None = None, *, id: str | None = None) -> NewEvent:
-    """The event after which a log no longer needs a driver."""
+    """Return the event after which a log no longer needs a driver."""
     ended = {"status": "interrupted", "error": "copied"}
     return NewEvent.of("run.finished", ended, run=run, id=id or new_id())
 

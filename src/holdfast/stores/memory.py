@@ -6,26 +6,29 @@ Nothing here awaits between a check and its write, which makes each call a trans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import msgspec
-from msgspec import Raw
 
-from ..errors import BlobNotFound, InvalidValue, SessionExists, SessionNotFound
+from ..environment import wall_clock
+from ..errors import SessionNotFound
 from ..log import catalog
 from ..log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ..log.codec import LIMITS, check_stored, dense, erased, fingerprint
-from ..log.events import Appended, Event, Key, NewEvent, Scope
-from ..values.records import Receipt
+from ..log.codec import LIMITS, erased, fingerprint
+from ..log.events import Event, Key, NewEvent, Scope
+from ..values.records import Receipt, Remains
 from ..values.stream_items import CaughtUp
-from . import links, rules
-from .checked import CheckedStore
+from . import hash_chain, paging, rules
+from .base import BaseStore
 from .event_loop import OwnLoop
 from .notify import Wakes, follow
-from .port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo, wall_clock
-from .rules import APART, Extension, LeaseState
+from .paging import Fetch, ReadBounds
+from .port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from .rules import APART, AppendRequest, Extension, LeaseState
+from .verify import LogRange, StoredEvent, check_log
 
 
 @dataclass(eq=False)
@@ -44,7 +47,7 @@ class _Log:
     snapshots: dict[str, tuple[int, Snapshot]] = field(default_factory=dict)
 
     def owner(self, seq: int) -> _Log:
-        """The log that holds the event with this number."""
+        """Return the log that holds the event with this number."""
         log = self
         while seq <= log.shared and log.base is not None:
             log = log.base
@@ -55,7 +58,7 @@ class _Log:
         return log.events[seq - log.shared - 1]
 
     def kept(self, seq: int) -> bytes | None:
-        """The stored link of an event of this log; None if it does not exist."""
+        """Return the stored link of an event of this log; None if it does not exist."""
         log = self.owner(seq)
         return log.links[seq - log.shared - 1] if seq else b""
 
@@ -68,6 +71,9 @@ class _Log:
                 return None
             log, upto = log.base, log.shared
 
+    def known_ids(self, ids: Sequence[str]) -> dict[str, int]:
+        return {id: seq for id in ids if (seq := self.known(id)) is not None}
+
     def add(self, plan: Extension) -> None:
         self.events.extend(plan.fresh)
         self.hashes.extend(plan.hashes)
@@ -76,8 +82,8 @@ class _Log:
         self.row = plan.row
 
 
-class MemoryStore(CheckedStore):
-    """Sessions that live as long as the process."""
+class MemoryStore(BaseStore[_Log]):
+    """Keeps sessions for the lifetime of the process."""
 
     def __init__(
         self, *, project: Project = catalog.project, clock: Callable[[], int] = wall_clock
@@ -92,80 +98,47 @@ class MemoryStore(CheckedStore):
 
     def _log(self, key: Key, log: str | None = None) -> _Log:
         self._own.check()
-        found = self._logs.get(key)
-        rules.found(key, found.row if found else None, log)
-        assert found is not None
-        return found
+        return rules.existing(key, self._logs.get(key), log)
 
     def _threads(self, scope: Scope) -> list[Key]:
         return [key for key in self._logs if key.scope == scope]
 
     # The log
 
-    async def append(
-        self,
-        key: Key,
-        events: Sequence[NewEvent],
-        *,
-        expected: int | None = None,
-        fence: Lease | None = None,
-        log: str | None = None,
-        create: bool = False,
-    ) -> Appended:
+    async def _append(self, request: AppendRequest) -> Extension:
         self._own.check()
         now = self._clock()
-        entry = self._logs.get(key)
-        if entry is None and create and log is None:
-            entry = _Log(rules.new_row(key, now))
-        rules.found(key, entry.row if entry else None, log)
-        assert entry is not None
-        known = {e.id: seq for e in events if (seq := entry.known(e.id)) is not None}
-        plan = rules.extend(
-            entry.row,
-            entry.lease,
-            events,
-            links.seals(events),
-            known,
-            project=self._project,
-            now=now,
-            expected=expected,
-            fence=fence,
-        )
-        entry.add(plan)
+        log = self._logs.get(request.key)
+        if log is None and request.begins:
+            log = _Log(rules.new_row(request.key, now))
+        log = rules.existing(request.key, log, request.log)
+        known = log.known_ids(request.ids)
+        plan = request.decide(log.row, log.lease, known, project=self._project, now=now)
+        log.add(plan)
         for change in plan.changes:
             for op in change:
                 if op.do == "drop_draft":
-                    entry.drafts.pop(op.key, None)
-        self._logs[key] = entry
-        self._wakes.tell(key, plan)
-        return Appended(plan.seqs, plan.row.head, len(plan.fresh))
+                    log.drafts.pop(op.key, None)
+        self._logs[request.key] = log
+        self._wakes.tell(request.key, plan)
+        return plan
 
-    async def read(
-        self,
-        key: Key,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-        log: str | None = None,
-        inline: bool = True,
-    ) -> AsyncGenerator[Event, None]:
-        incarnation = self._log(key, log).row.log
-        first, last = after + 1, self._log(key).row.head
-        if before is not None:
-            last = min(last, before - 1)
-        numbers = range(last, first - 1, -1) if reverse else range(first, last + 1)
-        for seq in numbers[:limit]:
-            event = self._log(key, incarnation).event(seq)
-            if not inline and len(event.data) > APART:
-                event = msgspec.structs.replace(event, data=Raw(rules.apart(event)))
-            yield event
+    def _fetch(self) -> Fetch:
+        return self._page
+
+    async def _page(self, key: Key, bounds: ReadBounds) -> paging.Page:
+        log = self._log(key, bounds.log)
+        first, last = bounds.after + 1, bounds.upto(log.row.head)
+        numbers = range(last, first - 1, -1) if bounds.reverse else range(first, last + 1)
+        events = [log.event(seq) for seq in numbers[: bounds.page]]
+        if not bounds.inline:
+            events = [rules.stubbed(event) for event in events]
+        return log.row.log, events, None
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
         entry = self._log(key, log)
         rules.check_at(entry.row, seq, "seq")
-        return links.ending(entry.kept(seq))
+        return hash_chain.ending(entry.kept(seq))
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
@@ -176,66 +149,55 @@ class MemoryStore(CheckedStore):
         parent = self._log(key)
         target = Key(key.tenant, key.session, thread)
         if (there := self._logs.get(target)) is not None:
-            if there.shared == at > 0 and there.events[0].id == first.id:
-                return
-            raise SessionExists(tenant=key.tenant, session=key.session, thread=thread)
-        rules.check_open(parent.row)
-        rules.check_at(parent.row, at)
-        if (seq := parent.known(first.id)) is not None and seq <= at:
-            raise InvalidValue(
-                field="first",
-                problem="has the id of an event in the shared history",
-                remedy="use a new id",
-            )
-        now = self._clock()
-        row = rules.new_row(target, now, at=at, base=links.link_in(parent.kept(at)))
+            known = there.known_ids([first.id])
+            rules.check_same_fork(target, there.shared, known, at, first)
+            return
+        rules.check_fork(parent.row, at, first, parent.known_ids([first.id]))
+        row, plan = rules.forked(
+            target, at, first, parent.kept(at), project=self._project, now=self._clock()
+        )
         fork = _Log(row, base=parent.owner(at), shared=at)
-        event = first.numbered(at + 1, now)
-        fork.add(rules.extended(row, [event], links.seals([event]), [self._project(event)]))
+        fork.add(plan)
         self._logs[target] = fork
 
-    async def restore(
-        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
-    ) -> None:
-        entry = _Log(rules.new_row(key, self._clock()))
-        if parent is not None:
-            base = self._log(Key(key.tenant, key.session, parent.thread))
-            rules.check_at(base.row, parent.at)
-            left = links.link_in(base.kept(parent.at))
-            row = rules.new_row(key, self._clock(), at=parent.at, base=left)
-            entry = _Log(row, base.owner(parent.at), parent.at)
-        async for event in events:
-            check_stored(event)
-            dense([event], entry.row.head)
-            if entry.known(event.id) is not None:
-                raise InvalidValue(
-                    field="id", problem="occurs twice", remedy="pass each event once"
-                )
-            if not entry.events:
-                entry.row = msgspec.structs.replace(
-                    entry.row, created=event.at, active=event.at // 1000
-                )
-            change = self._project(event)
-            entry.add(rules.extended(entry.row, [event], links.seals([event]), [change]))
-        if not entry.events:
-            raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
+    async def _begin_restore(self, key: Key, parent: Parent | None) -> _Log:
+        if parent is None:
+            return _Log(rules.new_row(key, self._clock()))
+        base = self._log(Key(key.tenant, key.session, parent.thread))
+        rules.check_at(base.row, parent.at)
+        left = hash_chain.link_in(base.kept(parent.at))
+        row = rules.new_row(key, self._clock(), at=parent.at, base=left)
+        return _Log(row, base.owner(parent.at), parent.at)
+
+    async def _restore_some(self, restore: _Log, events: list[Event]) -> _Log:
+        known = restore.known_ids([event.id for event in events])
+        rules.check_restored(restore.row, events, known)
+        given = hash_chain.seals(events)
+        restore.add(rules.restored(restore.row, restore.shared, events, given, self._project))
+        return restore
+
+    async def _end_restore(self, key: Key, restore: _Log) -> None:
+        rules.check_restored_end(restore.row, restore.shared)
         if key in self._logs:
-            raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
-        self._logs[key] = entry
+            raise rules.exists(key)
+        self._logs[key] = restore
+
+    async def _discard(self, restore: _Log, error: BaseException) -> None:
+        pass  # nothing refers to it
+
+    def _restored(self, key: Key) -> None:
         self._wakes.wake(key)
 
-    async def erase(
+    async def _erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
-    ) -> Receipt:
+    ) -> dict[str, int]:
         entry = self._log(key)
-        numbers = rules.check_seqs(entry.row, seqs)
-        if fence is not None:
-            rules.check_fence(entry.row, entry.lease, fence)
+        numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
         for seq in numbers:
             holder = entry.owner(seq)
             at = seq - holder.shared - 1
             holder.events[at] = msgspec.structs.replace(holder.events[at], data=erased(reason))
-            holder.links[at] = links.erased(holder.links[at], holder.hashes[at])
+            holder.links[at] = hash_chain.erased(holder.links[at], holder.hashes[at])
             holder.hashes[at] = fingerprint(holder.events[at])
         holders = {id(entry.owner(seq)) for seq in numbers}
         dropped = 0
@@ -245,15 +207,17 @@ class MemoryStore(CheckedStore):
             if any(id(log.owner(seq)) in holders for seq in numbers if seq <= log.row.head):
                 dropped += len(log.snapshots)
                 log.snapshots.clear()
-        return Receipt(removed={"payloads": len(numbers), "snapshots": dropped})
+        return {"payloads": len(numbers), "snapshots": dropped}
 
     def _rebuilt(self, log: _Log) -> Row:
         row = rules.empty_row(log.row, log.shared)
         changes = [self._project(event) for event in log.events]
-        return catalog.apply(row, log.events, changes, links.ending(log.links[-1]))
+        return catalog.apply(row, log.events, changes, hash_chain.ending(log.links[-1]))
 
-    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        removed = dict.fromkeys(rules.SORTS, 0)
+    async def _hide(
+        self, target: Scope | Key, fence: Lease | None
+    ) -> tuple[Counter[str], list[str]]:
+        removed: Counter[str] = Counter()
         if isinstance(target, Key):
             if fence is not None:
                 entry = self._log(target)
@@ -262,19 +226,28 @@ class MemoryStore(CheckedStore):
             scope = target.scope
         else:
             keys, scope = self._threads(target), target
-        for key in keys:
-            log = self._logs.pop(key)
+        deleted = [self._logs.pop(key) for key in keys]
+        for log in deleted:
             removed["logs"] += 1
             removed["events"] += len(log.events)
             removed["snapshots"] += len(log.snapshots)
             removed["drafts"] += len(log.drafts)
-            self._wakes.wake(key)
+            self._wakes.wake(log.row.key)
         if (keys or target == scope) and not self._threads(scope):
             removed["blobs"] = len(self._blobs.pop(scope, {}))
             for name in [name for name, owner in self._claims.items() if owner == scope]:
                 del self._claims[name]
                 removed["claims"] += 1
-        return Receipt(removed=removed)
+        return removed, [log.row.log for log in deleted]
+
+    async def _sweep(self, scope: Scope | None) -> None:
+        pass  # forks refer to the events that they share; nothing else does
+
+    async def _shared_still(self, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
+        return []
+
+    def _left_behind(self) -> tuple[Remains, ...]:
+        return ()
 
     # The catalog
 
@@ -395,9 +368,7 @@ class MemoryStore(CheckedStore):
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         data = self._blobs.get(scope, {}).get(ref.sha256)
-        if data is None or (checked and not rules.is_blob(data, ref.sha256)):
-            raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
-        return data
+        return rules.found_blob(scope, ref, data, checked=checked)
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
         owned = self._blobs.get(scope, {})
@@ -421,32 +392,16 @@ class MemoryStore(CheckedStore):
     ) -> AsyncGenerator[Damage, None]:
         for key, log in list(self._logs.items()):
             if target is None or target in (key, key.scope):
-                for damage in self._verify_log(key, log, repair):
+                for damage in await self._verify_log(log, repair):
                     yield damage
             await asyncio.sleep(0)
 
-    def _verify_log(self, key: Key, log: _Log, repair: bool) -> Iterator[Damage]:
-        yield from self._verify_shared(key, log)
-        walk = links.LinkWalk(log.row, log.shared, log.kept(log.shared))
-        yield from _verify_events(key, log, log.row.head, walk)
-        yield from walk.end()
-        if not catalog.agrees(log.row, row := self._rebuilt(log)):
-            if repair:
-                log.row = row
-            yield Damage(problem="row", detail="differs from its log", key=key, repaired=repair)
-        for name in catalog.bound(log.row):
-            if self._claims.get((key.tenant, catalog.SURFACE_CLAIM + name)) != key.scope:
-                yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
-
-    def _verify_shared(self, key: Key, log: _Log) -> Iterator[Damage]:
-        """Check the events that deleted logs left to this one; all others are checked with their
-        own log."""
-        part, upto = log.base, log.shared
-        while part is not None:
-            if self._logs.get(part.row.key) is not part:
-                walk = links.LinkWalk(log.row, part.shared, None, deleted=part.row.log)
-                yield from _verify_events(key, part, upto, walk)
-            upto, part = part.shared, part.base
+    async def _verify_log(self, log: _Log, repair: bool) -> list[Damage]:
+        found = await check_log(_MemoryCheck(self, log))
+        if not repair or not any(damage.problem == "row" for damage in found):
+            return found
+        log.row = self._rebuilt(log)
+        return [msgspec.structs.replace(d, repaired=d.problem == "row") for d in found]
 
     async def purge(self) -> Receipt:
         return Receipt()
@@ -468,19 +423,46 @@ class MemoryStore(CheckedStore):
         self._wakes.wake_all()
 
 
-def _verify_events(key: Key, log: _Log, upto: int, walk: links.LinkWalk) -> Iterator[Damage]:
-    own = zip(log.events, log.hashes, log.links, strict=True)
-    for event, hash, link in islice(own, upto - log.shared):
-        if fingerprint(event) == hash:
-            yield from walk.look(event, hash, link)
-        else:
-            walk.skip(link)
-            yield Damage(
-                problem="unreadable", detail="differs from its hash", key=key, seq=event.seq
-            )
+class _MemoryCheck:
+    """`LogCheck` of a log in memory."""
+
+    lossy = False
+
+    def __init__(self, store: MemoryStore, log: _Log) -> None:
+        self._store = store
+        self._log = log
+        self.row = log.row
+
+    async def parts(self) -> list[LogRange]:
+        found = [LogRange(self._log, self._log.shared, self.row.head)]
+        part, upto = self._log.base, self._log.shared
+        while part is not None:
+            if self._store._logs.get(part.row.key) is not part:
+                found.append(LogRange(part, part.shared, upto, part.row.log))
+            upto, part = part.shared, part.base
+        return found[::-1]
+
+    async def left(self) -> bytes | None:
+        return self._log.kept(self._log.shared)
+
+    async def events(self, part: LogRange, after: int) -> list[StoredEvent]:
+        log: _Log = part.log
+        own = zip(log.events, log.hashes, log.links, strict=True)
+        return [
+            StoredEvent(*one) for one in islice(own, after - log.shared, part.upto - log.shared)
+        ]
+
+    async def rebuilt(self) -> Row:
+        return self._store._rebuilt(self._log)
+
+    async def is_indexed(self, row: Row) -> bool:
+        return True
+
+    async def claimed(self, tenant: str, name: str) -> Scope | None:
+        return self._store._claims.get((tenant, name))
 
 
 def _copied(row: Row) -> Row:
-    """A copy of the row, as another store would return it, so that changes to it stay with the
-    caller."""
+    """Return a copy of the row, as other stores do, so that the caller's changes do not affect the
+    store."""
     return msgspec.json.decode(msgspec.json.encode(row), type=Row)

@@ -19,8 +19,7 @@ from .url_options import check_path, split_url
 
 
 class SchemaState(Struct, frozen=True):
-    """The schema version of a store, 0 for an empty one, and the version that this program
-    knows."""
+    """The schema version of a store (0 if it is empty), and the version that this program knows."""
 
     found: int
     known: int
@@ -37,7 +36,7 @@ class SchemaState(Struct, frozen=True):
 
 
 async def schema_of(url: str) -> SchemaState:
-    """The schema of the store at `url`. Creates nothing and migrates nothing."""
+    """Return the schema version of the store at `url`. Creates nothing and migrates nothing."""
     connect(url)  # rejects an unknown scheme
     url, _ = without_vault(url)
     scheme = url.partition(":")[0]
@@ -48,7 +47,7 @@ async def schema_of(url: str) -> SchemaState:
         return await asyncio.to_thread(look, check_path(split_url(url)[0]))
     if scheme.startswith("postgres"):
         with needing("postgres", "asyncpg"):
-            from . import postgres  # noqa: PLC0415 - only those who use it need its driver
+            from . import postgres  # noqa: PLC0415 - its driver is optional
         return SchemaState(*await postgres.schema_state(url))
     with needing("mongodb", "pymongo", "bson"):
         from . import mongodb  # noqa: PLC0415

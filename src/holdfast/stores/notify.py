@@ -38,13 +38,13 @@ class Follower:
         self._woken.set()
 
     def wake(self, head: int | None = None) -> None:
-        """Wake the follower. If `head` is given, the log only grew."""
+        """Wake the follower. If `head` is given, the log only grew, up to that number."""
         if head is None or head > (self._told[-1].seq if self._told else self.after):
             self._told, self._bytes, self._look = [], 0, True
             self._woken.set()
 
     async def woken(self) -> list[Event] | None:
-        """Wait for the next wake-up. Returns the events that follow directly, or None if the store
+        """Wait for the next wake-up. Return the events that follow directly, or None if the store
         must be read."""
         if not self._look:
             await self._woken.wait()
@@ -62,27 +62,27 @@ class Wakes:
     """The waiting followers of one store, all on one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, set[Follower]] = {}
+        self._waiting: dict[Key, dict[Follower, None]] = {}  # in the order of arrival
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def followed(self) -> list[Key]:
-        """The logs that have followers."""
+        """Return the logs that have followers."""
         return list(self._waiting)
 
     def add(self, key: Key, follower: Follower) -> None:
-        self._waiting.setdefault(key, set()).add(follower)
+        self._waiting.setdefault(key, {})[follower] = None
 
     def remove(self, key: Key, follower: Follower) -> None:
-        waiting = self._waiting.get(key, set())
-        waiting.discard(follower)
+        waiting = self._waiting.get(key, {})
+        waiting.pop(follower, None)
         if not waiting:
             self._waiting.pop(key, None)
 
     def tell(self, key: Key, done: Extension | None) -> None:
-        """Notify followers that this process appended to a log; None if the events are not
-        known."""
+        """Notify followers that this process appended to a log. `done` has the new events; it is
+        None if they are not known."""
         for follower in self._waiting.get(key, ()):
             if done is None or not done.fresh:
                 follower.wake()
@@ -90,7 +90,7 @@ class Wakes:
                 follower.tell(done.row.log, done.fresh)
 
     def wake(self, key: Key, head: int | None = None) -> None:
-        """Notify followers that a log changed: it grew up to `head`, or anything else happened."""
+        """Notify followers that a log changed: it grew up to `head`, or changed in another way."""
         for follower in self._waiting.get(key, ()):
             follower.wake(head)
 

@@ -1,9 +1,9 @@
-"""Long logs in bounded pieces: reads in pages, restores in batches. Shared by all databases."""
+"""Logs and lists in bounded pieces: reads and queries in pages, restores in batches."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from ..errors import LogDamaged
 from ..log.codec import check_stored
@@ -14,9 +14,45 @@ PAGE_EVENTS = 512
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 << 20
 
-# The incarnation that was read, its events, and what stopped the read, if anything.
+
+class ReadBounds(NamedTuple):
+    """The range and options of a read: events with after < seq < before of the incarnation
+    `log`."""
+
+    after: int
+    before: int | None
+    limit: int | None
+    reverse: bool
+    log: str | None
+    inline: bool
+
+    @property
+    def page(self) -> int:
+        """How many events the next page may have."""
+        return PAGE_EVENTS if self.limit is None else min(self.limit, PAGE_EVENTS)
+
+    def upto(self, head: int) -> int:
+        """Return the last number to read of a log that ends at `head`."""
+        return head if self.before is None else min(self.before - 1, head)
+
+    def behind(self, log: str, events: Sequence[Event]) -> ReadBounds:
+        """Return the bounds that continue after these events."""
+        limit = None if self.limit is None else self.limit - len(events)
+        after, before = self.after, self.before
+        if self.reverse:
+            before = events[-1].seq
+        else:
+            after = events[-1].seq
+        return ReadBounds(after, before, limit, self.reverse, log, self.inline)
+
+    @property
+    def empty(self) -> bool:
+        return self.limit == 0 or (self.reverse and self.before == self.after + 1)
+
+
+# The incarnation that was read, its events, and the error that ended the read, if any.
 Page = tuple[str, list[Event], LogDamaged | None]
-Fetch = Callable[..., Awaitable[Page]]
+Fetch = Callable[[Key, ReadBounds], Awaitable[Page]]
 
 
 class Numbered(Protocol):
@@ -38,8 +74,9 @@ def dense(
     *,
     reverse: bool,
 ) -> tuple[list[N], LogDamaged | None]:
-    """The part of a page (after < seq <= upto) that has no gap, and what stopped it: the first gap,
-    or the `damage` after the events found. A page without events has a gap at its first number."""
+    """Return the part of a page (after < seq <= upto) before the first gap, and the error that
+    ended it: the gap, or the `damage` after the events found. A page without events has a gap at
+    its first number."""
     wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
     seqs = [event.seq for event in found] + ([] if damage is None else [damage.seq])
     for place, seq in enumerate(wanted[: max(len(seqs), 1)]):
@@ -48,45 +85,24 @@ def dense(
     return found, damage
 
 
-async def read_in_pages(
-    fetch: Fetch,
-    key: Key,
-    *,
-    after: int,
-    before: int | None,
-    limit: int | None,
-    reverse: bool,
-    log: str | None,
-    inline: bool,
-) -> AsyncGenerator[Event, None]:
-    """The port's `read`, page by page, all of one incarnation. A page may be short; only an empty
-    page is the last."""
+async def read_in_pages(fetch: Fetch, key: Key, bounds: ReadBounds) -> AsyncGenerator[Event, None]:
+    """Implement the port's `read`: yield the events of one incarnation, page by page. A page may be
+    short; only an empty page is the last."""
     while True:
-        log, page, damage = await fetch(
-            key,
-            after=after,
-            before=before,
-            limit=PAGE_EVENTS if limit is None else min(limit, PAGE_EVENTS),
-            reverse=reverse,
-            log=log,
-            inline=inline,
-        )
-        for event in page:
+        log, events, damage = await fetch(key, bounds)
+        for event in events:
             yield event
         if damage is not None:
             raise damage
-        if limit is not None:
-            limit -= len(page)
-        if not page or limit == 0:
+        if not events:
             return
-        if reverse:
-            before = page[-1].seq
-        else:
-            after = page[-1].seq
+        bounds = bounds.behind(log, events)
+        if bounds.empty:
+            return
 
 
 async def batches(events: AsyncIterable[Event]) -> AsyncGenerator[list[Event], None]:
-    """Events of another log, each checked, in batches that fit into one transaction."""
+    """Check the events of another log, and yield them in batches that fit into one transaction."""
     some: list[Event] = []
     size = 0
     async for event in events:

@@ -1,4 +1,5 @@
-"""The store port: what a store keeps and guarantees. One adapter per database implements it.
+"""The store port: the data that a store keeps, and its guarantees. One adapter per database
+implements it.
 
 `holdfast.testing.StoreContract` states these guarantees as tests. Every method is required, and
 every key includes a tenant. All methods raise `InvalidValue` for arguments outside the limits and
@@ -7,7 +8,6 @@ every key includes a tenant. All methods raise `InvalidValue` for arguments outs
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
@@ -20,11 +20,6 @@ from ..values.records import Receipt
 from ..values.stream_items import CaughtUp
 
 Durability: TypeAlias = Literal["none", "process", "machine"]
-
-
-def wall_clock() -> int:
-    """UTC in ms."""
-    return time.time_ns() // 1_000_000
 
 
 class Lease(Struct, frozen=True, kw_only=True):
@@ -50,7 +45,7 @@ class Draft(Struct, frozen=True):
 
 
 class BlobRef(Struct, frozen=True):
-    """Names a blob within its session."""
+    """The name of a blob within its session."""
 
     sha256: str
     size: int
@@ -122,7 +117,8 @@ class Store(Protocol):
         log: str | None = None,
         inline: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        """The events with after < seq < before, in order of number.
+        """Yield the events with after < seq < before, in order of number; with `reverse`, highest
+        number first.
 
         A missing event, or one that does not match its hash, raises `LogDamaged` with its number
         before any later event is returned; you can continue reading after it. With `inline=False`
@@ -132,19 +128,17 @@ class Store(Protocol):
         ...
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        """The link of an event: 64 hexadecimal digits that bind it to all events before it. The
-        newest event's link is `Row.link`. It never changes, even when data is erased. None if an
-        older program wrote the event."""
+        """Return the link of an event: 64 hexadecimal digits that bind it to all events before it.
+        The newest event's link is `Row.link`. It never changes, even when data is erased. None if
+        an older program wrote the event."""
         ...
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
-        """The events after a number, then one `CaughtUp`, then each new event, without end.
-
+        """Yield the events after a number, then one `CaughtUp`, then each new event, without end.
         Nothing is missed or repeated, whichever process appends. Raises `SessionNotFound` or
-        `LogReplaced` when the log is deleted or replaced.
-        """
+        `LogReplaced` when the log is deleted or replaced."""
         ...
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
@@ -176,15 +170,16 @@ class Store(Protocol):
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
         """Delete a session with everything it owns, or one thread. It is hidden at once; events
         that forks share stay until the forks are deleted. The next delete or purge completes an
-        interrupted one. Deleting what does not exist has no effect."""
+        interrupted one. Deleting a session or thread that does not exist has no effect."""
         ...
 
     async def row(self, key: Key) -> Row | None:
-        """The row of a log: what lists show of it."""
+        """Return the row of a log: the fields that lists show. None if the log does not exist."""
         ...
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        """Sessions (rows of threads `main`), or with `query.session` the threads of one.
+        """Return a page of sessions (the rows of threads `main`), or with `query.session` of the
+        threads of one session.
 
         Paging oldest first returns every row; rows that change meanwhile appear again at the end.
         """
@@ -193,7 +188,7 @@ class Store(Protocol):
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
     ) -> Page[Pending]:
-        """The inbox over all sessions of a tenant, oldest first."""
+        """Return a page of the inbox over all sessions of a tenant, oldest first."""
         ...
 
     async def claim(
@@ -208,11 +203,12 @@ class Store(Protocol):
         ...
 
     async def claims(self, owner: Scope) -> list[str]:
-        """The names that a session holds, in order."""
+        """Return the names that a session holds, in order."""
         ...
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        """Logs of these agents that need a driver and have no live lease, longest due first."""
+        """Return logs of these agents that need a driver and have no live lease, longest due
+        first."""
         ...
 
     async def acquire(
@@ -241,7 +237,7 @@ class Store(Protocol):
         ...
 
     async def drafts(self, key: Key) -> list[Draft]:
-        """The drafts whose message is not in the log, each from its newest lease."""
+        """Return the drafts whose message is not in the log, each from its newest lease."""
         ...
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
@@ -250,21 +246,23 @@ class Store(Protocol):
         ...
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        """The bytes of a blob of this session (`BlobNotFound`). Bytes that do not match the hash
-        are rejected; with `checked=False` they are returned, as for a blob that was stored under
-        another hash."""
+        """Return the bytes of a blob of this session, or raise `BlobNotFound`. Bytes that do not
+        match the hash are rejected; with `checked=False` they are returned, as for a blob that was
+        stored under another hash."""
         ...
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
-        """The blobs that a session owns, in order of their hashes."""
+        """Return the blobs that a session owns, in order of their hashes."""
         ...
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        """Store one snapshot per log and fold version: the furthest by the newest lease."""
+        """Store a snapshot. One is kept per log and fold version: the furthest, by the newest
+        lease."""
         ...
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        """The snapshot of this log by this fold version. Snapshots are disposable."""
+        """Return the snapshot of this log by this fold version, if there is one. Snapshots are
+        disposable."""
         ...
 
     def verify(
@@ -278,13 +276,13 @@ class Store(Protocol):
         ...
 
     async def purge(self) -> Receipt:
-        """Remove the remains of deletes and erasures from free pages and logs of the backend."""
+        """Remove remains of deleted and erased data from free pages and logs of the backend."""
         ...
 
     def info(self) -> StoreInfo:
-        """The properties and guarantees of this store."""
+        """Return the properties and guarantees of this store."""
         ...
 
     async def aclose(self) -> None:
-        """Close what the store opened. Safe to call twice."""
+        """Close everything that the store opened. Safe to call twice."""
         ...

@@ -36,7 +36,7 @@ SCHEMES = {
     "mongodb": ("mongodb", "mongodb+srv"),
 }
 TYPES = (str, int, float, bool)
-# What defines where a store is, or who may use it, is never an option, however it is spelled.
+# Settings that define where a store is, or who may use it, are never options, in any spelling.
 CONNECTION = """
 address certificate client clientoptions connection connectionstring credentials dbname dir
 directory directtls dsn file filename folder host hostaddr hostname hosts key listenurl location
@@ -45,7 +45,7 @@ url user username vault
 """
 SECURITY = ("ssl", "tls", "auth", "password", "proxy")  # prefixes of such names
 SOON = 0.25  # seconds that a store has to finish opening at shutdown
-PARTS = ("database", "schema")  # what divides a server: clients choose from a list, never freely
+PARTS = ("database", "schema")  # parts of a server: clients choose only from a list
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class StoreRegistry:
         return next((kind for kind in self._kinds if kind != "memory"), "memory")
 
     def address(self, kind: str) -> str:
-        """The location of the store of a kind, without credentials; for the host, never for
-        clients. For a kind that is built by a function, the name of the kind."""
+        """Return the location of the store of a kind, without credentials; for the host, never for
+        clients. For a kind that is built by a function, return the name of the kind."""
         url = self._kinds[kind].url
         return f"{kind}:" if url is None else address(url)
 
@@ -140,8 +140,8 @@ class StoreRegistry:
         self._named[kind] = None
 
     def check(self, kind: str, options: Options | None = None) -> None:
-        """Reject what `get` would reject, without opening anything: `UnknownStore` with the known
-        kinds, or `InvalidValue` that names the option and what is allowed."""
+        """Reject a request that `get` would reject, without opening anything. Raises `UnknownStore`
+        with the known kinds, or `InvalidValue` with the option and its allowed values."""
         if not isinstance(kind, str) or kind not in self._kinds:
             raise UnknownStore(kind=str(kind), available=self.kinds)
         if not isinstance(options, Mapping | None):
@@ -152,11 +152,9 @@ class StoreRegistry:
             _check_option(kind, self._kinds[kind].allow, name, value)
 
     async def get(self, kind: str, options: Options | None = None) -> Store:
-        """The store of this kind with these options. It is opened on the first request and shared
-        by all callers. It stays open until the registry closes; do not close it.
-
-        After opening failed with a `StoreError`, the next call tries again.
-        """
+        """Return the store of this kind with these options. It is opened on the first request and
+        shared by all callers. It stays open until the registry closes; do not close it. If opening
+        fails with a `StoreError`, the next call tries again."""
         self.check(kind, options)
         if self._closed:
             raise StoreError(problem="the registry is closed")
@@ -185,7 +183,7 @@ class StoreRegistry:
             del self._stores[wanted]
 
     def give_up(self, after: float = SOON) -> None:
-        """Open no more stores, and cancel those that are still opening after this many seconds;
+        """Open no more stores. Cancel the ones that are still opening after this many seconds;
         their callers get `StoreUnavailable`. Open stores stay open until `aclose`."""
         self._ending = True
         loop = asyncio.get_running_loop()
@@ -194,7 +192,7 @@ class StoreRegistry:
                 loop.call_later(after, opening.cancel)
 
     async def aclose(self) -> None:
-        """Close every store, also those that are still opening. Safe to call twice."""
+        """Close every store, including those that are still opening. Safe to call twice."""
         self._closed = True
         opened, self._stores = list(self._stores.values()), {}
         late = {opening for opening in opened if not opening.done()} if self._ending else None
@@ -230,7 +228,8 @@ async def _close(opening: asyncio.Task[Store]) -> None:
 
 
 def _at(kind: str, url: str) -> Builder:
-    """A builder that opens the store at `url`, with allowed options in place of the URL's own."""
+    """Return a builder that opens the store at `url`, with allowed options in place of the URL's
+    own."""
     connect(url)  # rejects an unknown scheme now, and opens nothing
     schemes = SCHEMES.get(kind)
     if schemes is not None and url.partition(":")[0] not in schemes:
@@ -255,7 +254,7 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# What may be allowed, and what is
+# Checking which options may be allowed, and which are
 
 
 def connects(name: str) -> bool:

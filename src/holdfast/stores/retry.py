@@ -8,12 +8,12 @@ everything else by comparing before it sets.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from ..backoff import Backoff
 from ..cancellation import cancellations
 from ..errors import StoreUnavailable
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 PATIENCE = 15.0  # seconds that a call waits for its backend
 SILENCE = 2.0  # seconds
-FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts, doubled each time: from … to …
+FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts; doubled each time
 
 
 @contextmanager
@@ -42,14 +42,12 @@ async def patiently(
     patience: float = PATIENCE,
     what: str = "the store",
 ) -> T:
-    """The result of `attempt`, repeated while it raises an error that `passing` calls temporary.
-
-    Raises `StoreUnavailable` if the deadline passes, with the driver's error as its cause; every
-    other error at once. A cancelled caller does not retry, even if the driver's cleanup raised
-    another error in place of the cancellation.
-    """
+    """Run `attempt`, repeat it while it raises an error that `passing` calls temporary, and return
+    its result. Raises `StoreUnavailable` if the deadline passes, with the driver's error as its
+    cause; every other error is raised at once. A cancelled caller does not retry, even if the
+    driver's cleanup raised another error in place of the cancellation."""
     end = time.monotonic() + patience
-    pause = FIRST
+    backoff = Backoff(FIRST, LONGEST, jitter=0.5)
     cancelled = cancellations()
     while True:
         try:
@@ -59,11 +57,10 @@ async def patiently(
                 raise asyncio.CancelledError from error
             if not passing(error):
                 raise
-            wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that a crowd spreads out
+            wait = backoff.next()
             if time.monotonic() + wait > end:
                 raise StoreUnavailable(
                     problem=f"{what} did not answer within {patience:g} s "
                     f"({type(error).__name__}); the same call can be repeated"
                 ) from error
         await asyncio.sleep(wait)
-        pause = min(2 * pause, LONGEST)

@@ -9,39 +9,49 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from ..errors import (
+    BlobNotFound,
     HeadMoved,
     InvalidValue,
     LeaseHeld,
     LeaseLost,
     LogReplaced,
+    SessionExists,
     SessionMoved,
     SessionNotFound,
+    StoreUnavailable,
 )
 from ..log.catalog import SKEW, Project, Row, RowChange, apply, unseals
 from ..log.catalog.encrypted_preview import size_of
-from ..log.codec import LIMITS, check_count, check_data, check_name, check_size
-from ..log.events import Event, Key, NewEvent, new_id
-from .links import Seal, linked, origin
-from .port import Draft, Lease, Snapshot
+from ..log.codec import LIMITS, check_count, check_data, check_name, check_size, dense
+from ..log.events import Event, Key, NewEvent, Scope, new_id
+from .hash_chain import Seal, link_in, linked, origin, seals
+from .port import BlobRef, Draft, Lease, Snapshot
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 
-SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # what a receipt counts
+SORTS = (
+    "logs",
+    "events",
+    "snapshots",
+    "drafts",
+    "blobs",
+    "claims",
+)  # the objects that a receipt counts
 APART = 64 << 10  # payloads above this many bytes are stored apart from their events
-
-
 LONGEST_LEASE = 86_400_000  # ms
+RESTORE_MS = 60_000  # after this time without progress, a restore counts as interrupted
 
 
 class LeaseState(Struct, frozen=True):
-    """The newest lease of a log; `owner` is None if it was released. `renewed` is when it was
-    acquired or last renewed; a program that does not know the field leaves it as it was, or 0."""
+    """The newest lease of a log; `owner` is None if it was released. `renewed` is the time at which
+    it was acquired or last renewed. A program that does not know this field leaves it unchanged, or
+    0."""
 
     token: int = 0
     owner: str | None = None
@@ -59,9 +69,19 @@ class LiveLeases(NamedTuple):
     renewed: int
 
 
+class StoredLog(Protocol):
+    """A log as a store has looked it up."""
+
+    @property
+    def row(self) -> Row: ...
+
+
+L = TypeVar("L", bound=StoredLog)
+
+
 class Extension(Struct, frozen=True):
-    """The result of an append: the numbers to report and, if any event is new, what to write: the
-    events with their hashes and links, and the row after them."""
+    """The result of an append: the numbers to report and, if any event is new, the values to write:
+    the events with their hashes and links, and the row after them."""
 
     seqs: tuple[int, ...]
     fresh: list[Event]
@@ -72,8 +92,8 @@ class Extension(Struct, frozen=True):
 
 
 def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
-    """The row of a new log, under a new incarnation. For a fork, the row after number `at`, whose
-    link is `base`."""
+    """Return the row of a new log, under a new incarnation. For a fork, return the row after number
+    `at`, whose link is `base`."""
     log = new_id()
     return Row(
         tenant=key.tenant,
@@ -88,7 +108,7 @@ def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
 
 
 def empty_row(row: Row, shared: int) -> Row:
-    """The row of a log before its own events, so that they can be applied again."""
+    """Return the row of a log before its own events, so that they can be applied again."""
     return Row(
         tenant=row.tenant,
         session=row.session,
@@ -101,7 +121,8 @@ def empty_row(row: Row, shared: int) -> Row:
 
 
 def found(key: Key, row: Row | None, log: str | None = None) -> Row:
-    """The row, if the log exists and is the incarnation that the caller expects."""
+    """Return the row if the log exists and is the incarnation that the caller expects; raise
+    otherwise."""
     if row is None:
         raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
     if log is not None and row.log != log:
@@ -109,6 +130,61 @@ def found(key: Key, row: Row | None, log: str | None = None) -> Row:
             tenant=key.tenant, session=key.session, thread=key.thread, known=log, log=row.log
         )
     return row
+
+
+def existing(key: Key, log: L | None, incarnation: str | None = None) -> L:
+    """Return the log if it exists and is the incarnation that the caller expects; raise
+    otherwise."""
+    found(key, log.row if log else None, incarnation)
+    assert log is not None
+    return log
+
+
+def exists(key: Key) -> SessionExists:
+    """Return the error for a log that should be created but exists."""
+    return SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
+
+
+class AppendRequest(Struct, frozen=True, kw_only=True):
+    """The arguments of an append, and the seals of its events: the same in every attempt."""
+
+    key: Key
+    events: Sequence[NewEvent]
+    seals: Sequence[Seal]
+    expected: int | None
+    fence: Lease | None
+    log: str | None
+    create: bool
+
+    @property
+    def begins(self) -> bool:
+        """Whether the append creates a log that does not exist."""
+        return self.create and self.log is None
+
+    @property
+    def ids(self) -> list[str]:
+        return [event.id for event in self.events]
+
+    @property
+    def size(self) -> int:
+        """The size of the data in bytes."""
+        return sum([len(event.data) for event in self.events])
+
+    def decide(
+        self, row: Row, lease: LeaseState, known: Mapping[str, int], *, project: Project, now: int
+    ) -> Extension:
+        """Decide the append with the current values of the log; see `extend`."""
+        return extend(
+            row,
+            lease,
+            self.events,
+            self.seals,
+            known,
+            project=project,
+            now=now,
+            expected=self.expected,
+            fence=self.fence,
+        )
 
 
 def extend(
@@ -155,7 +231,7 @@ def extended(
     changes: Sequence[RowChange],
     seqs: tuple[int, ...] = (),
 ) -> Extension:
-    """The extension of the log of `row` by these events."""
+    """Extend the log of `row` by these events."""
     links, link = linked(row, fresh, seals)
     after = apply(row, fresh, changes, link)
     hashes = [seal.hash for seal in seals]
@@ -188,14 +264,15 @@ def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
 
 
 def live_leases(now: int) -> LiveLeases:
-    """The bounds of live leases. If a lease ends later than its duration allows, the clock has been
-    set back since it was granted, and the lease counts as expired: otherwise nobody could drive the
-    log until the clock catches up. Without `renewed`, the longest possible lease is assumed."""
+    """Return the bounds of live leases. If a lease ends later than its duration allows, the clock
+    has been set back since it was granted, and the lease counts as expired: otherwise nobody could
+    drive the log until the clock catches up. Without `renewed`, the longest possible lease is
+    assumed."""
     return LiveLeases(now, now + SKEW + LONGEST_LEASE, now + SKEW)
 
 
 def lease_left(state: LeaseState, now: int) -> int:
-    """For how many more ms a lease is live; 0 if it has expired or was released."""
+    """Return for how many more ms a lease is live; 0 if it has expired or was released."""
     live = live_leases(now)
     lapsed = not live.now < state.until <= live.latest or state.renewed > live.renewed
     if state.owner is None or lapsed:
@@ -278,15 +355,86 @@ def check_snapshot(row: Row, snapshot: Snapshot) -> None:
     check_size("state", snapshot.state, LIMITS.snapshot_bytes)
 
 
-def check_seqs(row: Row, seqs: Sequence[int]) -> list[int]:
-    """The numbers to erase, each once; rejects a number that the log does not have."""
+# Forks, restores and erasures
+
+
+def check_fork(parent: Row, at: int, first: NewEvent, known: Mapping[str, int]) -> None:
+    """Reject a fork of a log that has the ids in `known`."""
+    check_open(parent)
+    check_at(parent, at)
+    if known.get(first.id, at + 1) <= at:
+        raise InvalidValue(
+            field="first",
+            problem="has the id of an event in the shared history",
+            remedy="use a new id",
+        )
+
+
+def check_same_fork(
+    key: Key, shared: int, known: Mapping[str, int], at: int, first: NewEvent
+) -> None:
+    """Reject a fork to a thread that exists, unless the thread was created by the same fork: it
+    shares `shared` events and has the ids in `known`."""
+    if not (shared == at > 0 and known.get(first.id) == at + 1):
+        raise exists(key)
+
+
+def forked(
+    key: Key, at: int, first: NewEvent, left: bytes | None, *, project: Project, now: int
+) -> tuple[Row, Extension]:
+    """Return the row of a new fork, and its extension by its first event. `left` is the bytes
+    stored with the event at which the fork leaves its parent."""
+    row = new_row(key, now, at=at, base=link_in(left))
+    event = first.numbered(at + 1, now)
+    return row, extended(row, [event], seals([event]), [project(event)])
+
+
+def check_restored(row: Row, events: Sequence[Event], known: Iterable[str]) -> None:
+    """Reject the next events of a restore if their numbers do not follow, or if an id occurs twice;
+    the log has the ids in `known`."""
+    dense(events, row.head)
+    ids = {event.id for event in events}
+    if len(ids) < len(events) or not ids.isdisjoint(known):
+        raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
+
+
+def restored(
+    row: Row, shared: int, events: Sequence[Event], given: Sequence[Seal], project: Project
+) -> Extension:
+    """Extend a log by the next events of its restore; the log begins after `shared`."""
+    if row.head == shared:
+        row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
+    return extended(row, events, given, [project(event) for event in events])
+
+
+def check_restored_end(row: Row, shared: int) -> None:
+    """Reject a restore without events."""
+    if row.head == shared:
+        raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
+
+
+def restore_discarded() -> StoreUnavailable:
+    """Return the error for a restore whose log another process has removed."""
+    return StoreUnavailable(
+        problem="the restore paused for too long and was discarded; "
+        "restore the session again from its first event"
+    )
+
+
+def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease | None) -> list[int]:
+    """Return the numbers to erase, each once; reject a number that the log does not have."""
     for seq in seqs:
         check_count("seqs", seq, least=1, most=row.head)
+    if fence is not None:
+        check_fence(row, lease, fence)
     return sorted(set(seqs))
 
 
+# Drafts, payloads and blobs
+
+
 def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
-    """The drafts that consist of pieces (message, token, start, text), each by its newest token."""
+    """Join pieces (message, token, start, text) to drafts, each from its newest token."""
     newest: dict[str, tuple[int, dict[int, str]]] = {}
     for message, token, start, text in pieces:
         if message not in newest or newest[message][0] < token:
@@ -300,7 +448,7 @@ def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
 
 
 def join_draft(pieces: Mapping[int, str]) -> str:
-    """The text of a draft up to its first gap; a later piece at the same offset wins."""
+    """Join the text of a draft up to its first gap; a later piece at the same offset wins."""
     text = ""
     for offset in sorted(pieces):
         if offset > len(text):
@@ -310,19 +458,34 @@ def join_draft(pieces: Mapping[int, str]) -> str:
 
 
 def apart(event: NewEvent) -> bytes:
-    """The stub that replaces a large payload, also in reads with `inline=False`."""
+    """Return the stub that replaces a large payload, also in reads with `inline=False`."""
     sha256 = hashlib.sha256(event.data).hexdigest()
     return msgspec.json.encode({"apart": {"size": size_of(event), "sha256": sha256}})
 
 
+def stubbed(event: Event) -> Event:
+    """Return the event with a stub in place of a large payload."""
+    if len(event.data) <= APART:
+        return event
+    return msgspec.structs.replace(event, data=Raw(apart(event)))
+
+
 def blob_name(data: bytes, sha256: str | None = None) -> str:
-    """The name of a blob: the given one, or its own hash."""
+    """Return the name of a blob: the given one, or the hash of its bytes."""
     return hashlib.sha256(data).hexdigest() if sha256 is None else sha256
 
 
 def is_blob(data: bytes, sha256: str) -> bool:
     """Whether these bytes have this hash."""
     return hashlib.sha256(data).hexdigest() == sha256
+
+
+def found_blob(scope: Scope, ref: BlobRef, data: bytes | None, *, checked: bool) -> bytes:
+    """Return the bytes of a blob; raise if it does not exist or, with `checked`, does not match its
+    hash."""
+    if data is None or (checked and not is_blob(data, ref.sha256)):
+        raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+    return data
 
 
 def is_sha256(text: str) -> bool:

@@ -15,7 +15,7 @@ _ADDRESS = re.compile(
 
 
 def place(url: str) -> Path | None:
-    """The path of the store on this machine, if it has one."""
+    """Return the path of a store on this machine; None for other stores."""
     scheme, _, rest = url.partition(":")
     if scheme not in HERE:
         return None
@@ -23,7 +23,7 @@ def place(url: str) -> Path | None:
 
 
 def shown(url: str) -> str:
-    """The URL without credentials and options. A server's address is left out too if a stray
+    """Return the URL without credentials and options. A server's address is left out too if a stray
     character could make part of a password look like part of the address."""
     scheme, _, rest = url.partition(":")
     if scheme in HERE or not rest:
@@ -33,8 +33,8 @@ def shown(url: str) -> str:
 
 
 def address(url: str) -> str:
-    """Identify the store of a URL, independent of the working directory: an absolute path, or the
-    address of a database server, without user, password and options."""
+    """Return a text that identifies the store of a URL, independent of the working directory: an
+    absolute path, or the address of a database server, without user, password and options."""
     path = place(url)
     if path is None:
         return shown(url)

@@ -30,7 +30,7 @@ class UrlOption(NamedTuple):
 
 
 def _choice(*values: str) -> UrlOption:
-    """An option with a few allowed values; the first is the default."""
+    """Define an option with a few allowed values; the first is the default."""
 
     def read(text: str) -> str:
         if text not in values:
@@ -41,7 +41,7 @@ def _choice(*values: str) -> UrlOption:
 
 
 def _number(default: float, what: str, type: type[int] | type[float] = float) -> UrlOption:
-    """A number from 1 to 3600."""
+    """Define an option whose value is a number from 1 to 3600."""
 
     def read(text: str) -> float:
         number = type(text)
@@ -53,7 +53,8 @@ def _number(default: float, what: str, type: type[int] | type[float] = float) ->
 
 
 def _read_mode(text: str) -> int:
-    """The permissions of a file: the owner may read and write it, no one may execute it."""
+    """Parse the permissions of a file: the owner must be able to read and write it, and no one may
+    execute it."""
     mode = int(text, 8) if _MODE.fullmatch(text) else 0
     if mode & 0o600 != 0o600 or mode & ~0o666:
         raise ValueError(text)
@@ -102,7 +103,7 @@ SECRET = ("listen_url",)  # options whose values never appear in an error
 
 
 def read_options(kind: str, given: dict[str, str]) -> dict[str, Any]:
-    """The values of all options of a kind of store; removes them from `given`."""
+    """Return the values of all options of a kind of store, and remove them from `given`."""
     return {
         name: _read(name, given.pop(name), option) if name in given else option.default
         for name, option in OPTIONS[kind].items()
@@ -118,7 +119,7 @@ def _read(name: str, text: str, option: UrlOption) -> Any:
 
 
 def read_option(kind: str, name: str, text: str) -> Any:
-    """The value of one option."""
+    """Return the value of one option."""
     return _read(name, text, OPTIONS[kind][name])
 
 
@@ -134,13 +135,13 @@ def reject_unknown(kind: str, left: Mapping[str, str]) -> None:
 
 
 def split_url(url: str) -> tuple[str, dict[str, str]]:
-    """The path and the options of a URL that names a path."""
+    """Return the path and the options of a URL that names a path."""
     place, _, query = url.partition(":")[2].partition("?")
     return unquote(place.removeprefix("//")), parse_query(query)
 
 
 def check_path(path: str) -> str:
-    """The path of a local store. Raises `InvalidValue` if it cannot name a file."""
+    """Return the path of a local store. Raises `InvalidValue` if it cannot name a file."""
     if not path or "\0" in path:
         raise InvalidValue(
             field="url", problem="has no path", remedy="write it as sqlite:PATH or file:DIR"
@@ -149,5 +150,6 @@ def check_path(path: str) -> str:
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """The options after the `?` of a URL; of an option that occurs twice, the last value."""
+    """Parse the options after the `?` of a URL; if an option occurs twice, its last value
+    counts."""
     return dict(parse_qsl(query, keep_blank_values=True))

@@ -1,4 +1,4 @@
-"""A store in front of another one: every method is passed on, and subclasses override some."""
+"""A store that wraps another one: every method is passed on, and subclasses override some."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 
 def _passed_on(method: M) -> M:
-    """A method of the port that calls the same method of the inner store."""
+    """Return a method of the port that calls the same method of the inner store."""
 
     @wraps(method)
     def call(self: WrappedStore, *args: Any, **options: Any) -> Any:
@@ -22,8 +22,8 @@ def _passed_on(method: M) -> M:
 
 
 class WrappedStore:
-    """A store that behaves like `inner`. Override the methods that differ, or `_pass_on` for
-    something that applies to all of them."""
+    """A store that behaves like `inner`. Override the methods that differ, or `_pass_on` to change
+    all of them."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner

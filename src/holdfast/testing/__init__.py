@@ -2,7 +2,7 @@
 
 `StoreContract` states the store port as tests; `holdfast.testing.faults` injects failures into a
 store; `holdfast.testing.plugin` provides pytest fixtures. The contract and the plugin need the
-extra `testing`, the faults need nothing.
+extra `testing`; the faults need no extra.
 """
 
 from __future__ import annotations

@@ -23,6 +23,10 @@ from .samples import (
     SIDE,
     accepted,
     begin,
+    begin_driven,
+    contents,
+    damage_in,
+    fork_side,
     given,
     ids,
     note,
@@ -30,6 +34,7 @@ from .samples import (
     past,
     plant,
     read_all,
+    rejected,
     row_of,
     seal,
     seqs,
@@ -54,17 +59,17 @@ class HistoryContract:
         await store.erase(KEY, [2, 4], reason="wanted")
         assert [await store.link(KEY, seq) for seq in (1, 2, 3)] == links
         assert await store.link(KEY, 4) == (await row_of(store)).link
-        assert [damage async for damage in store.verify()] == []
+        assert await damage_in(store) == []
 
     async def test_a_fork_has_the_links_of_what_it_shares(self, store: Store) -> None:
         await begin(store, count=3)
-        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await fork_side(store, at=2)
         assert await store.link(SIDE, 2) == await store.link(KEY, 2)
         assert await store.link(SIDE, 3) != await store.link(KEY, 3)
         assert await store.link(SIDE, 3) == (await row_of(store, SIDE)).link
         await store.delete(KEY)
         assert await store.link(SIDE, 1) is not None
-        assert [damage async for damage in store.verify()] == []
+        assert await damage_in(store) == []
 
     async def test_two_logs_that_say_the_same_have_no_link_in_common(self, store: Store) -> None:
         await begin(store, count=1)
@@ -75,24 +80,22 @@ class HistoryContract:
 
     async def test_the_link_of_what_there_is_not_is_refused(self, store: Store) -> None:
         await begin(store, count=2)
-        with pytest.raises(InvalidValue) as refused:
-            await store.link(KEY, 3)
-        assert refused.value.field == "seq"
-        with pytest.raises(LogReplaced):
-            await store.link(KEY, 1, log="another")
-        with pytest.raises(SessionNotFound):
-            await store.link(SIDE, 1)
+        refused = await rejected(InvalidValue, store.link(KEY, 3))
+        assert refused.field == "seq"
+        await rejected(LogReplaced, store.link(KEY, 1, log="another"))
+        await rejected(SessionNotFound, store.link(SIDE, 1))
 
     # Forks and restores
 
     async def test_a_thread_is_not_taken_for_a_fork_of_nothing(self, store: Store) -> None:
         await store.append(KEY, [NewEvent.of("note.made", id="a")], create=True)
-        with pytest.raises(SessionExists):
-            await store.fork(KEY, KEY.thread, at=0, first=NewEvent.of("note.made", id="a"))
+        await rejected(
+            SessionExists, store.fork(KEY, KEY.thread, at=0, first=NewEvent.of("note.made", id="a"))
+        )
 
     async def test_a_fork_shares_its_past_and_goes_its_own_way(self, store: Store) -> None:
         await begin(store, count=3)
-        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await fork_side(store, at=2)
         await store.append(KEY, [note(4)])
         await store.append(SIDE, [note("on")])
         assert await ids(store) == notes(1, 2, 3, 4)
@@ -104,7 +107,7 @@ class HistoryContract:
         large = "x" * (1 << 20)
         past = [note(large if n % 2 else n, id=f"e{n}") for n in range(5)]
         await store.append(KEY, past, create=True)
-        await store.fork(KEY, "side", at=5, first=note("fork"))
+        await fork_side(store, at=5)
         await store.append(SIDE, [note(large, id="large"), note(8)])
         assert await seqs(store, SIDE) == list(range(1, 9))
         assert [e.seq for e in await read_all(store, SIDE, reverse=True)] == list(range(8, 0, -1))
@@ -112,7 +115,7 @@ class HistoryContract:
 
     async def test_a_fork_outlives_its_parent_and_what_grows_there(self, store: Store) -> None:
         await begin(store, count=3)
-        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await fork_side(store, at=2)
         before = await read_all(store, SIDE)
         await store.delete(KEY)
         assert await read_all(store, SIDE) == before
@@ -122,7 +125,7 @@ class HistoryContract:
 
     async def test_a_fork_of_a_fork_shares_both_pasts(self, store: Store) -> None:
         await begin(store, count=3)
-        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await fork_side(store, at=2)
         await store.append(SIDE, [note("a"), note("b")])
         await store.fork(SIDE, "late", at=4, first=note("late"))
         await store.fork(SIDE, "early", at=1, first=note("early"))
@@ -133,26 +136,24 @@ class HistoryContract:
 
     async def test_a_fork_knows_the_ids_it_shares_and_no_later_ones(self, store: Store) -> None:
         await begin(store, count=3)
-        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await fork_side(store, at=2)
         assert await store.append(SIDE, [note(2), note(3)]) == Appended((2, 4), 4, 1)
         assert await store.append(KEY, [note("fork")]) == Appended((4,), 4, 1)
 
     async def test_a_repeated_fork_is_one_and_another_there_is_refused(self, store: Store) -> None:
         await begin(store, count=3)
-        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await fork_side(store, at=2)
         log = (await row_of(store, SIDE)).log
-        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await fork_side(store, at=2)
         assert (await row_of(store, SIDE)).log == log
         for thread, at, first in (("side", 2, "x"), ("side", 1, "fork"), ("main", 2, "fork")):
-            with pytest.raises(SessionExists):
-                await store.fork(KEY, thread, at=at, first=note(first))
+            await rejected(SessionExists, store.fork(KEY, thread, at=at, first=note(first)))
         assert await seqs(store, SIDE) == [1, 2, 3]
 
     async def test_a_fork_needs_a_point_of_the_log_and_a_new_id(self, store: Store) -> None:
         await begin(store, count=2)
         for at, first in ((0, "fork"), (3, "fork"), (2, 1)):
-            with pytest.raises(InvalidValue):
-                await store.fork(KEY, "side", at=at, first=note(first))
+            await rejected(InvalidValue, store.fork(KEY, "side", at=at, first=note(first)))
         assert await store.row(SIDE) is None
 
     async def test_the_row_of_a_fork_shows_only_what_follows(self, store: Store) -> None:
@@ -188,8 +189,7 @@ class HistoryContract:
             for n in range(1, 4):
                 assert await store.row(KEY) is None
                 assert (await store.find(Query(session="s"))).items == []
-                with pytest.raises(SessionNotFound):
-                    await read_all(store)
+                await rejected(SessionNotFound, read_all(store))
                 await store.append(key("other"), [note(n)], create=True)
                 yield past(n)
 
@@ -202,16 +202,14 @@ class HistoryContract:
             yield past(2)
             raise ConnectionError
 
-        with pytest.raises(ConnectionError):
-            await store.restore(KEY, cut())
+        await rejected(ConnectionError, store.restore(KEY, cut()))
         assert await store.row(KEY) is None
         await store.restore(KEY, given([past(1), past(2), past(3)]))
         assert await seqs(store) == [1, 2, 3]
 
     async def test_a_restore_over_a_log_is_refused(self, store: Store) -> None:
         await begin(store)
-        with pytest.raises(SessionExists):
-            await store.restore(KEY, given([past(1)]))
+        await rejected(SessionExists, store.restore(KEY, given([past(1)])))
         assert await ids(store) == notes(1)
 
     async def test_a_restore_needs_every_event_once_in_order(self, store: Store) -> None:
@@ -224,8 +222,7 @@ class HistoryContract:
             [past(1), past(1)],
             [past(1), same_id],
         ):
-            with pytest.raises(InvalidValue):
-                await store.restore(KEY, given(events))
+            await rejected(InvalidValue, store.restore(KEY, given(events)))
             assert await store.row(KEY) is None
 
     async def test_a_restored_thread_shares_with_its_parent(self, store: Store) -> None:
@@ -234,12 +231,14 @@ class HistoryContract:
         assert await ids(store, SIDE) == [*notes(1, 2), "past-3", "past-4"]
         assert (await store.append(SIDE, [note(1)])).seqs == (1,)
         for at, first in ((2, 4), (9, 10)):
-            with pytest.raises(InvalidValue):
-                await store.restore(
-                    key("s", "gap"), given([past(first)]), parent=Parent("main", at)
-                )
-        with pytest.raises(SessionNotFound):
-            await store.restore(key("t", "x"), given([past(3)]), parent=Parent("main", 2))
+            await rejected(
+                InvalidValue,
+                store.restore(key("s", "gap"), given([past(first)]), parent=Parent("main", at)),
+            )
+        await rejected(
+            SessionNotFound,
+            store.restore(key("t", "x"), given([past(3)]), parent=Parent("main", 2)),
+        )
 
     # Erasing and deleting
 
@@ -254,22 +253,22 @@ class HistoryContract:
         ]
         assert (after[0], after[2]) == (before[0], before[2])
         assert (await store.append(KEY, [note(2)])).seqs == (2,)
-        assert [damage async for damage in store.verify(KEY)] == []
+        assert await damage_in(store, KEY) == []
 
     async def test_an_erased_event_is_erased_in_every_fork(self, store: Store) -> None:
         await begin(store, count=2)
-        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await fork_side(store, at=2)
         await store.erase(SIDE, [1], reason="in the fork")
         await store.erase(KEY, [2], reason="in the parent")
         for log in (KEY, SIDE):
-            texts = [event.json() for event in await read_all(store, log, limit=2)]
+            texts = await contents(store, log, limit=2)
             assert texts == [{"erased": "in the fork"}, {"erased": "in the parent"}]
 
     async def test_an_erase_clears_the_row_and_the_snapshots(self, store: Store) -> None:
         await store.append(
             KEY, [NewEvent.of("message.received", {"text": "secret"}), note(2)], create=True
         )
-        await store.fork(KEY, "side", at=1, first=note("fork"))
+        await fork_side(store, at=1)
         for log in (KEY, SIDE):
             lease, row = await store.acquire(log, "driver"), await row_of(store, log)
             await store.save_snapshot(log, snapshot(row.log, 2, '"secret"'), fence=lease)
@@ -287,20 +286,18 @@ class HistoryContract:
         await seal(store)
         await store.erase(KEY, [2, 3], reason="asked")
         assert (await row_of(store)).pending == {}
-        with pytest.raises(SessionMoved):
-            await store.append(KEY, [note(4)])
+        await rejected(SessionMoved, store.append(KEY, [note(4)]))
 
     async def test_only_events_of_the_log_can_be_erased(self, store: Store) -> None:
         await begin(store, count=2)
         for wrong in ([0], [1, 3]):
-            with pytest.raises(InvalidValue):
-                await store.erase(KEY, wrong, reason="asked")
-        assert [event.json() for event in await read_all(store)] == [{"n": 1}, {"n": 2}]
+            await rejected(InvalidValue, store.erase(KEY, wrong, reason="asked"))
+        assert await contents(store) == [{"n": 1}, {"n": 2}]
 
     async def test_a_deleted_session_is_hidden_from_every_method(self, store: Store) -> None:
         pending = ("pending.opened", {"id": "p", "what": "approval"})
         await plant(store, KEY, ("session.created", {"agent": "a"}), ("run.started", {}), pending)
-        await store.fork(KEY, "side", at=1, first=note("fork"))
+        await fork_side(store, at=1)
         ref = await store.put_blob(KEY.scope, b"bytes")
         await store.claim("main", "name", KEY.scope)
         assert await store.runnable("main", agents=["a"]) == [KEY]
@@ -308,8 +305,7 @@ class HistoryContract:
         receipt = await store.delete(KEY.scope)
         assert (receipt.removed["logs"], receipt.removed["blobs"]) == (2, 1)
         assert await accepted(uses(store, KEY, lease), SessionNotFound) == []
-        with pytest.raises(BlobNotFound):
-            await store.get_blob(KEY.scope, ref)
+        await rejected(BlobNotFound, store.get_blob(KEY.scope, ref))
         assert (await store.row(KEY), await store.row(SIDE)) == (None, None)
         assert (await store.find(Query(session="s"))).items == []
         assert (await store.pending(PendingQuery())).items == []
@@ -341,12 +337,10 @@ class HistoryContract:
         assert await store.claim("main", "name", Scope("main", "x")) == KEY.scope
 
     async def test_nothing_late_recreates_a_deleted_session(self, store: Store) -> None:
-        await begin(store)
-        lease = await store.acquire(KEY, "driver")
+        lease = await begin_driven(store)
         await store.delete(KEY.scope)
         for fence in (None, lease):
-            with pytest.raises(SessionNotFound):
-                await store.append(KEY, [note(1), note(2)], fence=fence)
+            await rejected(SessionNotFound, store.append(KEY, [note(1), note(2)], fence=fence))
         assert await store.row(KEY) is None
 
     async def test_a_session_grown_again_is_another_one(self, store: Store) -> None:
@@ -359,16 +353,12 @@ class HistoryContract:
         assert await begin(store) != old
         assert await ids(store) == notes(1)
         assert (await store.load_snapshot(KEY, "v1"), await store.drafts(KEY)) == (None, [])
-        with pytest.raises(BlobNotFound):
-            await store.get_blob(KEY.scope, ref)
-        with pytest.raises(LogReplaced):
-            await store.append(KEY, [note(2)], log=old)
+        await rejected(BlobNotFound, store.get_blob(KEY.scope, ref))
+        await rejected(LogReplaced, store.append(KEY, [note(2)], log=old))
         assert (await store.acquire(KEY, "driver")).log != old
 
     async def test_a_fenced_delete_goes_through_under_the_newest_lease(self, store: Store) -> None:
-        await begin(store)
-        lease = await store.acquire(KEY, "driver")
-        with pytest.raises(InvalidValue):
-            await store.delete(KEY.scope, fence=lease)
+        lease = await begin_driven(store)
+        await rejected(InvalidValue, store.delete(KEY.scope, fence=lease))
         await store.delete(KEY, fence=lease)
         assert await store.row(KEY) is None

@@ -25,6 +25,8 @@ from .samples import (
     SIDE,
     accepted,
     begin,
+    begin_driven,
+    contents,
     given,
     ids,
     note,
@@ -32,6 +34,7 @@ from .samples import (
     past,
     plant,
     read_all,
+    rejected,
     row_of,
     seqs,
     snapshot,
@@ -98,7 +101,7 @@ BAD_NAMES = ["", "x" * 513, "é" * 257, "a\0b", "\0", "\ud800", "a\udfffb"]
 
 
 def uses_of_name(store: Store, name: str) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Every call that takes a name, with this one; the log `KEY` exists."""
+    """Return every call that takes a name, with this name; the log `KEY` exists."""
     lease = Lease(key=KEY, log="l", token=1, owner="o", since=1, until=2, ttl=1)
 
     def append(**fields: Any) -> Callable[[], Awaitable[object]]:
@@ -137,7 +140,7 @@ def _of_kind(store: Store, kind: str) -> Callable[[], Awaitable[object]]:
 
 
 def glued_alike() -> list[Key]:
-    """Different keys that become the same text when their parts are joined by a separator."""
+    """Return different keys whose parts give the same text when joined by a separator."""
     keys = set()
     for glue in (":", "/", "|", ",", ".", "-", "_", "\n", '","', "::", "\x1f", "%2F"):
         parts = ["a", "b", "c", "d", "e"]
@@ -194,10 +197,8 @@ class HostileContract:
     @pytest.mark.parametrize("what", BAD_DATA)
     async def test_data_that_is_not_one_json_text_is_refused(self, store: Store, what: str) -> None:
         bad = NewEvent(kind="note.made", data=Raw(BAD_DATA[what]))
-        with pytest.raises(InvalidValue):
-            await store.append(KEY, [note(1), bad], create=True)
-        with pytest.raises(InvalidValue):
-            await store.append(KEY, [bad])
+        await rejected(InvalidValue, store.append(KEY, [note(1), bad], create=True))
+        await rejected(InvalidValue, store.append(KEY, [bad]))
         assert await store.row(KEY) is None
 
     async def test_what_is_above_the_limits_is_refused_whole(self, store: Store) -> None:
@@ -205,23 +206,19 @@ class HostileContract:
         over = Raw(b'"' + b"x" * (LIMITS.event_bytes - 1) + b'"')
         for payloads in ([Raw(b"1"), over], [most, most, Raw(b"1")]):
             events = [NewEvent(kind="note.made", data=data) for data in payloads]
-            with pytest.raises(InvalidValue):
-                await store.append(KEY, events, create=True)
+            await rejected(InvalidValue, store.append(KEY, events, create=True))
         assert await store.row(KEY) is None
-        await begin(store)
-        lease = await store.acquire(KEY, "driver")
+        lease = await begin_driven(store)
         draft, state = "x" * (LIMITS.draft_bytes + 1), "1" * (LIMITS.snapshot_bytes + 1)
-        with pytest.raises(InvalidValue):
-            await store.put_draft(KEY, "m", 0, draft, fence=lease)
-        with pytest.raises(InvalidValue):
-            await store.save_snapshot(KEY, snapshot(lease.log, 1, state), fence=lease)
-        with pytest.raises(InvalidValue):
-            await store.put_blob(KEY.scope, bytes(LIMITS.blob_bytes + 1))
+        await rejected(InvalidValue, store.put_draft(KEY, "m", 0, draft, fence=lease))
+        await rejected(
+            InvalidValue, store.save_snapshot(KEY, snapshot(lease.log, 1, state), fence=lease)
+        )
+        await rejected(InvalidValue, store.put_blob(KEY.scope, bytes(LIMITS.blob_bytes + 1)))
 
     @pytest.mark.parametrize("at", [-1, 2**53, 2**70, 1.5, "now", None])
     async def test_a_time_that_is_none_is_not_restored(self, store: Store, at: Any) -> None:
-        with pytest.raises(InvalidValue):
-            await store.restore(KEY, given([past(1), past(2, at=at)]))
+        await rejected(InvalidValue, store.restore(KEY, given([past(1), past(2, at=at)])))
         assert await store.row(KEY) is None
 
     @pytest.mark.parametrize(
@@ -240,8 +237,9 @@ class HostileContract:
     async def test_what_a_row_cannot_be_found_by_is_refused(
         self, store: Store, kind: str, payload: Any
     ) -> None:
-        with pytest.raises(InvalidValue):
-            await store.append(KEY, [note(1), NewEvent.of(kind, payload)], create=True)
+        await rejected(
+            InvalidValue, store.append(KEY, [note(1), NewEvent.of(kind, payload)], create=True)
+        )
         assert await store.row(KEY) is None
 
     @pytest.mark.parametrize(
@@ -264,8 +262,7 @@ class HostileContract:
         self, store: Store, query: dict[str, Any]
     ) -> None:
         await begin(store)
-        with pytest.raises(InvalidValue):
-            await store.find(Query(**query))
+        await rejected(InvalidValue, store.find(Query(**query)))
 
     async def test_unknown_kinds_and_fields_survive_being_copied(self, store: Store) -> None:
         odd = [
@@ -344,8 +341,7 @@ class HostileContract:
         assert await ids(store) == notes(1)
 
     async def test_a_kind_has_its_own_limit(self, store: Store) -> None:
-        with pytest.raises(InvalidValue):
-            await store.append(KEY, [NewEvent.of("k" * 101)], create=True)
+        await rejected(InvalidValue, store.append(KEY, [NewEvent.of("k" * 101)], create=True))
         assert await store.row(KEY) is None
 
     async def test_keys_that_look_alike_when_glued_stay_apart(self, store: Store) -> None:
@@ -354,7 +350,7 @@ class HostileContract:
             await store.append(place, [note(number, id="same")], create=True)
             await store.put_blob(place.scope, f"{number}".encode())
         for number, place in enumerate(keys):
-            assert [event.json() for event in await read_all(store, place)] == [{"n": number}]
+            assert await contents(store, place) == [{"n": number}]
             assert (await row_of(store, place)).key == place
             page = await store.find(Query(tenant=place.tenant, session=place.session))
             assert {row.key for row in page.items} == {k for k in keys if k.scope == place.scope}
@@ -380,8 +376,7 @@ class HostileContract:
         await begin(store)
         await store.put_blob(KEY.scope, b"bytes")
         for name in (*NAMES, "x" * 5000, "a\0b", "\ud800", "", "../" * 20 + "etc/passwd"):
-            with pytest.raises(BlobNotFound):
-                await store.get_blob(KEY.scope, BlobRef(name, 5))
+            await rejected(BlobNotFound, store.get_blob(KEY.scope, BlobRef(name, 5)))
 
     # Races
 
@@ -445,8 +440,7 @@ class HostileContract:
     # Tenants
 
     async def test_no_method_reaches_a_log_of_another_tenant(self, store: Store) -> None:
-        await begin(store)
-        lease = await store.acquire(KEY, "driver")
+        lease = await begin_driven(store)
         theirs = Key("other", KEY.session, KEY.thread)
         moved = msgspec.structs.replace(lease, key=theirs)
         assert await accepted(uses(store, theirs, moved), SessionNotFound) == []
@@ -483,10 +477,8 @@ class HostileContract:
             state = await store.load_snapshot(where, "v1") or snapshot("", 0)
             assert bytes(state.state) == f'"{where.tenant}"'.encode()
             for fence in (leases[foreign], msgspec.structs.replace(leases[foreign], key=where)):
-                with pytest.raises(LeaseLost):
-                    await store.append(where, [note(1)], fence=fence)
-            with pytest.raises(BlobNotFound):
-                await store.get_blob(where.scope, refs[foreign])
+                await rejected(LeaseLost, store.append(where, [note(1)], fence=fence))
+            await rejected(BlobNotFound, store.get_blob(where.scope, refs[foreign]))
             items = await take(store.follow(where), 5)
             assert [getattr(item, "seq", 0) for item in items] == [1, 2, 3, 4, 0]
         await store.delete(theirs.scope)

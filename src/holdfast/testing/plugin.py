@@ -1,18 +1,22 @@
-"""Pytest fixtures: an open, empty store for each test, closed afterwards.
+"""Pytest fixtures: an open, empty store for each test, closed afterwards; and `check_agent`, which
+plays an agent on simulated clusters that fail.
 
 Opt in with `pytest_plugins = ["holdfast.testing.plugin"]`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 import pytest_asyncio
 
 from ..stores import connect
 from ..stores.port import Store
+from .simulation import SimulationOutcome
+from .simulation import check_agent as simulate_agent
 
 
 @pytest_asyncio.fixture
@@ -34,3 +38,9 @@ async def file_store(tmp_path: Path) -> AsyncGenerator[Store, None]:
     """A store in the folder `tmp_path / "holdfast"`."""
     async with connect(f"file:{quote(str(tmp_path / 'holdfast'))}") as store:
         yield store
+
+
+@pytest.fixture
+def check_agent() -> Callable[..., list[SimulationOutcome]]:
+    """`holdfast.testing.simulation.check_agent`."""
+    return simulate_agent

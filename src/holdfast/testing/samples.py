@@ -1,20 +1,22 @@
-"""Helpers for the contract's tests: sample events and short reads."""
+"""Helpers for the tests of the contract: sample events and short reads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
 from ..errors import LeaseHeld
 from ..log.catalog import Row
-from ..log.events import Event, Key, NewEvent, key, to_json
-from ..stores.port import Lease, Snapshot, Store
+from ..log.events import Event, Key, NewEvent, Scope, key, to_json
+from ..stores.port import Damage, Lease, Snapshot, Store
 from ..values.stream_items import CaughtUp
 
+E = TypeVar("E", bound=Exception)
 KEY = key("s")
 SIDE = key("s", "side")
 PATIENCE = 30.0  # seconds after which waiting for a state fails
@@ -28,55 +30,84 @@ class Numbering(NewEvent, frozen=True, kw_only=True):
 
 
 def note(n: object, **rest: Any) -> NewEvent:
-    """A small event; `n` is its content and, with a prefix, its id."""
+    """Return a small event. `n` is its content and, with a prefix, its id."""
     return NewEvent.of("note.made", {"n": n}, **{"id": f"note-{n}", **rest})
 
 
 def notes(*contents: object) -> list[str]:
-    """The ids of such events."""
+    """Return the ids of such events."""
     return [f"note-{n}" for n in contents]
 
 
 def past(seq: int, kind: str = "note.made", payload: Any = None, *, at: int = 1_000) -> Event:
-    """An event as it was in some log, for `restore`."""
+    """Return an event as it was in another log, for `restore`."""
     new = NewEvent.of(kind, payload, id=f"past-{seq}")
     return Event(kind=kind, data=new.data, id=new.id, seq=seq, at=at)
 
 
 async def given(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
-    """The events one by one, as `restore` takes them."""
+    """Yield the events one by one, for `restore`."""
     for event in events:
         yield event
 
 
 async def plant(store: Store, key: Key, *facts: tuple[str, Any], at: int = 1_000) -> None:
-    """A log whose events have the time `at` (ms)."""
+    """Restore a log whose events have the time `at` (ms)."""
     events = [past(n, kind, payload, at=at) for n, (kind, payload) in enumerate(facts, 1)]
     await store.restore(key, given(events))
 
 
 async def begin(store: Store, key: Key = KEY, count: int = 1) -> str:
-    """A new log of `count` notes; returns its incarnation."""
+    """Begin a log of `count` notes and return its incarnation."""
     await store.append(key, [note(n) for n in range(1, count + 1)], create=True)
     return (await row_of(store, key)).log
 
 
+async def begin_driven(store: Store, owner: str = "driver") -> Lease:
+    """Begin a log of one note and return a lease of it."""
+    await begin(store)
+    return await store.acquire(KEY, owner)
+
+
+async def fork_side(store: Store, *, at: int) -> None:
+    """Fork the log at this event, as the thread `side` with one event of its own."""
+    await store.fork(KEY, "side", at=at, first=note("fork"))
+
+
 async def seal(store: Store, key: Key = KEY, to: str = "elsewhere") -> Lease:
-    """Seal the session as moved; returns the lease that was used."""
+    """Seal the session as moved, and return the lease that was used."""
     lease = await store.acquire(key, "mover")
     await store.append(key, [NewEvent.of("session.moved", {"to": to}, id="move")], fence=lease)
     return lease
 
 
 async def row_of(store: Store, key: Key = KEY) -> Row:
-    """The row of an existing log."""
+    """Return the row of an existing log."""
     row = await store.row(key)
     assert row is not None
     return row
 
 
+async def damage_in(
+    store: Store, target: Scope | Key | None = None, *, repair: bool = False
+) -> list[Damage]:
+    """Return what `verify` finds."""
+    return [damage async for damage in store.verify(target, repair=repair)]
+
+
+async def rejected(error: type[E], call: Awaitable[object]) -> E:
+    """Await a call that must raise an error of this type, and return the error."""
+    with pytest.raises(error) as raised:
+        await call
+    return raised.value
+
+
 async def read_all(store: Store, key: Key = KEY, **bounds: Any) -> list[Event]:
     return [event async for event in store.read(key, **bounds)]
+
+
+async def contents(store: Store, key: Key = KEY, **bounds: Any) -> list[Any]:
+    return [event.json() for event in await read_all(store, key, **bounds)]
 
 
 async def ids(store: Store, key: Key = KEY, **bounds: Any) -> list[str]:
@@ -90,7 +121,7 @@ async def seqs(store: Store, key: Key = KEY, **bounds: Any) -> list[int]:
 async def take(
     following: AsyncGenerator[Event | CaughtUp, None], count: int
 ) -> list[Event | CaughtUp]:
-    """The next `count` items of a `follow`."""
+    """Return the next `count` items of a `follow`."""
     async with asyncio.timeout(PATIENCE):
         return [await anext(following) for _ in range(count)]
 
@@ -105,7 +136,7 @@ async def lapse(store: Store, key: Key, agent: str) -> None:
 
 
 async def after_the_lapse(store: Store, key: Key, owner: str) -> Lease:
-    """The lease, acquired as soon as the current one has expired."""
+    """Acquire the lease as soon as the current one has expired, and return it."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -119,7 +150,8 @@ def snapshot(log: str, seq: int, state: str = "{}", version: str = "v1") -> Snap
 
 
 def uses(store: Store, key: Key, lease: Lease) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Every method that needs the log of `key`, with arguments that would work if it existed."""
+    """Return every method that needs the log of `key`, with arguments that would work if it
+    existed."""
     return {
         "append": lambda: store.append(key, [note("late")]),
         "append, fenced": lambda: store.append(key, [note("late")], fence=lease),
@@ -142,7 +174,7 @@ def uses(store: Store, key: Key, lease: Lease) -> dict[str, Callable[[], Awaitab
 async def accepted(
     calls: dict[str, Callable[[], Awaitable[object]]], error: type[Exception]
 ) -> list[str]:
-    """The names of the calls that did not raise `error`."""
+    """Return the names of the calls that did not raise `error`."""
     answers = {}
     for name, call in calls.items():
         try:

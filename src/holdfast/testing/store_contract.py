@@ -31,13 +31,16 @@ from ..values.stream_items import CaughtUp
 from .catalog_contract import CatalogContract
 from .history_contract import HistoryContract
 from .hostile_contract import HostileContract
-from .records_contract import BesideContract
+from .records_contract import RecordsContract
 from .samples import (
     KEY,
     SIDE,
     Numbering,
     after_the_lapse,
     begin,
+    begin_driven,
+    contents,
+    damage_in,
     given,
     ids,
     lapse,
@@ -46,6 +49,7 @@ from .samples import (
     past,
     plant,
     read_all,
+    rejected,
     row_of,
     seal,
     seqs,
@@ -54,7 +58,7 @@ from .samples import (
 )
 
 
-class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileContract):
+class StoreContract(HistoryContract, RecordsContract, CatalogContract, HostileContract):
     """What every store guarantees. Subclass it and provide a `store` fixture: an open store, empty
     for each test. It needs pytest-asyncio, in any mode."""
 
@@ -79,20 +83,20 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         known, new = note(1), [Numbering.of("note.made", {}, id=id) for id in ("a", "b")]
         await store.append(KEY, [known, *new])
         await store.fork(KEY, "side", at=2, first=Numbering.of("note.made", {}, id="c"))
-        assert [event.json() for event in await read_all(store)] == [{"n": 1}, {"n": 2}, {"n": 3}]
+        assert await contents(store) == [{"n": 1}, {"n": 2}, {"n": 3}]
         assert (await read_all(store, SIDE))[-1].json() == {"n": 3}
-        assert [damage async for damage in store.verify()] == []
+        assert await damage_in(store) == []
 
     async def test_only_create_begins_a_log(self, store: Store) -> None:
-        with pytest.raises(SessionNotFound):
-            await store.append(KEY, [note(1)])
-        with pytest.raises(SessionNotFound):
-            await store.append(KEY, [note(1)], create=True, log="an incarnation that went")
+        await rejected(SessionNotFound, store.append(KEY, [note(1)]))
+        await rejected(
+            SessionNotFound,
+            store.append(KEY, [note(1)], create=True, log="an incarnation that went"),
+        )
         assert await store.row(KEY) is None
 
     async def test_a_refused_first_append_begins_nothing(self, store: Store) -> None:
-        with pytest.raises(HeadMoved):
-            await store.append(KEY, [note(1)], create=True, expected=3)
+        await rejected(HeadMoved, store.append(KEY, [note(1)], create=True, expected=3))
         assert await store.row(KEY) is None
 
     async def test_create_extends_a_log_that_is_there(self, store: Store) -> None:
@@ -101,9 +105,8 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
 
     async def test_an_append_from_a_stale_head_writes_nothing(self, store: Store) -> None:
         await begin(store, count=3)
-        with pytest.raises(HeadMoved) as refused:
-            await store.append(KEY, [note(4)], expected=2)
-        assert (refused.value.expected, refused.value.head) == (2, 3)
+        refused = await rejected(HeadMoved, store.append(KEY, [note(4)], expected=2))
+        assert (refused.expected, refused.head) == (2, 3)
         assert (await store.append(KEY, [note(5)], expected=3)).seqs == (4,)
 
     async def test_a_known_id_is_not_written_again_and_reports_its_number(
@@ -120,8 +123,7 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
 
     async def test_a_partly_known_batch_meets_the_same_guards(self, store: Store) -> None:
         await begin(store, count=2)
-        with pytest.raises(HeadMoved):
-            await store.append(KEY, [note(1), note(3)], expected=1)
+        await rejected(HeadMoved, store.append(KEY, [note(1), note(3)], expected=1))
         assert await seqs(store) == [1, 2]
 
     async def test_an_id_twice_in_one_batch_is_one_event(self, store: Store) -> None:
@@ -131,61 +133,51 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
     async def test_an_id_means_its_first_content(self, store: Store) -> None:
         await begin(store)
         await store.append(KEY, [note("other", id="note-1"), note("more", id="note-1")])
-        assert [event.json() for event in await read_all(store)] == [{"n": 1}]
+        assert await contents(store) == [{"n": 1}]
 
     async def test_a_batch_with_one_bad_event_is_refused_whole(self, store: Store) -> None:
         await begin(store)
-        with pytest.raises(InvalidValue):
-            await store.append(KEY, [note(2), note(3, id=""), note(4)])
+        await rejected(InvalidValue, store.append(KEY, [note(2), note(3, id=""), note(4)]))
         assert await seqs(store) == [1]
 
     async def test_limits_are_checked_before_the_log_is_looked_for(self, store: Store) -> None:
         for events in ([], [note(n) for n in range(LIMITS.append_events + 1)], [note(1, id="")]):
-            with pytest.raises(InvalidValue):
-                await store.append(KEY, events)
+            await rejected(InvalidValue, store.append(KEY, events))
 
     async def test_the_incarnation_is_checked_before_known_ids(self, store: Store) -> None:
         log = await begin(store)
         assert (await store.append(KEY, [note(1)], log=log)).fresh == 0
-        with pytest.raises(LogReplaced) as refused:
-            await store.append(KEY, [note(1)], log="another")
-        assert (refused.value.known, refused.value.log) == ("another", log)
+        refused = await rejected(LogReplaced, store.append(KEY, [note(1)], log="another"))
+        assert (refused.known, refused.log) == ("another", log)
 
     async def test_a_retry_of_known_events_succeeds_whatever_happened_since(
         self, store: Store
     ) -> None:
-        await begin(store)
-        old = await store.acquire(KEY, "first")
+        old = await begin_driven(store, "first")
         await store.append(KEY, [note(2)], fence=old, expected=1)
         await store.release(old)
         await seal(store)
         assert await store.append(KEY, [note(2)], fence=old, expected=1) == Appended((2,), 3, 0)
 
     async def test_a_seal_is_checked_before_the_fence(self, store: Store) -> None:
-        await begin(store)
-        old = await store.acquire(KEY, "first")
+        old = await begin_driven(store, "first")
         await store.release(old)
         await seal(store, to="there")
-        with pytest.raises(SessionMoved) as refused:
-            await store.append(KEY, [note(2)], fence=old, expected=0)
-        assert refused.value.to == "there"
+        refused = await rejected(SessionMoved, store.append(KEY, [note(2)], fence=old, expected=0))
+        assert refused.to == "there"
 
     async def test_the_fence_is_checked_before_the_head(self, store: Store) -> None:
-        await begin(store)
-        old = await store.acquire(KEY, "first")
+        old = await begin_driven(store, "first")
         await store.release(old)
-        with pytest.raises(LeaseLost):
-            await store.append(KEY, [note(2)], fence=old, expected=0)
+        await rejected(LeaseLost, store.append(KEY, [note(2)], fence=old, expected=0))
         assert await seqs(store) == [1]
 
     async def test_a_sealed_log_takes_no_unknown_ids(self, store: Store) -> None:
         await begin(store)
         lease = await seal(store)
         for fence in (None, lease):
-            with pytest.raises(SessionMoved):
-                await store.append(KEY, [note(1), note(2)], fence=fence)
-        with pytest.raises(SessionMoved):
-            await store.fork(KEY, "side", at=1, first=note("fork"))
+            await rejected(SessionMoved, store.append(KEY, [note(1), note(2)], fence=fence))
+        await rejected(SessionMoved, store.fork(KEY, "side", at=1, first=note("fork")))
         assert (await store.append(KEY, [note(1)])).seqs == (1,)
         assert (await seqs(store), await store.row(SIDE)) == ([1, 2], None)
 
@@ -193,8 +185,7 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         await begin(store)
         lease = await seal(store)
         reopened = NewEvent.of("session.reopened", {"reason": "the move failed"})
-        with pytest.raises(SessionMoved):
-            await store.append(KEY, [reopened])
+        await rejected(SessionMoved, store.append(KEY, [reopened]))
         await store.append(KEY, [reopened], fence=lease)
         assert (await store.append(KEY, [note(2)])).head == 4
 
@@ -232,8 +223,7 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         await begin(store)
         wrong: list[dict[str, Any]] = [{"after": -1}, {"before": -1}, {"limit": 0}, {"limit": -5}]
         for bounds in wrong:
-            with pytest.raises(InvalidValue):
-                await read_all(store, **bounds)
+            await rejected(InvalidValue, read_all(store, **bounds))
 
     async def test_a_read_goes_past_any_page_of_the_backend(self, store: Store) -> None:
         for start in range(0, 6000, 1000):
@@ -254,8 +244,7 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
     async def test_a_read_of_another_incarnation_is_refused(self, store: Store) -> None:
         log = await begin(store)
         assert await seqs(store, log=log) == [1]
-        with pytest.raises(LogReplaced):
-            await read_all(store, log="another")
+        await rejected(LogReplaced, read_all(store, log="another"))
 
     async def test_large_payloads_come_whole_or_as_size_and_hash(self, store: Store) -> None:
         large, small = note("x" * store.info().apart, id="large"), note("small")
@@ -328,8 +317,7 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         async with aclosing(store.follow(KEY)) as following:
             await take(following, 2)
             await store.delete(KEY.scope)
-            with pytest.raises(SessionNotFound):
-                await take(following, 1)
+            await rejected(SessionNotFound, take(following, 1))
 
     async def test_a_follower_ends_when_the_store_is_closed(self, store: Store) -> None:
         await begin(store)
@@ -338,8 +326,7 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
             waiting = asyncio.create_task(take(following, 1))
             await asyncio.sleep(0)
             await store.aclose()
-            with pytest.raises(HoldfastError):
-                await waiting
+            await rejected(HoldfastError, waiting)
 
     async def test_a_follower_never_takes_a_new_log_for_the_old(self, store: Store) -> None:
         old = await begin(store)
@@ -347,10 +334,8 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
             await take(following, 2)
             await store.delete(KEY)
             assert await begin(store, count=5) != old
-            with pytest.raises(LogReplaced):
-                await take(following, 1)
-        with pytest.raises(LogReplaced):
-            await take(store.follow(KEY, log=old), 1)
+            await rejected(LogReplaced, take(following, 1))
+        await rejected(LogReplaced, take(store.follow(KEY, log=old), 1))
 
     # Leases and fences
 
@@ -359,10 +344,9 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         lease = await store.acquire(KEY, "first", ttl=60)
         assert (lease.key, lease.owner, lease.until) == (KEY, "first", lease.since + 60_000)
         for owner in ("second", "first"):
-            with pytest.raises(LeaseHeld) as refused:
-                await store.acquire(KEY, owner)
-            assert (refused.value.owner, refused.value.since) == ("first", lease.since)
-            assert 0 < refused.value.left <= 60_000
+            refused = await rejected(LeaseHeld, store.acquire(KEY, owner))
+            assert (refused.owner, refused.since) == ("first", lease.since)
+            assert 0 < refused.left <= 60_000
 
     async def test_of_many_who_want_a_lease_one_gets_it(self, store: Store) -> None:
         await begin(store)
@@ -392,16 +376,14 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         assert (renewed.token, renewed.owner) == (lapsed.token, "first")
         assert renewed.until > lapsed.until
         newer = await after_the_lapse(store, KEY, "second")
-        with pytest.raises(LeaseLost) as refused:
-            await store.append(KEY, [note(4)], fence=renewed)
-        assert (refused.value.token, refused.value.newest) == (lapsed.token, newer.token)
-        assert refused.value.owner == "second"
+        refused = await rejected(LeaseLost, store.append(KEY, [note(4)], fence=renewed))
+        assert (refused.token, refused.newest) == (lapsed.token, newer.token)
+        assert refused.owner == "second"
 
     async def test_a_renewed_lease_is_held_on(self, store: Store) -> None:
         await begin(store)
         lease = await store.renew(await store.acquire(KEY, "first", ttl=60))
-        with pytest.raises(LeaseHeld):
-            await store.acquire(KEY, "second")
+        await rejected(LeaseHeld, store.acquire(KEY, "second"))
         assert (await store.append(KEY, [note(2)], fence=lease)).head == 2
 
     @pytest.mark.parametrize("how", ["released", "taken over", "of a log that grew again"])
@@ -429,21 +411,18 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         for answer in await asyncio.gather(*fenced, return_exceptions=True):
             assert isinstance(answer, LeaseLost)
         if how != "released":
-            with pytest.raises(LeaseLost):
-                await store.release(lease)
-        assert [event.json() for event in await read_all(store)] == [{"n": 1}]
+            await rejected(LeaseLost, store.release(lease))
+        assert await contents(store) == [{"n": 1}]
         assert (await store.drafts(KEY), await store.load_snapshot(KEY, "v1")) == ([], None)
 
     async def test_a_lease_of_one_log_fences_no_other(self, store: Store) -> None:
         await begin(store)
         await begin(store, SIDE)
         lease, _ = await store.acquire(KEY, "driver"), await store.acquire(SIDE, "driver")
-        with pytest.raises(LeaseLost):
-            await store.append(SIDE, [note(2)], fence=lease)
+        await rejected(LeaseLost, store.append(SIDE, [note(2)], fence=lease))
 
     async def test_a_release_frees_the_lease_and_can_be_repeated(self, store: Store) -> None:
-        await begin(store)
-        lease = await store.acquire(KEY, "first")
+        lease = await begin_driven(store, "first")
         await store.release(lease, head=1)
         await store.release(lease)
         assert (await store.acquire(KEY, "second")).token > lease.token
@@ -451,18 +430,15 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
     async def test_a_release_that_missed_an_event_is_refused_and_keeps_the_lease(
         self, store: Store
     ) -> None:
-        await begin(store)
-        lease = await store.acquire(KEY, "first")
+        lease = await begin_driven(store, "first")
         await store.append(KEY, [note("from the side")])
-        with pytest.raises(HeadMoved) as refused:
-            await store.release(lease, head=1)
-        assert refused.value.head == 2
+        refused = await rejected(HeadMoved, store.release(lease, head=1))
+        assert refused.head == 2
         await store.append(KEY, [note(3)], fence=lease, expected=2)
         await store.release(lease, head=3)
 
     async def test_side_writers_need_no_lease(self, store: Store) -> None:
-        await begin(store)
-        lease = await store.acquire(KEY, "driver")
+        lease = await begin_driven(store)
         for n in range(2, 12, 2):
             await store.append(KEY, [note(n)])
             await store.append(KEY, [note(n + 1)], fence=lease)

@@ -1,1 +1,1 @@
-"""What sessions return and clients see: plain values without I/O."""
+"""Plain values that sessions return and clients receive. No I/O."""

@@ -1,13 +1,13 @@
-"""The display of a session: one value with all that a user interface shows, made of the log and of
-the text in flight.
+"""The display of a session: one value with everything that a user interface shows, built from the
+log and the text in flight.
 
 `reduce` updates it by one event or delta, in the process of the driver or in a remote client;
-`display_of` builds it from scratch, with the same outcome. Pure: no store, no clock, no waiting.
+`display_of` builds it from scratch, with the same result. Pure: no store, no clock, no waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -74,9 +74,9 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call of the run. `progress` is the last report of the tool, `error` what went wrong;
-    `thread` is the thread of the sub-agent that it started, `parent` the call that made it. It is
-    `over` once it has an outcome."""
+    """A tool call of the run. `progress` is the last report of the tool, `error` what went
+    wrong; `thread` is the thread of the sub-agent that it started, `parent` the call that made
+    it. `over` means that it has an outcome."""
 
     name: str
     arguments: Any = None
@@ -90,8 +90,8 @@ class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pending item; `risk` is a hint at the harm that the call could do. `approvals` people must
-    approve; `approved_by` already did."""
+    """A pending item; `risk` is a hint at the harm that the call could do. `approvals` people
+    must approve; those in `approved_by` already did."""
 
     what: str
     title: str
@@ -119,14 +119,15 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The display after event `head`. `run` is the latest run; message, tools, sub-agents and
-    error belong to it, all else to the thread. `message` is in flight, or the last of the run.
-    Tools and sub-agents are by the id of their call, pending items by their id, files by their
-    path. Do not modify it.
+    """The display after event `head`. `run` is the latest run; message, tools, sub-agents and error
+    belong to it, everything else to the thread. `message` is the message in flight, or the last one
+    of the run. Tools and sub-agents are keyed by the id of their call, pending items by their id,
+    files by their path. Do not modify it.
 
-    The last five fields are for `reduce`: the last complete message, whether the run is open (None:
-    there is no run), the agent's modes with the model of each, the default model, and the state of
-    the log."""
+    The last five fields are for `reduce`: the last complete message, whether the run is open
+    (None: there is no run), the agent's modes with the model of each, the default model, and the
+    state of the log.
+    """
 
     session: str = ""
     thread: str = ""
@@ -166,8 +167,8 @@ def reduce(display: Display, item: Event | Delta) -> Display:
 def display_of(
     state: State, events: Iterable[Event], flying: Said | None = None, start: Display | None = None
 ) -> Display:
-    """The display of a log in this state. `events` are those from number `since(state)` on;
-    `start` has what is not in events: the names of the session, and its modes."""
+    """The display of a log in this state. `events` are those from number `since(state)` on.
+    `start` has the fields that do not come from events: the names of the session, and its modes."""
     display = start or Display()
     for event in events:
         display = _staged(display, event)
@@ -175,7 +176,8 @@ def display_of(
 
 
 def since(state: State) -> int:
-    """The first event that a display needs: of the latest run, or of a pending item."""
+    """The number of the first event that a display needs: the start of the latest run, or the
+    first event of a pending item."""
     seqs = [item.seq for item in state.pending.values()]
     if state.run is not None:
         seqs.append(state.run.seq)
@@ -238,7 +240,7 @@ def _grown(display: Display, delta: Delta) -> Display:
     return replace(display, message=replace(message, body=message.body.plus(more)))
 
 
-# What events add. None of these functions reads the fields that come from the state.
+# Changes by events. None of these functions reads the fields that come from the state.
 
 
 def _staged(display: Display, event: Event) -> Display:
@@ -246,13 +248,10 @@ def _staged(display: Display, event: Event) -> Display:
     return display if step is None else step(display, event, typed(event))
 
 
-def _cleared(display: Display, event: Event) -> Display:
+def _cleared(display: Display, event: Event, p: ev.RunStarted | None = None) -> Display:
+    """A new run: nothing of an earlier one is shown."""
     none: dict[str, Any] = {"message": None, "said": None, "error": None, "tools": {}}
     return replace(display, run=event.run, open=True, **none)
-
-
-def _run_started(display: Display, event: Event, p: ev.RunStarted | None) -> Display:
-    return _cleared(display, event)
 
 
 def _run_waiting(display: Display, event: Event, p: ev.RunWaiting | None) -> Display:
@@ -269,12 +268,8 @@ def _run_finished(display: Display, event: Event, p: ev.RunFinished | None) -> D
     return replace(_quiet(display), run=event.run, open=False, error=error)
 
 
-def _nothing_said(display: Display, event: Event, p: ev.Payload | None) -> Display:
-    return _quiet(display)
-
-
-def _quiet(display: Display) -> Display:
-    """Nothing is in flight any more; show the last complete message again."""
+def _quiet(display: Display, event: Event | None = None, p: ev.Payload | None = None) -> Display:
+    """End the text in flight, and show the last complete message again."""
     return replace(display, message=display.said)
 
 
@@ -331,23 +326,23 @@ def _tool_nested(display: Display, event: Event, p: ev.ToolNested | None) -> Dis
 def _tool_started(display: Display, event: Event, p: ev.ToolStarted | None) -> Display:
     if p is None or p.arguments is None:
         return display
-    return _told(display, p.call, arguments=p.arguments)
+    return _with_call(display, p.call, arguments=p.arguments)
 
 
 def _progress_reported(display: Display, event: Event, p: ev.ProgressReported | None) -> Display:
-    return display if p is None else _told(display, p.call, progress=p.data)
+    return display if p is None else _with_call(display, p.call, progress=p.data)
 
 
 def _tool_finished(display: Display, event: Event, p: ev.ToolFinished | None) -> Display:
     if p is None:
-        return _told(display, ids.done_call(event.id), status="unknown", over=True)
+        return _with_call(display, ids.done_call(event.id), status="unknown", over=True)
     result = p.content if p.result is None else p.result
     error = None if p.outcome == "ok" else p.error or p.content or p.code
     status = ENDED[p.outcome]
-    return _told(display, p.call, status=status, result=result, error=error, over=True)
+    return _with_call(display, p.call, status=status, result=result, error=error, over=True)
 
 
-def _told(display: Display, call: str, **changes: Any) -> Display:
+def _with_call(display: Display, call: str, **changes: Any) -> Display:
     shown = display.tools.get(call)
     if shown is None or shown.over:  # the first outcome of a call counts
         return display
@@ -359,7 +354,7 @@ def _pending_opened(display: Display, event: Event, p: ev.PendingOpened | None) 
         return display
     if ids.is_child(p.id):
         call = ids.child_call(p.id)
-        return _told(display, call, thread=f"sub/{call}")
+        return _with_call(display, call, thread=f"sub/{call}")
     item = ItemShown(
         what=p.what,
         title=p.title or p.what,
@@ -373,11 +368,11 @@ def _pending_opened(display: Display, event: Event, p: ev.PendingOpened | None) 
 
 _STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
     "thread.forked": _forked,
-    "run.started": _run_started,
-    "run.resumed": _nothing_said,
+    "run.started": _cleared,
+    "run.resumed": _quiet,
     "run.waiting": _run_waiting,
     "run.finished": _run_finished,
-    "model.called": _nothing_said,
+    "model.called": _quiet,
     "message.completed": _message_completed,
     "message.interrupted": _message_interrupted,
     "tool.nested": _tool_nested,
@@ -389,7 +384,7 @@ _STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
 ENDS = ("run.started", "run.resumed", "run.waiting", "run.finished", "model.called")
 
 
-# What comes from the state
+# Fields that come from the state
 
 
 def _drawn(display: Display, state: State) -> Display:
@@ -405,7 +400,7 @@ def _drawn(display: Display, state: State) -> Display:
         usage=spent(state),
         tools=tools,
         pending=_pending(display, state),
-        subagents=_subagents(tools),
+        subagents={id: _subagent(shown) for id, shown in tools.items() if shown.name == SUBAGENT},
         files=dict(state.files),
         tasks=state.tasks,
         previous_tasks=state.tasks_before,
@@ -414,7 +409,7 @@ def _drawn(display: Display, state: State) -> Display:
 
 
 def _chosen(display: Display, state: State) -> dict[str, str | None]:
-    """The mode, and the model of the next call in it."""
+    """The current mode, and the model of the next call in it."""
     modes = display.modes
     mode = state.mode if state.mode in modes or not modes else next(iter(modes))
     run = state.active.model if state.active is not None else None
@@ -431,7 +426,7 @@ def _tools(display: Display, state: State) -> dict[str, ToolShown]:
 
 
 def _pending(display: Display, state: State) -> dict[str, ItemShown]:
-    """The items that a person can answer; calls that wait for a sub-agent are not among them."""
+    """The items that a person can answer. Calls that wait for a sub-agent are not included."""
     found: dict[str, ItemShown] = {}
     for id, item in state.pending.items():
         if not ids.is_child(id):
@@ -442,10 +437,6 @@ def _pending(display: Display, state: State) -> dict[str, ItemShown]:
                 shown, expires=item.expires, approvals=item.approvals, approved_by=item.voters
             )
     return found
-
-
-def _subagents(tools: Mapping[str, ToolShown]) -> dict[str, SubagentShown]:
-    return {id: _subagent(shown) for id, shown in tools.items() if shown.name == SUBAGENT}
 
 
 def _subagent(shown: ToolShown) -> SubagentShown:
@@ -473,7 +464,7 @@ class LiveDisplay:
             self._display = _drawn(replace(self._display, **names), self._display.state)
 
     def put(self, event: Event, state: State) -> None:
-        """One more event, and the state after it."""
+        """Add one event, and the state after it."""
         self._waiting.append(event)
         self._size += len(event.data)
         if len(self._waiting) > self._most or self._size > WAITING_BYTES:

@@ -1,6 +1,6 @@
 """Metrics of a run, computed from its events alone. Pure.
 
-So every run has metrics: also one that failed, that crashed, or that another process finished.
+So every run has metrics, even one that failed, that crashed, or that another process finished.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class RunError(Struct, frozen=True, kw_only=True):
 
 
 class RunMetrics(Struct, frozen=True, kw_only=True):
-    """The metrics of one run. Times are those of the store, in ms; `seconds` is the time from start
-    to end, `waited` the part of it that people took. `cost` is None if it is unknown. A model call
-    that was retried counts twice in `model_calls` and once in `steps`."""
+    """The metrics of one run. Times are those of the store, in ms; `seconds` is the time from
+    start to end, `waited` the part of it that was spent waiting for people. `cost` is None if it
+    is unknown. A model call that was retried counts twice in `model_calls` and once in `steps`."""
 
     run: str | None = None
     status: str | None = None
@@ -55,7 +55,7 @@ class RunMetrics(Struct, frozen=True, kw_only=True):
 
 
 def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
-    """The metrics of `run`, or of all given events; of a current run, up to now.
+    """The metrics of `run`, or of all given events; for an active run, up to now.
 
     Never raises for the data of an event: unreadable events are skipped.
     """
@@ -67,7 +67,7 @@ def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
 
 
 class RunTally:
-    """The same, event by event, without keeping the events."""
+    """Computes the metrics event by event, without keeping the events."""
 
     def __init__(self, run: str | None = None) -> None:
         self.run = run

@@ -13,7 +13,7 @@ from .risk import risk
 
 class Ask(Struct, frozen=True):
     """A pending item. `risk` is a hint at the harm that the call could do; nothing is decided by
-    it. `approvals` people must approve; `approved_by` already did."""
+    it. `approvals` people must approve; those in `approved_by` already did."""
 
     id: str
     what: str
@@ -31,8 +31,8 @@ class Ask(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A decision that is in the log. `voted`: this approval counts, and `left` more people must
-    approve."""
+    """A decision that is in the log. `voted`: it is one of several required approvals, and
+    `left` more people must approve."""
 
     item: str
     outcome: str

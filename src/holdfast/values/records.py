@@ -14,7 +14,7 @@ Liveness: TypeAlias = Literal["continuable", "closed"]
 
 
 class Remains(Struct, frozen=True):
-    """Data that a removal could not reach, where it is, and what removes it."""
+    """Data that a removal could not reach, its location, and how to remove it."""
 
     where: str
     what: str
@@ -22,7 +22,7 @@ class Remains(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What an erase, delete or purge removed, counted by type, and what remains where."""
+    """The data that an erase, delete or purge removed, counted by type, and what remains where."""
 
     removed: dict[str, int] = {}
     remains: tuple[Remains, ...] = ()
@@ -39,9 +39,9 @@ class PersonRecord(Struct, frozen=True, kw_only=True):
 
 
 class PersonErased(Struct, frozen=True, kw_only=True):
-    """What was erased of a person, or with `dry_run` would be: their sessions, and the number of
-    events in the sessions of others. `refused` are sessions with the reason, `remains` is what is
-    left."""
+    """The data of a person that was erased, or with `dry_run` would be: their sessions, and the
+    number of events in the sessions of others. `refused` maps sessions that were not deleted to
+    the reason, `remains` is the data that is left."""
 
     dry_run: bool
     sessions: list[str]
@@ -72,7 +72,7 @@ class Imported(Struct, frozen=True, kw_only=True):
 
 
 class Restored(Struct, frozen=True, kw_only=True):
-    """What was extracted: the number of files, and their bytes in total."""
+    """The number of extracted files, and their total bytes."""
 
     files: int
     size: int

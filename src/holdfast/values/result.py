@@ -1,4 +1,4 @@
-"""The result of a message: the run that took it up, and how that run stands."""
+"""The result of a message: the run that took it up, its status and its answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..errors import RunFailed
+from ..errors import InvalidValue, RunFailed
 from .metrics import RunMetrics
 from .pending import Ask
 
@@ -71,3 +71,19 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
         if self.cause is not None:
             raise failed from self.cause
         raise failed
+
+
+class StreamResult:
+    """The result of a stream, which it has once it was read to its end."""
+
+    _result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        if self._result is None:
+            raise InvalidValue(
+                field="result",
+                problem="is not available before the stream has ended",
+                remedy="read the stream to its end with `async for`, or use send",
+            )
+        return self._result

@@ -16,7 +16,7 @@ from ..log import events as ev
 
 Level: TypeAlias = Literal["low", "medium", "high", "destructive"]
 
-DECLARED: dict[str, Level] = {  # by what a tool declares
+DECLARED: dict[str, Level] = {  # by the risk that a tool declares
     "safe": "low",
     "read": "low",
     "write": "medium",
@@ -43,8 +43,8 @@ _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def level(tool: str, arguments: Any, declared: str | None = None) -> Level:
-    """The risk of one call. What the tool declares counts; for a tool that runs commands
-    (`execute`), the command counts too."""
+    """The risk of one call, from what the tool declares or else from its name. For a tool that
+    runs commands (`execute`), the command counts too."""
     if declared is not None and declared != "execute":
         return DECLARED.get(declared, "medium")
     words = [word.lower() for word in _WORDS.findall(tool)]
@@ -58,8 +58,8 @@ def level(tool: str, arguments: Any, declared: str | None = None) -> Level:
 
 
 def risk(opened: ev.PendingOpened | None) -> str | None:
-    """The risk of the call that a pending item asks about: as recorded, or else as judged now. None
-    if the item is not about a call."""
+    """The risk of the call that a pending item asks about: as recorded, or else computed now.
+    None if the item is not about a call."""
     if opened is not None and opened.risk is not None:
         return opened.risk
     detail = opened.detail if opened is not None and opened.what == "approval" else None
@@ -82,7 +82,7 @@ def _texts(arguments: Any) -> Iterator[str]:
         yield shlex.join(arguments)[:TEXT]
 
 
-# What a command does
+# Analysis of commands
 
 _SQL = re.compile(r"\b(?:drop\s+(?:table|database|schema)|truncate\s+table)\b", re.IGNORECASE)
 _BOMB = re.compile(r"(\b\w{1,30}|:)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;\s*\1")
@@ -133,7 +133,7 @@ def _simple(text: str) -> Iterator[list[str]]:
 
 
 def _harms(words: Sequence[str], depth: int) -> bool:
-    """Whether a simple command is destructive, also behind another command such as `sudo`."""
+    """Whether a simple command is destructive, even behind another command such as `sudo`."""
     if any(
         ">" in to and not to.strip("<>") and _DISK.match(where) for to, where in pairwise(words)
     ):
@@ -145,7 +145,7 @@ def _harms(words: Sequence[str], depth: int) -> bool:
     for at in range(min(len(words), STARTED if starts else 1)):
         program, rest = _name(words[at]), words[at + 1 :]
         if not read and (program in _SHELLS or program in ("eval", "ssh", "su")):
-            read = True  # the commands in its words, once
+            read = True  # check the commands in its arguments, once
             if any(_destroys(word, depth + 1) for word in rest if " " in word):
                 return True
         if _does(program, rest):
@@ -158,7 +158,7 @@ def _name(program: str) -> str:
 
 
 def _does(program: str, rest: Sequence[str]) -> bool:
-    """Whether a program with these arguments destroys data for good."""
+    """Whether a program with these arguments permanently destroys data."""
     targets = [word for word in rest if not word.startswith("-")]
     match program:
         case "rm":
@@ -188,7 +188,8 @@ def _has(words: Sequence[str], letters: str, long: str) -> bool:
 
 
 def _is_much(path: str) -> bool:
-    """Whether a path is the root, a home folder, a folder in the root, or everything here."""
+    """Whether a path is the root, a folder in the root, a home folder, or the whole current
+    folder."""
     names = [name for name in path.split("/") if name not in ("", ".", "*", ".*")]
     if path.startswith("/"):
         return not names or (len(names) == 1 and names[0] in _TOP)

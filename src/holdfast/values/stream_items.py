@@ -1,27 +1,70 @@
-"""The items of a stream: events of the log, text in flight, and two marks."""
+"""The items of a stream: events of the log, text in flight, and two marks. In place of an event
+with large data, a stream may have a stub, which has only the size of the data."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from ..log.events import Event
 from .delta import Delta
 
+LARGE = 64 << 10  # bytes of event data above which listeners buffer a stub, as in `info().apart`
+_APART, _STUB = b'{"apart":', 256  # the prefix of a stub's data, and its largest size in bytes
+
 
 class CaughtUp(Struct, frozen=True):
-    """A mark in a stream: the items before it are past, those after it are live."""
+    """A mark in a stream: the items before it are from the past, the items after it are live."""
 
     log: str
     head: int
 
 
 class Trouble(Struct, frozen=True, tag="trouble"):
-    """A failure that is not in the log; it is retried or given up."""
+    """A failure that is not in the log. The work may be retried or given up."""
 
     code: str
     problem: str
 
 
 Item: TypeAlias = Event | Delta | CaughtUp | Trouble
+
+
+def item_size(item: Item) -> int:
+    """The approximate size of an item in bytes."""
+    if isinstance(item, Event):
+        return 256 + len(item.data)
+    return 64 + (len(item.text) if isinstance(item, Delta) else 0)
+
+
+def set_apart(event: Event) -> Event:
+    """The event, or a stub without its data if they are large. The stub is like that of
+    `read(inline=False)`, but without the hash, which would be expensive to compute."""
+    if len(event.data) <= LARGE:
+        return event
+    return replace(event, data=Raw(_APART + b'{"size":%d}}' % len(event.data)))
+
+
+def is_stub(event: Event) -> bool:
+    """Whether an event looks like a stub, so that its data must be read from the log. A small
+    payload can look like a stub; then the log returns the same data."""
+    return len(event.data) < _STUB and bytes(event.data).startswith(_APART)
+
+
+def stub_size(event: Event) -> int:
+    """The size in bytes of the data that a stub stands for."""
+    try:
+        return msgspec.json.decode(event.data, type=_Stub).apart.size
+    except msgspec.MsgspecError:
+        return len(event.data)  # not a stub
+
+
+class _Apart(Struct):
+    size: int
+
+
+class _Stub(Struct):
+    apart: _Apart

@@ -1,13 +1,13 @@
 """The usage of models, under one set of names. Pure.
 
-Vendors have different names for the same counts. Input includes cache reads and writes, and output
-includes reasoning, if the vendor counts so.
+Vendors have different names for the same counts. Input includes cache reads and writes, and
+output includes reasoning, if the vendor counts them that way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +15,8 @@ from ..log import events as ev
 from ..log.codec import typed
 from ..log.events import Event
 from ..log.state import State
+
+K = TypeVar("K", bound=Hashable)
 
 NAMES = {
     "input_tokens": ("prompt_tokens", "inputTokens", "promptTokens"),
@@ -28,8 +30,8 @@ OURS = {name: ours for ours, names in NAMES.items() for name in (ours, *names)}
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens, and dollars if a price is known. `total_tokens` is the total of the vendor, or else
-    the sum of input and output."""
+    """Tokens, and dollars if a price is known. `total_tokens` is the vendor's total, or else the
+    sum of input and output."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -55,10 +57,10 @@ class Spent(Struct, frozen=True):
 
 
 def normalised(counts: Mapping[str, Any]) -> dict[str, int]:
-    """The counts of a vendor under our names. Numbers given as text are converted, other values
-    are skipped, and unknown names are kept."""
+    """The counts of a vendor under Holdfast's names. Numbers given as text are converted, other
+    values are skipped, and unknown names are kept."""
     found: dict[str, int] = {}
-    for name in sorted(counts, key=lambda name: name in NAMES):  # our names win
+    for name in sorted(counts, key=lambda name: name in NAMES):  # our names take precedence
         if (number := _number(counts[name])) is not None:
             found[OURS.get(name, name)] = number
     return found
@@ -87,25 +89,22 @@ def spent(state: State) -> Usage:
 
 def by_run(events: Iterable[Event]) -> dict[str, Usage]:
     """The usage of each run, oldest first."""
-    return _summed((event.run or "", usage_of(p.usage, p.cost)) for event, p in _said(events))
+    return _summed(events, lambda event, p: event.run or "")
 
 
 def by_model(events: Iterable[Event]) -> dict[str, Usage]:
     """The usage of each model."""
-    return _summed((p.model or "", usage_of(p.usage, p.cost)) for _, p in _said(events))
+    return _summed(events, lambda event, p: p.model or "")
 
 
 def table(thread: str, events: Iterable[Event]) -> list[Spent]:
     """The usage of each model by each run of a thread, oldest first."""
-    sums: dict[tuple[str, str], Usage] = {}
-    for event, p in _said(events):
-        at = (event.run or "", p.model or "")
-        sums[at] = sums.get(at, Usage()) + usage_of(p.usage, p.cost)
+    sums = _summed(events, lambda event, p: (event.run or "", p.model or ""))
     return [Spent(thread, run, model, usage) for (run, model), usage in sums.items()]
 
 
 def last(events: Iterable[Event]) -> dict[str, int]:
-    """The counts of the latest message that has any, with the names of the vendor."""
+    """The counts of the latest message that has any, under the vendor's names."""
     found: dict[str, int] = {}
     for _, payload in _said(events):
         found = payload.usage or found
@@ -118,8 +117,12 @@ def _said(events: Iterable[Event]) -> Iterable[tuple[Event, ev.MessageCompleted]
             yield event, payload
 
 
-def _summed(parts: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
-    sums: dict[str, Usage] = {}
-    for name, part in parts:
-        sums[name] = sums.get(name, Usage()) + part
+def _summed(
+    events: Iterable[Event], group: Callable[[Event, ev.MessageCompleted], K]
+) -> dict[K, Usage]:
+    """The usage of each group of messages."""
+    sums: dict[K, Usage] = {}
+    for event, p in _said(events):
+        at = group(event, p)
+        sums[at] = sums.get(at, Usage()) + usage_of(p.usage, p.cost)
     return sums

@@ -1,7 +1,7 @@
-"""Is my message done? One pure answer: a watch over the events of a log.
+"""Decides whether a message is done, from the events of its log. Pure.
 
-`MessageWatch` is given the events that follow a message, one by one. Whoever also has the newest
-state of the log asks `is_done`, since a run that waited a moment ago may have continued since.
+`MessageWatch` receives the events after a message, one by one. A caller that also has the newest
+state of the log calls `is_done`, since a run that was waiting may have continued.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rest: TypeAlias = Literal["finished", "waiting"]
 
 
 class Conclusion(Struct, frozen=True):
-    """How a message stands, as of event `seq`. What is not `final` may still change."""
+    """The status of a message as of event `seq`. It may change until it is `final`."""
 
     status: ResultStatus
     seq: int = 0
@@ -38,7 +38,7 @@ class Conclusion(Struct, frozen=True):
 
 class MessageWatch:
     """Follows one message, or one run, until the run waits for a person or has ended. `end` is
-    None as long as it goes on."""
+    None before that."""
 
     def __init__(self, key: Key, input: int | None = None, run: str | None = None) -> None:
         self.key, self.input, self.run = key, input, run
@@ -53,8 +53,8 @@ class MessageWatch:
         self._tally = RunTally()
 
     def see(self, item: Item) -> bool:
-        """Take one more item. Returns whether it belongs to the message: all items from its
-        pick-up to its end do, and trouble at any time."""
+        """Process one more item. Returns whether it belongs to the message: every item from the
+        start of its run to the end does, and a `Trouble` always does."""
         if isinstance(item, Trouble):
             return True
         if not isinstance(item, Event):
@@ -103,11 +103,11 @@ class MessageWatch:
         asked: bool = False,
         newest: bool = False,
     ) -> bool:
-        """Whether the message is done for now; then `end` says how.
+        """Whether the message is done for now; if so, `end` says how.
 
-        `state` is the newest state of the log, and `rest` tells whether anything goes on in it.
-        `asked`: a sub-agent of the thread waits for a person. `newest`: this has seen all events
-        of `state`; otherwise the events that follow from it are yet to come.
+        `state` is the newest state of the log, and `rest` returns None while work continues in
+        it. `asked`: a sub-agent of the thread waits for a person. `newest`: this watch has seen
+        all events of `state`; otherwise more events will follow.
         """
         if self.end is not None and self.end.final:
             return True
@@ -129,8 +129,8 @@ class MessageWatch:
         convert: Callable[[Any], Any] | None = None,
         causes: Mapping[str, BaseException] = {},
     ) -> Result:
-        """The result as far as it is known. `convert` reads the typed answer, `causes` are the
-        exceptions of runs that failed in this process."""
+        """The result as known so far. `convert` parses the typed answer; `causes` maps runs that
+        failed in this process to their exceptions."""
         end = self.end or Conclusion("done" if self.run is None else "interrupted")
         output = self.output
         if output is not None and convert is not None:
@@ -159,8 +159,8 @@ class MessageWatch:
 
 
 def rest(state: State, *, idle: bool) -> Rest | None:
-    """Whether nothing is left to do in a log, or only for a person; None while something goes
-    on. `idle`: a driver has nothing to do there."""
+    """`finished` if nothing is left to do in a log, `waiting` if only a person can continue it,
+    None while it continues. `idle`: a driver has nothing to do there."""
     if delegates(state):
         return None
     if asks_within(state):
@@ -171,14 +171,14 @@ def rest(state: State, *, idle: bool) -> Rest | None:
 
 
 def delegates(state: State) -> bool:
-    """Whether the run only waits for sub-agents."""
+    """Whether the run waits for sub-agents only."""
     if state.active is None or state.active.status != "waiting" or state.abort is not None:
         return False
     return _all_children(state.pending)
 
 
 def asks_within(state: State) -> bool:
-    """Whether the run only waits for a person, in calls that other calls made."""
+    """Whether the run waits for a person only, in calls that other calls made."""
     calls = state.calls
     parents = {call.parent for call in calls.values() if call.parent is not None}
     leaves = [call for id, call in calls.items() if id not in parents]
@@ -186,5 +186,5 @@ def asks_within(state: State) -> bool:
 
 
 def _all_children(items: set[str] | dict[str, Any]) -> bool:
-    """Whether all that is pending is the work of sub-agents, so that nobody has to answer."""
+    """Whether every pending item waits for a sub-agent, so that nobody has to answer."""
     return bool(items) and all(ids.is_child(id) for id in items)

@@ -1,5 +1,5 @@
 """The protocol between server and client: requests, responses, errors, cursors and stream events.
-Pure, and the same on both sides."""
+It is pure, and both sides use the same code."""
 
 from .answers import (
     Accepted,

@@ -1,4 +1,4 @@
-"""Responses of a server that are not values of the library itself."""
+"""Responses of a server that have their own types, not types of the library."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class ModelShown(Struct, frozen=True, kw_only=True):
 
 
 class DisplayShown(Struct, frozen=True):
-    """Stands for a `Display` in responses; decode it with `display.from_json`."""
+    """The placeholder for a `Display` in responses; decode it with `display.from_json`."""
 
 
 class StateShown(Struct, frozen=True, kw_only=True):

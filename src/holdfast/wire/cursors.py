@@ -11,12 +11,12 @@ LONGEST = 600  # characters
 
 
 def cursor(log: str, seq: int) -> str:
-    """The position after event `seq` of a log."""
+    """Return a cursor for the position after event `seq` of a log."""
     return f"{log}.{seq}"
 
 
 def read_cursor(text: str) -> tuple[str | None, int]:
-    """The log and the number of a cursor; a plain number has no log."""
+    """Parse a cursor into its log and event number. A plain number has no log."""
     log, _, number = text.rpartition(".")
     short = len(text) <= LONGEST and number.isascii() and number.isdigit() and len(number) <= 16
     if not short or (("." in text) and not log) or int(number) > LARGEST:

@@ -1,4 +1,5 @@
-"""Errors on the wire: one envelope for every error, and back to the same class."""
+"""Errors on the wire: every error has the same envelope, and is converted back to the same
+class."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ class Failed(Struct, frozen=True):
 
 
 def status_of(error: HoldfastError) -> int:
-    """The HTTP status of an error."""
+    """Return the HTTP status of an error."""
     for cls in type(error).__mro__:
         code = cls.__dict__.get("code")
         if code in STATUS:
@@ -86,8 +87,8 @@ def status_of(error: HoldfastError) -> int:
 
 
 def failed(error: HoldfastError) -> Failed:
-    """An error as a response, with fields of plain JSON. A request that was answered with 503 may
-    be retried, here or at another server, even if the error itself is final."""
+    """Convert an error to a response, whose fields are plain JSON. A request that got a 503
+    response may be retried, on this server or another, even if the error itself is final."""
     fields = {name: _plain(value) for name, value in error.fields.items()}
     again = error.retryable or status_of(error) == 503
     return Failed(Failure(code=error.code, message=str(error), fields=fields, retryable=again))
@@ -101,9 +102,9 @@ def _plain(value: Any) -> Any:
 
 
 def error_of(body: bytes, status: int) -> HoldfastError:
-    """The error of a response, in the class in which the server raised it.
+    """Convert an error response to an error of the class that the server raised.
 
-    An unknown code, or a body that is not an envelope, is a `ServerError`.
+    An unknown code, or a body that is not an envelope, becomes a `ServerError`.
     """
     try:
         failure = msgspec.json.decode(body, type=Failed).error

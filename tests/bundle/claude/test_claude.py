@@ -322,7 +322,7 @@ async def test_what_claude_code_has_no_word_for_is_named() -> None:
         "a part of a message",
         "a thought",
         "a part of an answer",
-        "that a message was interrupted",
+        "the interruption of a message",
         "an event run.started",
         "an event task.changed",
     }

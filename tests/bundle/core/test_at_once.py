@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import random
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from holdfast import Event, LeaseHeld, SessionExists, Store, connect, key
 from holdfast.bundle import Bundle, Imported, export_bundle, import_bundle, import_lock
 from holdfast.stores.memory import MemoryStore
+from tests import forks
 from tests.copy.scene import SHOP, content, events_of, rows_of, said, shop, waiting
 
 from .importer import Full
@@ -61,7 +61,7 @@ async def whole(made: Bundle) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_lock, "LOOK", 0.001)
+    monkeypatch.setattr(import_lock, "RETRY_AFTER", 0.001)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,12 +122,12 @@ async def test_two_processes_make_one_session(
 
 def _race(url: str, file: Path, full: list[int]) -> list[str]:
     """What each process says that imports the file, all at once."""
-    command = [sys.executable, "-m", "tests.bundle.core.importer", url, str(file)]
+    words = ("-m", "tests.bundle.core.importer", url, str(file))
     with ExitStack() as ends:
         processes = [
             ends.enter_context(
-                subprocess.Popen(
-                    [*command, str(events)],
+                forks.popen(
+                    *(*words, str(events)),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -198,7 +198,7 @@ async def test_an_import_whose_turn_was_taken_over_takes_nothing_back(
     others: list[Imported] = []
 
     async def take_over(store: Store) -> None:
-        place = import_lock.place_of(SHOP)
+        place = import_lock.lock_key(SHOP)
         await store.release(await store.acquire(place, "another", steal="it stood still"))
         others.append(await import_bundle(store, made))
 
@@ -245,10 +245,10 @@ async def test_a_turn_whose_process_died_ends_by_itself(
     target, gone = MemoryStore(), MemoryStore()
     await import_bundle(target, made)
     await target.delete(key(SHOP.session, "deeper"))  # it had not got so far
-    async with import_lock.turn(gone, SHOP):
-        place = [event async for event in gone.read(import_lock.place_of(SHOP))]
-    await target.restore(import_lock.place_of(SHOP), _each(place))
-    await target.acquire(import_lock.place_of(SHOP), "one that died", ttl=0.05)
+    async with import_lock.locked_import(gone, SHOP):
+        place = [event async for event in gone.read(import_lock.lock_key(SHOP))]
+    await target.restore(import_lock.lock_key(SHOP), _each(place))
+    await target.acquire(import_lock.lock_key(SHOP), "one that died", ttl=0.05)
     assert (await import_bundle(target, made)).fresh
     assert await content(target) == whole
 
@@ -259,9 +259,9 @@ async def _each(events: list[Event]) -> AsyncGenerator[Event, None]:
 
 
 async def test_who_waits_too_long_is_told(made: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_lock, "PATIENCE", 0)
+    monkeypatch.setattr(import_lock, "LONGEST_WAIT", 0)
     target = MemoryStore()
-    async with import_lock.turn(target, SHOP):
+    async with import_lock.locked_import(target, SHOP):
         with pytest.raises(LeaseHeld):
             await import_bundle(target, made)
     assert (await import_bundle(target, made)).fresh

@@ -23,7 +23,7 @@ from holdfast import (
     validate_bundle,
 )
 from holdfast.bundle import Bundle, Mode
-from holdfast.bundle.archive import Held
+from holdfast.bundle.archive import HeldParts
 from holdfast.bundle.format import id_of
 from holdfast.stores.memory import MemoryStore
 from tests.copy.scene import SHOP, content, events_of, said, shop
@@ -281,7 +281,7 @@ async def test_a_long_line_of_forks_can_be_read() -> None:
         fork = {"thread": f"t{n}", "part": part, "parent": parent, "shared": n, "head": n + 1}
         threads.append({**first, **fork})
         parts[part] = line.replace(b'"seq":1,', b'"seq":%d,' % (n + 1))
-    deep = Bundle({**made.raw, "threads": threads}, Held(parts))
+    deep = Bundle({**made.raw, "threads": threads}, HeldParts(parts))
     assert [event.seq for event in deep.events("t1499")] == list(range(1, 1501))
 
 

@@ -115,8 +115,8 @@ def test_the_totals_are_those_of_the_entries(mode: Mode) -> None:
 
 def test_it_does_not_grow_without_end() -> None:
     tally = HitCounter(limit=3)
-    for n in range(10):
-        tally.add("key", "secret", f"$[{n}]", 2)
+    for n in range(20):
+        tally.add("key", "secret", f"$[{n // 2}]")
     tally.add("key", "secret", "$[0]")
     found = tally.redaction("sanitized", "", (), ())
     assert [entry.count for entry in found.entries] == [3, 2, 2]

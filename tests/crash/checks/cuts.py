@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast import SessionExists, Store
-from holdfast.stores.sqlite.store import RESTORE_MS
+from holdfast.stores.rules import RESTORE_MS
 
 from ..children import Child
 from ..outcome import Outcome, Tick, quiet

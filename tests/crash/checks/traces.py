@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +73,11 @@ def power_cuts(
     was fsynced, otherwise also some of the rest."""
     outcome = Outcome()
     rng = random.Random()
-    output = _trace(kind, folder, operations)
-    total = sum(1 for _ in calls(output))
+    trace = list(calls(_trace(kind, folder, operations)))
+    total = len(trace)
     moments = set(rng.sample(range(total), min(total, count - 1))) | {total - 1}
     disk = Disk(folder / "traced")
-    for number, (at, state) in enumerate(_states(output, disk, moments)):
+    for number, (at, state) in enumerate(_states(trace, disk, moments)):
         tick(number, len(moments))
         some = rng if number % 2 else None
         disk.cut(folder / "cut", some)
@@ -90,12 +90,12 @@ def power_cuts(
 
 
 def _states(
-    output: Path, disk: Disk, moments: set[int]
+    trace: Sequence[Call], disk: Disk, moments: set[int]
 ) -> Iterator[tuple[int, tuple[World, list[Op]]]]:
     """The moments to cut at, each with what was acknowledged and what was under way."""
     world: World = {}
     under_way: list[Op] = []
-    for at, call in enumerate(calls(output)):
+    for at, call in enumerate(trace):
         disk.play(call)
         for line in said(call):
             if "op" in line:

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import Event, Store
 from holdfast.errors import AlreadyDecided
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 
 from ...crash.outcome import Outcome
 from .scene import ENDED, REASON, RESULTS, WHOLE, Effects, doubled, illegal, place, said

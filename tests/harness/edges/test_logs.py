@@ -28,7 +28,6 @@ from holdfast.harness.telemetry.logs import (
     PrettyFormatter,
     RedactingFilter,
     Sink,
-    shape,
 )
 from holdfast.redact import Redactor
 
@@ -576,31 +575,6 @@ async def test_nothing_is_said_of_a_call_that_streamed_nothing() -> None:
         async with LogConfig(sinks=[memory], model_deltas=mode).open() as logs:
             logs.log.deltas().end()
         assert memory.records == []
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, "null"),
-        (True, "boolean"),
-        (3, "number"),
-        (1.5, "number"),
-        ("x" * 120, "string(120)"),
-        (b"abc", "bytes(3)"),
-        ([1, 2, 3], "array(3)"),
-        ((), "array(0)"),
-        ({}, "object()"),
-        ({"a": 1, "b": SECRET}, "object(a, b)"),
-        (dict.fromkeys("abcdefgh"), "object(a, b, c, d, e, f, g, h)"),
-        (dict.fromkeys("abcdefghi"), "object(a, b, c, d, e, f, g, h, …)"),
-        ({"k" * 50: 1}, f"object({'k' * 40})"),
-        (Login("a", "b"), "object(user, password)"),
-        (object(), "object"),
-        (Path("x"), type(Path("x")).__name__),
-    ],
-)
-def test_the_shape_of_a_value_tells_nothing_of_what_it_holds(value: Any, expected: str) -> None:
-    assert shape(value) == expected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -31,11 +30,12 @@ from holdfast import (
     tool,
 )
 from holdfast.harness.host import sessions_of
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import Session
 from holdfast.harness.tools.values import Permission
 from holdfast.models.port import CallChunk
 from holdfast.models.scripted import Say, Use
+from tests import forks
 
 from .scene import PATIENCE, Gate, helper, only, read, script, serve, until
 
@@ -496,8 +496,9 @@ asyncio.run(main())
 
 def killed(storage: str, ledger: Path, tool_name: str, line: str) -> None:
     """Run the worker until it says `line`, and kill it."""
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WORKER), storage, str(ledger), tool_name],
+    with forks.popen(
+        *("-c", textwrap.dedent(WORKER), storage, str(ledger), tool_name),
+        needs=("holdfast.harness",),
         stdout=subprocess.PIPE,
         text=True,
     ) as worker:

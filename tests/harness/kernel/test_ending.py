@@ -157,7 +157,7 @@ async def test_a_sub_agent_that_begins_while_its_session_is_closed_does_not_go_o
         await until(lambda: sessions_of(harness).changing("s"))
         gate.open()
         assert await closing
-        assert (harness.drives("s"), [*sessions_of(harness).lives], paid) == (False, [], [])
+        assert (harness.drives("s"), [*sessions_of(harness).logs], paid) == (False, [], [])
         await sessions_of(harness).drivers.look()  # what is left is due
         again = await harness.get_or_create("s")
         async with asyncio.timeout(PATIENCE):

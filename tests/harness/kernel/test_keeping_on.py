@@ -246,7 +246,7 @@ async def test_what_cannot_be_driven_is_opened_once_and_not_kept_open() -> None:
         store = FaultyStore(inner)
         async with serve(helper(), "hi", store=store, ttl=0.1) as harness:
             await until(lambda: store.calls["runnable"] >= 5)
-            await until(lambda: not [*sessions_of(harness).lives])
+            await until(lambda: not [*sessions_of(harness).logs])
             assert store.calls["follow"] == 5
             await left(inner, "old", newer=False)
             await until(lambda: store.calls["follow"] == 6)

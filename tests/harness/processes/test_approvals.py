@@ -22,7 +22,7 @@ from holdfast import (
     key,
     tool,
 )
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import Tool, ToolContext

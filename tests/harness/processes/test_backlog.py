@@ -80,8 +80,8 @@ def serving(store: Store, model: Busy, **settings: Any) -> Harness:
 async def at_rest(store: Store, harness: Harness, ids: list[str]) -> None:
     """Wait until all are answered and let go of."""
     drivers = sessions_of(harness).drivers
-    lives = sessions_of(harness).lives
-    await until(lambda: not any(drivers.busy(id) for id in ids) and not list(lives))
+    logs = sessions_of(harness).logs
+    await until(lambda: not any(drivers.busy(id) for id in ids) and not list(logs))
     for id in ids:
         row = await store.row(key(id))
         assert row is not None

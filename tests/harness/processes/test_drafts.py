@@ -60,7 +60,7 @@ async def test_a_draft_that_comes_late_is_not_shown_behind_its_message(tmp_path:
         id = items[story].id  # type: ignore[union-attr]
         behind = [item for item in items[story:] if isinstance(item, Delta)]
         assert [delta for delta in behind if delta.message == id] == []
-        assert core_of(session).live.speech.flying == {}
+        assert core_of(session).live.in_flight.flying == {}
 
 
 async def _two_runs(listener: Listener) -> list[Item]:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Agent, Event, Harness, Store, tool
 from holdfast.events import key
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext

@@ -12,7 +12,7 @@ import pytest
 from holdfast import AlreadyDecided, InvalidValue, Mode, NewEvent, Sessions, connect, key, tool
 from holdfast.bundle import export_bundle, replay
 from holdfast.events import PendingSettled, ToolFinished
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import core_of
 from holdfast.log.catalog import PendingQuery
 from holdfast.models.scripted import Say, ScriptedModel, Use

@@ -225,7 +225,7 @@ async def test_displays_come_apart_by_the_window_and_never_twice() -> None:
         found: list[Display] = []
         showing = asyncio.create_task(shown(session, lambda d: d.error is not None, found))
         await until(lambda: found)
-        core_of(session).live.audience.tell(Delta("x", 0, ""))  # rings, and changes nothing
+        core_of(session).live.subscribers.publish(Delta("x", 0, ""))  # rings, and changes nothing
         sending = asyncio.create_task(session.send("go"))
         await until(lambda: any(d.message and d.message.text == "Let me" for d in found))
         await session.abort()

@@ -13,7 +13,7 @@ import pytest
 from holdfast import Event, Harness, LogConfig, NewEvent, Store, connect, key, tool
 from holdfast import events as ev
 from holdfast.harness.builtins import ask_user
-from holdfast.harness.live.inbox import settle_pending
+from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import Session
 from holdfast.models.scripted import Say, Use
 from holdfast.values.result import Result

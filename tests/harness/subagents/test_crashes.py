@@ -4,9 +4,9 @@ is told once."""
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import replace
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import msgspec
@@ -15,9 +15,10 @@ import pytest
 from holdfast import Harness, ToolMissing, connect
 from holdfast.events import key
 from holdfast.harness.session.session import Session, core_of
-from holdfast.harness.session.subagents import rows_of
 from holdfast.models.scripted import Say, ScriptedModel
+from holdfast.stores.measure import threads_of
 
+from ... import forks
 from ..kernel.scene import PATIENCE, Slow
 from .scene import ASKING, child, hand, kinds, lead, outcome, plays, scout, sent, told
 from .worker import Told, agent, harness
@@ -28,13 +29,14 @@ AT_ONCE = 3
 async def work(**told: Any) -> tuple[int, dict[str, int]]:
     """A process that serves until it is done or dead: how it ended, and which calls it made."""
     said = msgspec.json.encode(Told(**told)).decode()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.harness.subagents.worker", said),
-        stdout=asyncio.subprocess.PIPE,
+    done = await asyncio.to_thread(
+        forks.run,
+        *("-m", "tests.harness.subagents.worker", said),
+        needs=("holdfast.harness", "tests.harness.subagents.scene"),
+        stdout=PIPE,
+        timeout=2 * PATIENCE,
     )
-    async with asyncio.timeout(2 * PATIENCE):
-        out, _ = await process.communicate()
-    return process.returncode or 0, msgspec.json.decode(out) if out else {}
+    return done.returncode, msgspec.json.decode(done.stdout) if done.stdout else {}
 
 
 async def after_all(session: Session) -> dict[str, Any]:
@@ -52,7 +54,9 @@ async def after_all(session: Session) -> dict[str, Any]:
         "result": (await outcome(session))["result"],
         "settled": kinds(await session.events()).count("pending.settled"),
         "pending": await session.pending(),
-        "due": [row.due for row in await rows_of(core_of(session).live)],
+        "due": [
+            row.due for row in await threads_of(core_of(session).live.store, session.key.scope)
+        ],
     }
 
 

@@ -11,9 +11,9 @@ from holdfast.errors import ModelError
 from holdfast.events import Event
 from holdfast.harness.builtins import ask_user
 from holdfast.harness.session.session import core_of
-from holdfast.harness.session.subagents import rows_of
 from holdfast.harness.tools.files import read_file
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
+from holdfast.stores.measure import threads_of
 from holdfast.values.delta import Delta
 
 from ..kernel.scene import PATIENCE, Gate, Slow, until
@@ -348,7 +348,9 @@ async def test_when_the_parent_is_stopped_so_are_its_sub_agents() -> None:
                 await told(thread)
         assert await session.pending() == []
         assert core_of(session).live.state.safe
-        assert [row.due for row in await rows_of(core_of(session).live)] == [None] * 3
+        assert [
+            row.due for row in await threads_of(core_of(session).live.store, session.key.scope)
+        ] == [None] * 3
 
 
 async def test_a_message_that_interrupts_the_parent_ends_its_sub_agents() -> None:

@@ -31,8 +31,8 @@ def hosted(agent: Agent, **settings: Any) -> Harness:
     ("modes", "fault"),
     [
         ([Mode("one"), Mode("one")], "mode 'one' is declared twice"),
-        ([Mode("one", transitions=["one"])], "transition 'one' is not another mode"),
-        ([Mode("one", transitions=["two"])], "transition 'two' is not another mode"),
+        ([Mode("one", transitions=["one"])], "transition 'one' is not the name of another mode"),
+        ([Mode("one", transitions=["two"])], "transition 'two' is not the name of another mode"),
         (
             [Mode("one", transitions=["two"], after_plan="three"), Mode("two"), Mode("three")],
             "after_plan 'three' is not in its transitions",

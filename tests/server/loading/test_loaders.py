@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import InvalidValue, key, tool
 from holdfast.harness.sandbox import LocalSandbox, Place
-from holdfast.server.loaders import GitLoader, InlineLoader, Loader, LocalLoader, load
+from holdfast.server.loaders import GitLoader, InlineLoader, LoadedAgent, Loader, LocalLoader, fetch
 from holdfast.server.uploads.manifest import described, read
 
 MANIFEST = """
@@ -39,6 +39,14 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     place = await LocalSandbox(tmp_path / "places").open(key("s"), agent="a", resources=None)
     yield place
     await place.close("close")
+
+
+async def load(loader: Loader, source: Mapping[str, Any], place: Place) -> LoadedAgent:
+    """Write the files of an agent into a session's folder, as a server does."""
+    loaded, files = await fetch(loader, source)
+    for path, data in files.items():
+        await place.write(path, data)
+    return loaded
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def folders(tmp_path: Path) -> list[Path]:
 async def kept(api: Api, tenant: str = "acme") -> list[str]:
     """The agents that the server keeps for a tenant."""
     service = service_of(api.app)
-    return [agent async for agent in service.loading.all(await service.places.place(tenant))]
+    return await service.uploads.all(await service.places.place(tenant))
 
 
 @pytest.mark.parity("computeragent", 59, "S3")

@@ -19,13 +19,14 @@ SPARE_BYTES = 1 << 20
 
 
 def to_event(entry: Any, id: str | None = None) -> NewEvent:
-    """The event of an entry. The default `id` is derived from its uuid, or new without a uuid."""
+    """Return the event of an entry. The default `id` is derived from its uuid, or new without a
+    uuid."""
     kind, data = encode(entry)
     return NewEvent(kind=kind, data=data, id=id or entry_id(entry) or f"{NEW}{new_id()}")
 
 
 def unique(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """The events in order, the first one of each id."""
+    """Return the events in order, the first one of each id."""
     found: dict[str, NewEvent] = {}
     for event in events:
         found.setdefault(event.id, event)
@@ -33,8 +34,8 @@ def unique(events: Sequence[NewEvent]) -> list[NewEvent]:
 
 
 def entry_id(entry: Any) -> str | None:
-    """The event id of an entry with a uuid; None without one. A uuid that is not valid as an id
-    is hashed."""
+    """Return the event id of an entry with a uuid, else None. A uuid that is not valid as an id is
+    hashed."""
     uuid = entry.get("uuid") if isinstance(entry, dict) else None
     if not isinstance(uuid, str) or not uuid:
         return None
@@ -47,13 +48,14 @@ def entry_id(entry: Any) -> str | None:
 
 
 def digest(entry: Any) -> str:
-    """A hash of an entry's content that does not depend on the order of its fields."""
+    """Return a hash of an entry's content that does not depend on the order of its fields."""
     text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def split(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
-    """The events in order, in batches that a store accepts in one append, with room to spare."""
+    """Yield the events in order, in batches that a store accepts in one append, with some room
+    left."""
     batch: list[NewEvent] = []
     size = 0
     for event in events:

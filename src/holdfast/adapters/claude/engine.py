@@ -23,7 +23,7 @@ TENANT = "~claude:"  # + the tenant: users do not see the SDK's own sessions in 
 
 
 class ClaudeEngine(HoldfastEngine):
-    """The harness with the SDK as its model. The SDK's own sessions are in the same store, and are
+    """A harness whose model is the SDK. The SDK's own sessions are in the same store, and are
     deleted with the session that they belong to."""
 
     def __init__(
@@ -78,7 +78,7 @@ def claude_engine(
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> ClaudeEngine:
-    """An engine whose agents use the SDK as their model, `model` by default.
+    """Make an engine whose agents use the SDK as their model; `model` is the default model.
 
         create_app(engines={"claude-agent-sdk": claude_engine([desk])}, …)
 
@@ -90,7 +90,7 @@ def claude_engine(
 
 
 async def _theirs(place: TenantStore, id: str) -> set[str]:
-    """The SDK's sessions that a session has used, in any thread."""
+    """Return the ids of the SDK's sessions that a session has used, in any thread."""
     found: set[str] = set()
     for row in await all_rows(place.store, Query(tenant=place.tenant, session=id)):
         async for event in place.store.read(Key(row.tenant, row.session, row.thread)):

@@ -1,5 +1,5 @@
-"""The transcripts in the folders of the Claude Code CLI: where they are, what they contain, and
-how they are written. Blocking; does not use a store.
+"""Transcripts in the folders of the Claude Code CLI: find, read and write them. Blocking; does not
+use a store.
 
 `PROJECT/SESSION.jsonl` is a main transcript, `PROJECT/SESSION/SUBPATH.jsonl` that of a sub-agent.
 The `.meta.json` of a sub-agent is an entry of type `agent_metadata` in a store.
@@ -25,7 +25,7 @@ from ...bundle.claude.files import LINES, meta_path, session_folder, subagent_pa
 if TYPE_CHECKING:
     from claude_agent_sdk.types import SessionKey
 
-BATCH = 500  # lines at a time
+BATCH = 500  # lines to read at a time
 BATCH_BYTES = 8 << 20
 
 WriteStatus: TypeAlias = Literal["written", "unchanged", "kept"]
@@ -61,20 +61,20 @@ class TranscriptFile(Struct, frozen=True):
 
 
 def shown(path: Path) -> str:
-    """A path as text, also if its bytes are not valid Unicode."""
+    """Return a path as text, even if its bytes are not valid Unicode."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def projects_folder() -> Path:
-    """Where the CLI keeps the transcripts of all projects."""
+    """Return the folder in which the CLI keeps the transcripts of all projects."""
     config = os.environ.get("CLAUDE_CONFIG_DIR")
     return (Path(config) if config else Path.home() / ".claude") / "projects"
 
 
 def find(path: Path) -> tuple[list[TranscriptFile], int]:
-    """The transcripts of a folder of projects, of one project, or of the session of one `.jsonl`,
-    most recently written last; and the number of other files. `FileNotFoundError` if `path`
-    does not exist."""
+    """Find the transcripts in a folder of projects, in one project, or of the session of one
+    `.jsonl`. Returns them with the most recently written last, and the number of other files.
+    Raises `FileNotFoundError` if `path` does not exist."""
     if path.is_dir():
         projects = [path] if _is_project(path) else [p for p in path.iterdir() if p.is_dir()]
         sessions = [main for project in projects for main in _sessions(project)]
@@ -92,7 +92,7 @@ def _is_project(folder: Path) -> bool:
 
 
 def _sessions(project: Path) -> list[Path]:
-    """The main transcripts of a project, including missing ones whose folder exists."""
+    """Return the main transcripts of a project, including missing ones whose folder exists."""
     folders = [path for path in project.iterdir() if path.is_dir()]
     found = {path for path in project.glob("*" + LINES) if path.is_file()}
     return sorted(found | {folder.with_name(folder.name + LINES) for folder in folders})
@@ -117,7 +117,7 @@ def _transcripts(main: Path) -> list[TranscriptFile]:
 def read(
     transcript: TranscriptFile,
 ) -> Generator[list[tuple[int, Any] | TranscriptProblem], None, None]:
-    """The entries of a transcript with their line numbers, and the lines without an entry, in
+    """Yield the entries of a transcript with their line numbers, and the lines without an entry, in
     batches."""
     if not transcript.path.exists():
         return
@@ -141,7 +141,7 @@ def read(
 
 
 def read_meta(transcript: TranscriptFile) -> Entry | TranscriptProblem | None:
-    """The `.meta.json` of a sub-agent as the entry that a store keeps; None without one."""
+    """Return the `.meta.json` of a sub-agent as the entry that a store keeps, if there is one."""
     if transcript.subpath is None or not transcript.meta.exists():
         return None
     found = parse_line(transcript.meta.read_bytes())
@@ -151,8 +151,8 @@ def read_meta(transcript: TranscriptFile) -> Entry | TranscriptProblem | None:
 
 
 def transcript_path(folder: Path, project: str, session_id: str, subpath: str | None) -> Path:
-    """Where a transcript belongs in a folder of projects. `ValueError` for names that are not
-    plain file names, or that lead out of the folder."""
+    """Return where a transcript belongs in a folder of projects. Raises `ValueError` for names that
+    are not plain file names, or that lead out of the folder."""
     parts = [project, session_id, *(subpath.split("/") if subpath is not None else ())]
     for part in parts:
         if part in ("", ".", "..") or re.search(r"[\0/\\]", part) or ntpath.splitdrive(part)[0]:
@@ -178,7 +178,9 @@ def write(path: Path, content: bytes, *, force: bool, mtime: int | None = None) 
 
 
 def _values(content: bytes) -> list[Any] | None:
-    """The JSON values in a file, one in all or one per line; None if it has something else."""
+    """Return the JSON values in a file, a single one or one per line; None if it contains anything
+    else.
+    """
     try:
         return [json.loads(content)]
     except (ValueError, RecursionError):

@@ -40,7 +40,7 @@ class SessionKeys:
         self._aliases = aliases
 
     def project(self, project_key: str) -> str:
-        """The project of a key of the SDK: its alias, or the key itself."""
+        """Return the project of a key of the SDK: its alias, or the key itself."""
         if isinstance(self._aliases, Mapping):
             project_key = self._aliases.get(project_key, project_key)
         elif self._aliases is not None:
@@ -49,7 +49,7 @@ class SessionKeys:
         return project_key
 
     def scope(self, key: AnyKey) -> Scope:
-        """The session of a key; the subpath is ignored."""
+        """Return the session of a key; the subpath is ignored."""
         project = self.project(part(key, "project_key"))
         session_id = part(key, "session_id")
         check_name("session_id", session_id)
@@ -58,8 +58,8 @@ class SessionKeys:
         return scope
 
     def key(self, key: AnyKey) -> Key:
-        """The log of a key. `InvalidKey` for a key without an id or with an empty subpath,
-        `InvalidValue` for names above the limits."""
+        """Return the log of a key. Raises `InvalidKey` for a key without an id or with an empty
+        subpath, `InvalidValue` for names above the limits."""
         scope = self.scope(key)
         log = Key(scope.tenant, scope.session, thread_name(subpath(key)))
         check_key(log)
@@ -67,7 +67,7 @@ class SessionKeys:
 
 
 def part(key: Any, name: str) -> str:
-    """A required part of a key."""
+    """Return a required part of a key (`InvalidKey`)."""
     value = key.get(name) if isinstance(key, Mapping) else None
     if not isinstance(value, str) or not value:
         raise InvalidKey(field=name, problem=f"is {value!r}", remedy="pass a non-empty string")
@@ -75,7 +75,8 @@ def part(key: Any, name: str) -> str:
 
 
 def subpath(key: Any) -> str | None:
-    """The subpath of a key; None for the main transcript. `InvalidKey` if it is empty."""
+    """Return the subpath of a key, or None for the main transcript. Raises `InvalidKey` if it is
+    empty."""
     value = key.get("subpath")
     if value is not None and (not isinstance(value, str) or not value):
         raise InvalidKey(
@@ -85,12 +86,12 @@ def subpath(key: Any) -> str | None:
 
 
 def session_name(project: str, session_id: str) -> str:
-    """A name for a project key and a session id that no other pair has."""
+    """Return a name for a project key and a session id that no other pair has."""
     return f"{_escape(project)}/{_escape(session_id)}"
 
 
 def parts_of(name: str) -> tuple[str, str] | None:
-    """The project key and session id of a name from `session_name`; None for other names."""
+    """Return the project key and session id of a name from `session_name`, or None."""
     project, slash, session_id = name.partition("/")
     found = _unescape(project), _unescape(session_id)
     return found if slash and all(found) and session_name(*found) == name else None

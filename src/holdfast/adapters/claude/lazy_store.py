@@ -19,7 +19,7 @@ class LazyStore:
         self._task: asyncio.Task[Store] | None = None
 
     def __repr__(self) -> str:
-        """The store's kind and, once it is open, its location; never its URL."""
+        """Return the store's kind and, once it is open, its location; never its URL."""
         store = self._given
         if self._task is not None and self._task.done() and not _failed(self._task):
             store = self._task.result()
@@ -28,8 +28,8 @@ class LazyStore:
         )
 
     async def store(self) -> Store:
-        """The open store. Concurrent callers share one attempt; a call after a failure, or in a
-        new event loop after the old one was closed, opens it again."""
+        """Return the open store. Concurrent callers share one attempt. A call after a failure, or
+        in a new event loop after the old one was closed, opens it again."""
         if self._given is not None:
             return self._given
         self._leave_closed_loop()

@@ -1,4 +1,4 @@
-"""Removes the values of environment variables that a client provided from the SDK's sessions."""
+"""Masks the values of environment variables from clients in the SDK's sessions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from ...redact import Redactor
 
 FRAME = ("type", "role", "uuid", "parentUuid", "sessionId", "timestamp")
-FRAMED = ("message", "content")  # fields of an entry whose values have such fields too
+FRAMED = ("message", "content")  # fields of an entry whose values have structural fields too
 
 
 def tree(redactor: Redactor, found: Any, *, framed: bool = True) -> Any:
-    """An entry with all texts and numbers masked, except the structural fields that the SDK needs
-    in the entry, in its message and in the blocks of the message."""
+    """Return an entry with all texts and numbers masked, except the structural fields that the SDK
+    needs in the entry, in its message and in the blocks of the message."""
     if isinstance(found, str):
         return redactor.text(found)
     if isinstance(found, Mapping):

@@ -110,7 +110,7 @@ class ClaudeModel:
         self._options, self._envs = options, envs
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-        """One turn of the SDK's agent. Closing the generator ends its process."""
+        """Run one turn of the SDK's agent. Closing the generator ends its process."""
         sdk = _sdk()
         prompt, position = new_prompt(call.messages, self.ref)
         given = {} if call.session is None else self._envs(call.session)
@@ -192,8 +192,8 @@ class ClaudeModel:
 
 
 def new_prompt(messages: Sequence[PromptMessage], ref: str) -> tuple[str, SdkPosition | None]:
-    """The messages that are new for the SDK as one text, and the position of its conversation.
-    Before its first turn, the text has the answers of other models too."""
+    """Return the messages that are new for the SDK as one text, and the position of its
+    conversation. Before its first turn, the text also has the answers of other models."""
     position, upto = None, 0
     for number, message in enumerate(messages, 1):
         if isinstance(message, FromModel) and (found := _position(message)) is not None:
@@ -220,7 +220,7 @@ def _as_text(message: PromptMessage, ref: str) -> str:
 
 
 class MaskedOutput:
-    """The text and the thoughts of a turn, with secret values masked."""
+    """Masks secret values in the text and the thoughts of a turn."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._flows: dict[type[TextChunk | ThoughtChunk], StreamRedactor] = {
@@ -239,7 +239,8 @@ class MaskedOutput:
 
 
 def _chunks(event: Mapping[str, Any], *, again: bool) -> Iterator[TextChunk | ThoughtChunk]:
-    """The text in an event of the Messages API; `again`: it starts another message of the turn."""
+    """Yield the text in an event of the Messages API. With `again`, it starts another message of
+    the turn."""
     delta = event.get("delta") if event.get("type") == "content_block_delta" else None
     kind = delta.get("type") if isinstance(delta, dict) else None
     if isinstance(delta, dict) and kind == "text_delta":

@@ -1,4 +1,4 @@
-"""Reads of transcripts and their rows, with retries."""
+"""Read transcripts and their rows, with retries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from ...bundle.claude.entries import decode, is_entry
 from ...errors import HeadMoved, LogDamaged, LogReplaced, SessionNotFound, StoreUnavailable
 from ...log.catalog import Query, Row
-from ...log.codec import LIMITS
 from ...log.events import Event, Key
+from ...stores.pages import every_row
 from ...stores.port import Store
 from .summaries import Data, SummaryFold, TranscriptSummary, apart_data, from_row, note_in
 
@@ -24,14 +24,15 @@ T = TypeVar("T")
 
 log = logging.getLogger("holdfast.adapters.claude")
 
-ATTEMPTS = 3  # of a call while the store is unavailable
+ATTEMPTS = 3  # attempts of a call while the store is unavailable
 PAUSE = 0.1  # seconds before the second attempt, doubled before each further one
 CROWD = 0.02  # longest wait in seconds after another writer was faster
 
 
 async def persist(attempt: Callable[[bool], Awaitable[T]]) -> T:
     """Retry a call until it succeeds: without limit while other writers are faster, a few times
-    while the store is unavailable. The call is told whether it is a retry."""
+    while the store is unavailable. The call receives True if it is a retry.
+    """
     failures = 0
     for number in itertools.count():
         try:
@@ -50,7 +51,7 @@ async def persist(attempt: Callable[[bool], Awaitable[T]]) -> T:
 async def read_events(
     store: Store, at: Key, *, after: int = 0, log_id: str | None = None, inline: bool = True
 ) -> AsyncGenerator[Event, None]:
-    """The events of a log; events that cannot be read are logged and skipped."""
+    """Yield the events of a log. Events that cannot be read are logged and skipped."""
     while True:
         try:
             events = store.read(at, after=after, log=log_id, inline=inline)
@@ -65,7 +66,7 @@ async def read_events(
 
 
 async def entries_of(store: Store, at: Key) -> list[Any] | None:
-    """The entries of a transcript; None if it does not exist."""
+    """Return the entries of a transcript, or None if it does not exist."""
     try:
         async with aclosing(read_events(store, at)) as events:
             return [decode(event) async for event in events if is_entry(event)] or None
@@ -74,7 +75,7 @@ async def entries_of(store: Store, at: Key) -> list[Any] | None:
 
 
 async def count_of(store: Store, at: Key) -> int:
-    """The number of entries of a transcript."""
+    """Return the number of entries of a transcript."""
     try:
         async with aclosing(read_events(store, at, inline=False)) as events:
             return sum([is_entry(event) async for event in events])
@@ -83,13 +84,13 @@ async def count_of(store: Store, at: Key) -> int:
 
 
 async def summary_of(store: Store, at: Key) -> TranscriptSummary:
-    """The summary of a main transcript, also if its row is missing or outdated."""
+    """Return the summary of a main transcript, even if its row is missing or outdated."""
     row = await store.row(at)
     return TranscriptSummary() if row is None else await whole_summary(store, row)
 
 
 async def whole_summary(store: Store, row: Row) -> TranscriptSummary:
-    """The summary of a row with its data, computed from the log if necessary."""
+    """Return the summary of a row with its data, computed from the log if necessary."""
     summary = from_row(row)
     if summary is None:
         return await _folded(store, row)
@@ -99,13 +100,14 @@ async def whole_summary(store: Store, row: Row) -> TranscriptSummary:
 
 
 async def listed_summary(store: Store, row: Row) -> TranscriptSummary:
-    """As `whole_summary`, but without the data if they are not in the row."""
+    """Return the summary of a row as `whole_summary` does, but without data that are not in the
+    row."""
     return from_row(row) or await _folded(store, row)
 
 
 async def _folded(store: Store, row: Row) -> TranscriptSummary:
-    """A summary from the log: from its last note, or from the one before that if it is valid;
-    otherwise from the beginning."""
+    """Compute a summary from the log: from its last note, or from the one before that if it is
+    valid, otherwise from the beginning."""
     note = note_in(row)
     if note is not None:
         start = (note.at if note.at < row.head else note.base) - 2
@@ -136,12 +138,7 @@ async def _with_apart_data(store: Store, row: Row, summary: TranscriptSummary) -
 
 
 async def all_rows(store: Store, query: Query) -> list[Row]:
-    """Every row that matches a query; a row that changes meanwhile as it was last seen."""
-    found: dict[str, Row] = {}
-    cursor: str | None = None
-    while True:
-        page = await store.find(query, cursor=cursor, limit=LIMITS.page)
-        found.update((row.log, row) for row in page.items)
-        cursor = page.cursor
-        if cursor is None:
-            return list(found.values())
+    """Return every row that matches a query. A row that changes meanwhile is returned as it was
+    last seen."""
+    found = {row.log: row async for row in every_row(store, query)}
+    return list(found.values())

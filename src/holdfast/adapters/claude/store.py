@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import SessionNotFound
@@ -28,11 +27,11 @@ T = TypeVar("T")
 
 
 class ClaudeSessionStore:
-    """All methods of the SDK's `SessionStore`, on a Holdfast store or on the URL of one.
+    """The SDK's `SessionStore`, with all its methods, on a Holdfast store or on the URL of one.
 
-    A URL is opened at the first use and closed by `close`; a store that you pass in is not
-    closed. `aliases` maps project keys to others, so that a session can continue in another
-    working directory.
+    A URL is opened at the first use and closed by `close`; a store that you pass in is not closed.
+    `aliases` maps project keys to others, so that a session can continue in another working
+    directory.
     """
 
     def __init__(
@@ -50,12 +49,7 @@ class ClaudeSessionStore:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def connect(self) -> None:
@@ -87,13 +81,13 @@ class ClaudeSessionStore:
         return await self._writer.append(store, at, project, entries)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """The entries of a transcript in order, equal to those that were appended, or None if it
-        has none. Damaged entries are logged and left out; erased ones are left out."""
+        """Return the entries of a transcript in order, equal to those that were appended, or None
+        if it has none. Damaged entries are logged and left out; erased ones are left out."""
         at = self._keys.key(key)
         return await self._ask(lambda store: entries_of(store, at))
 
     async def size(self, key: SessionKey) -> int:
-        """The number of entries of a transcript; 0 if it does not exist."""
+        """Return the number of entries of a transcript; 0 if it does not exist."""
         at = self._keys.key(key)
         return await self._ask(lambda store: count_of(store, at))
 
@@ -104,19 +98,19 @@ class ClaudeSessionStore:
         await self._ask(lambda store: store.delete(target))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The subpaths of a session, sorted."""
+        """Return the subpaths of a session, sorted."""
         scope = self._keys.scope(key)
         query = Query(tenant=scope.tenant, session=scope.session, newest_first=False)
         rows = await self._ask(lambda store: all_rows(store, query))
         return sorted(row.thread.removeprefix(SUB) for row in rows if row.thread.startswith(SUB))
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """All sessions of a project with a main transcript, the most recently written first."""
+        """Return the sessions of a project with a main transcript, most recently written first."""
         found = await self._list(project_key, listed_summary)
         return [{"session_id": id, "mtime": summary.mtime} for id, summary in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The SDK's summaries of the sessions of `list_sessions`, in the same order."""
+        """Return the SDK's summaries of the sessions of `list_sessions`, in the same order."""
         found = await self._list(project_key, whole_summary)
         return [
             {"session_id": id, "mtime": summary.mtime, "data": summary.data or {}}
@@ -124,7 +118,7 @@ class ClaudeSessionStore:
         ]
 
     async def sessions(self) -> list[tuple[str, str]]:
-        """Every session of the tenant by project key and id, including those that have only
+        """Return every session of the tenant by project key and id, including those that have only
         transcripts of sub-agents."""
         query = Query(tenant=self._keys.tenant, agent=AGENT, newest_first=False)
         rows = await self._ask(lambda store: all_rows(store, query))

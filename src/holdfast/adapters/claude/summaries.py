@@ -1,4 +1,5 @@
-"""What a listing shows of a session: the SDK's summary and the time of the last write. Pure.
+"""Computes what a listing shows of a session: the SDK's summary and the time of the last write.
+Pure.
 
 Each append to a main transcript ends with a note, a `metadata.changed` event that ends up in the
 row, so that a listing needs only rows. A note has the number that its event gets if all entries
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
 
 Data: TypeAlias = dict[str, Any]
 
-NAME = "claude"  # of the note in a row's metadata
+NAME = "claude"  # key of the note in a row's metadata
 SUMMARY = "claude.summary"  # the data of a summary that are too large for a row
 ROOM = 12 << 10  # bytes of a note; a row's metadata may have other fields as well
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`at` is the number of its own event, `base` the head before the append, `floor` the earliest
-    time of this write. Without `data`, the data are in the previous event."""
+    """The note at the end of an append. `at` is the number of its own event, `base` the head before
+    the append, `floor` the earliest time of this write. Without `data`, the data are in the
+    previous event.
+    """
 
     at: int
     base: int
@@ -49,7 +52,7 @@ class TranscriptSummary(Struct, frozen=True, kw_only=True):
 
 
 def fold(data: Data | None, entries: list[Any]) -> Data:
-    """The SDK's summary with more entries; entries that are not objects are ignored."""
+    """Return the SDK's summary with more entries. Entries that are not objects are ignored."""
     try:
         from claude_agent_sdk import fold_session_summary  # noqa: PLC0415  an extra, and slow
     except ModuleNotFoundError as error:
@@ -65,8 +68,8 @@ def fold(data: Data | None, entries: list[Any]) -> Data:
 def note_events(
     before: TranscriptSummary, events: int, entries: list[Any], *, inline: bool
 ) -> list[NewEvent]:
-    """What to append after `events` events with these entries: the note, and before it the data
-    if they are too large for a row or not `inline`."""
+    """Return the events to append after `events` events with these entries: the note, and before it
+    the data if they are too large for a row or not `inline`."""
     data = fold(before.data, entries)
     base, floor = before.head, before.mtime + 1
     at = base + events + 1
@@ -83,12 +86,12 @@ def note_events(
 
 
 def is_ours(row: Row) -> bool:
-    """Whether a row belongs to a main transcript with entries."""
+    """Return whether a row belongs to a main transcript with entries."""
     return NAME in row.metadata
 
 
 def note_in(row: Row) -> Note | None:
-    """The last note of a log, even if it is outdated."""
+    """Return the last note of a log, even if it is outdated."""
     try:
         return msgspec.convert(row.metadata.get(NAME), Note)
     except msgspec.ValidationError:
@@ -96,8 +99,8 @@ def note_in(row: Row) -> Note | None:
 
 
 def from_row(row: Row) -> TranscriptSummary | None:
-    """The summary in a row; None if it is outdated. If `data` are None, they are in the event
-    before the last."""
+    """Return the summary in a row, or None if it is outdated. If `data` are None, they are in the
+    event before the last."""
     note = note_in(row)
     if note is None or note.at != row.head:
         return None
@@ -106,7 +109,7 @@ def from_row(row: Row) -> TranscriptSummary | None:
 
 
 def apart_data(event: Event) -> Data:
-    """The data of a summary in an event of its own."""
+    """Return the data of a summary from its own event."""
     data: Data = json.loads(event_text(event))
     return data
 

@@ -1,4 +1,4 @@
-"""Import and export of transcripts between the CLI's folders and a store. Both can be repeated."""
+"""Import and export transcripts between the CLI's folders and a store. Both can be repeated."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Stored:
         self.metadata = metadata[-1] if metadata else None
 
     def missing(self, entry: Any) -> str | None:
-        """The id for the next entry of a file; None if the entry is stored."""
+        """Return the id for the next entry of a file, or None if the entry is already stored."""
         id = entry_id(entry)
         if id is not None:
             return None if id in self._ids else id
@@ -62,13 +62,13 @@ class _Stored:
         return f"line:{content}:{number}" if number > self._contents[content] else None
 
     def count(self, ids: Iterable[str]) -> int:
-        """The number of new ids; each id counts once."""
+        """Return the number of new ids. Each id counts once."""
         new = set(ids) - self._counted
         self._counted |= new
         return len(new)
 
     def another(self, entry: Any) -> str:
-        """The id for another entry that equals stored ones."""
+        """Return the id for one more entry that equals stored ones."""
         content = digest(entry)
         return f"line:{content}:{self._contents[content] + 1}"
 
@@ -158,7 +158,7 @@ async def export_session(
 
 
 def _contents(path: Path, subpath: str | None, entries: list[Any]) -> Iterator[tuple[Path, bytes]]:
-    """The files of a transcript."""
+    """Yield the files of a transcript and their contents."""
     if subpath is None:
         yield path, to_lines(entries)
         return

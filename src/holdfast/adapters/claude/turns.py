@@ -17,7 +17,7 @@ SPEAKERS = {"ca_user": "User", "ca_assistant": "Assistant"}
 
 
 def turn(role: Role, index: int, text: str, timestamp: str) -> dict[str, Any] | None:
-    """The entry of a turn; None if the text is empty. `timestamp` is ISO 8601."""
+    """Return the entry of a turn, or None if the text is empty. `timestamp` is ISO 8601."""
     if not text:
         return None
     digest = hashlib.sha256(f"{role}\0{index}\0{text}".encode("utf-8", "surrogatepass"))
@@ -31,14 +31,14 @@ def turn(role: Role, index: int, text: str, timestamp: str) -> dict[str, Any] | 
 
 
 def next_turn(entries: Iterable[Any] | None) -> int:
-    """The number of the next turn; entries without a number are ignored."""
+    """Return the number of the next turn. Entries without a number are ignored."""
     return max((_index(entry) for entry in entries or () if _index(entry) >= 0), default=-1) + 1
 
 
 def history(entries: Iterable[Any] | None) -> str | None:
-    """The turns so far, as text for a system prompt; None without turns.
+    """Return the turns so far, as text for a system prompt, or None without turns.
 
-    They are sorted by number; turns with the same number stay in the order of the entries.
+    They are sorted by number. Turns with the same number stay in the order of the entries.
     """
     turns = [entry for entry in entries or () if _index(entry) >= 0 and _speaks(entry)]
     if not turns:

@@ -20,13 +20,13 @@ KEYED = ("delete", "list_subkeys", "size")  # optional methods that take a key
 
 
 def session_uuid(id: str) -> str:
-    """A UUID for any session id; the same id always gives the same UUID."""
+    """Return a UUID for any session id. The same id always gives the same UUID."""
     return str(uuid.uuid5(NAMESPACE, id))
 
 
 def optional(store: Any, name: str) -> Any:
-    """An attribute of a store; `AttributeError` if it is missing or only the SDK's default, which
-    marks it as missing."""
+    """Return an attribute of a store. Raises `AttributeError` if it is missing or only the SDK's
+    default, which marks it as missing."""
     default = getattr(type(store), name, None)
     if getattr(default, "__module__", None) == "claude_agent_sdk.types":
         raise AttributeError(f"{type(store).__name__!r} has no {name!r}")
@@ -34,7 +34,7 @@ def optional(store: Any, name: str) -> Any:
 
 
 def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None) -> SessionStore:
-    """The wrapped store; before 0.2 `store` was named `inner`."""
+    """Return the wrapped store. Before 0.2, `store` was named `inner`."""
     name = kind.__name__
     if inner is not None:
         words = f"{name}(inner=…) is now {name}(store=…)"
@@ -46,8 +46,8 @@ def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None)
 
 
 class ValidatingSessionStore:
-    """Drops what is not an entry (an object with a non-empty `type`) when a transcript is read.
-    `dropped` counts them. Writes are not changed."""
+    """Drops everything that is not an entry (an object with a non-empty `type`) when a transcript
+    is read. `dropped` counts what was dropped. Writes are not changed."""
 
     def __init__(
         self, store: SessionStore | None = None, *, inner: SessionStore | None = None
@@ -75,7 +75,7 @@ def _is_entry(value: Any) -> bool:
 
 
 class PinnedSessionStore:
-    """Uses one session id for all reads and writes; project and subpath stay."""
+    """Uses one session id for all reads and writes; project and subpath are kept."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ from .reader import persist, summary_of
 from .summaries import TranscriptSummary, note_events
 
 FAILED = 1_000  # logs whose last failed batch is remembered
-AGENT = "claude"  # of the sessions
+AGENT = "claude"  # agent name of the sessions
 CREATED = "claude:session"  # the id of a session's first event
 
 
@@ -36,7 +36,7 @@ class TranscriptWriter:
     by the caller keeps the ids of entries without a uuid."""
 
     def __init__(self) -> None:
-        self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self._failed: dict[Key, tuple[bytes, list[str]]] = {}
 
     async def append(
@@ -44,8 +44,8 @@ class TranscriptWriter:
     ) -> int:
         """Add the entries whose ids are not known yet, in the order of the calls (id None: derived
         from the uuid, or new); returns the number of new entries."""
-        turn = self._turns.setdefault(at, asyncio.Lock())
-        async with turn:
+        lock = self._locks.setdefault(at, asyncio.Lock())
+        async with lock:
             events, again = self._events(at, entries)
             try:
                 return await self._write(store, at, project, events, again)
@@ -56,7 +56,7 @@ class TranscriptWriter:
     def _events(
         self, at: Key, entries: Sequence[tuple[Any, str | None]]
     ) -> tuple[list[NewEvent], bool]:
-        """The events of a batch, and whether it is the last failed one."""
+        """Return the events of a batch, and whether it is the last failed one."""
         events = unique([to_event(entry, id) for entry, id in entries])
         content, ids = self._failed.pop(at, (b"", []))
         if not ids or content != _content(events):
@@ -114,7 +114,7 @@ def _may_be_known(events: list[NewEvent]) -> bool:
 
 
 async def _all_known(store: Store, at: Key, log: str, events: list[NewEvent]) -> bool:
-    """Whether an append of these events would change nothing: a store checks the head last."""
+    """Return whether an append of these events changes nothing: a store checks the head last."""
     try:
         await store.append(at, events, expected=LARGEST, log=log)
     except HeadMoved:

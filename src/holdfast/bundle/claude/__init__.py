@@ -1,7 +1,7 @@
-"""Claude Code's transcripts: read as bundles, and written from bundles.
+"""Converts Claude Code transcripts to bundles, and bundles to transcripts.
 
-`holdfast.adapters.claude` stores such transcripts unchanged; here they become sessions that any
-agent can continue.
+`holdfast.adapters.claude` stores transcripts unchanged. This package converts them to sessions that
+any agent can continue.
 """
 
 from .files import ClaudeFiles, save_claude

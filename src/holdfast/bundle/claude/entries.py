@@ -1,9 +1,9 @@
-"""The entries of Claude Code and Claude Agent SDK transcripts: as lines of JSON, and as the events
+"""Entries of Claude Code and Claude Agent SDK transcripts: encoded as lines of JSON, and as events
 that store them unchanged. Pure.
 
-An event has the entry as its data. JSON that a store would reject although Python can read it
-(a lone surrogate, as in a truncated string, numbers such as 1e400, deep nesting) is stored as a
-string, in an event of another kind.
+The data of an event is the entry. Some JSON that Python can read is rejected by stores: lone
+surrogates (as in a truncated string), numbers such as 1e400, deep nesting. Such an entry is stored
+as a string, in an event of another kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENTRY = "claude.entry"
 TEXT = "claude.entry.text"  # the entry is JSON text in the string `text`
 KINDS = (ENTRY, TEXT)
 METADATA = "agent_metadata"  # the type of an entry that describes a sub-agent
-DEEPEST = 500  # levels that every Python can read again
+DEEPEST = 500  # nesting levels that every Python version can parse
 
 
 class EntryText(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class EntryText(msgspec.Struct, frozen=True):
 
 
 def parse_line(line: bytes) -> Entry | str:
-    """The entry in a line, or what is wrong with the line."""
+    """Return the entry in a line, or the reason why the line is invalid."""
     try:
         found = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -46,7 +46,7 @@ def parse_line(line: bytes) -> Entry | str:
 
 
 def to_line(entry: Any) -> bytes:
-    """An entry as Claude Code writes it, without a line end."""
+    """Encode an entry as Claude Code writes it, without a line ending."""
     text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
     try:
         return text.encode()
@@ -55,18 +55,19 @@ def to_line(entry: Any) -> bytes:
 
 
 def to_lines(entries: Iterable[Any]) -> bytes:
-    """A transcript with one entry per line."""
+    """Encode a transcript with one entry per line."""
     return b"".join(to_line(entry) + b"\n" for entry in entries)
 
 
 def is_metadata(entry: Any) -> bool:
-    """Whether an entry describes a sub-agent; on disk it is a `.meta.json`, not a line."""
+    """Whether an entry describes a sub-agent. On disk it is a `.meta.json` file, not a line."""
     return isinstance(entry, dict) and entry.get("type") == METADATA
 
 
 def encode(entry: Any) -> tuple[str, Raw]:
-    """The kind and the data of the event that stores an entry; `InvalidValue` if the entry is
-    not JSON."""
+    """Return the kind and the data of the event that stores an entry; `InvalidValue` if the entry
+    is not JSON.
+    """
     try:
         data = to_json(entry)
         if not too_deep(bytes(data)):
@@ -93,14 +94,14 @@ def encode(entry: Any) -> tuple[str, Raw]:
 
 
 def decode(event: NewEvent) -> Any:
-    """The entry that an event stores; each call returns a new object."""
+    """Return the entry that an event stores; each call returns a new object."""
     if event.kind == TEXT:
         return json.loads(event_text(event))
     return msgspec.json.decode(event.data)
 
 
 def event_text(event: NewEvent) -> str:
-    """The JSON text in an event whose data are an `EntryText`."""
+    """Return the JSON text in an event whose data is an `EntryText`."""
     return msgspec.json.decode(event.data, type=EntryText).text
 
 

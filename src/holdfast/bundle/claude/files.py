@@ -1,5 +1,5 @@
-"""The files of a Claude Code session: `SESSION.jsonl` is the main transcript, and the folder
-`SESSION` has a `.jsonl` for each sub-agent with its description in a `.meta.json`. Blocking.
+"""The files of a Claude Code session. `SESSION.jsonl` is the main transcript. The folder `SESSION`
+has a `.jsonl` for each sub-agent, and its description in a `.meta.json`. Blocking.
 
 `save_claude` writes each file completely and never changes an existing one.
 """
@@ -10,18 +10,19 @@ import asyncio
 import os
 import re
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from ...errors import InvalidValue
 from ..atomic_file import write_file
-from ..faults import invalid
+from ..faults import invalid, unreadable
+from ..json_values import JsonObject
 from .entries import parse_line
 
 LINES, META = ".jsonl", ".meta.json"
-MAX_BYTES = 256 << 20  # of all files together
+MAX_BYTES = 256 << 20  # maximum size of all files together
 MAX_FILES = 10_000
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}(?:/[A-Za-z0-9_-]{1,128}){0,4}", re.ASCII)
@@ -34,25 +35,26 @@ class ClaudeFiles(Struct, frozen=True, kw_only=True):
     session: str
     main: bytes
     agents: dict[str, bytes] = {}
-    about: dict[str, dict[str, Any]] = {}
+    about: dict[str, JsonObject] = {}
 
 
 ClaudeSource: TypeAlias = str | os.PathLike[str] | bytes | ClaudeFiles
 
 
 def session_folder(main: Path) -> Path:
-    """The folder with the sub-agents of a session."""
+    """Return the folder with the sub-agents of a session."""
     return main.with_name(main.name.removesuffix(LINES))
 
 
 def meta_path(path: Path) -> Path:
-    """The `.meta.json` of a sub-agent's transcript."""
+    """Return the path of the `.meta.json` of a sub-agent's transcript."""
     return path.with_name(path.name.removesuffix(LINES) + META)
 
 
 def subagent_paths(main: Path) -> dict[str, Path]:
-    """The transcripts of a session's sub-agents by name, sorted. A sub-agent that has only a
-    `.meta.json` is listed too."""
+    """Return the transcript paths of a session's sub-agents by name, sorted. A sub-agent that has
+    only a `.meta.json` is included.
+    """
     folder = session_folder(main)
     found: dict[str, Path] = {}
     for path in folder.glob("**/*"):
@@ -65,7 +67,7 @@ def subagent_paths(main: Path) -> dict[str, Path]:
 
 
 def files_of(source: ClaudeSource) -> ClaudeFiles:
-    """The files of a session, from the path of its `.jsonl` or from the bytes of that file."""
+    """Read the files of a session, from the path of its `.jsonl` or from the bytes of that file."""
     if isinstance(source, ClaudeFiles):
         return source
     if isinstance(source, bytes):
@@ -73,8 +75,7 @@ def files_of(source: ClaudeSource) -> ClaudeFiles:
     try:
         return _read(Path(source))
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise invalid("unreadable", "$", f"cannot be read ({reason})") from error
+        raise unreadable(error, "unreadable") from error
 
 
 def _read(path: Path) -> ClaudeFiles:

@@ -1,7 +1,8 @@
-"""The lines of a Claude Code transcript, and which of them are the conversation. Pure.
+"""Parses the lines of a Claude Code transcript, and finds those that belong to the conversation.
+Pure.
 
-A transcript is a tree: each line names its parent. If the user went back and started again from an
-earlier message, the conversation is the branch of the last line.
+A transcript is a tree: each line names its parent. If the user went back to an earlier message and
+continued from there, the conversation is the branch that ends in the last line.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...log.codec import LIMITS, too_deep
+from ..json_values import as_str
 from ..timestamps import from_rfc3339
 from .entries import Entry, parse_line
 
@@ -21,33 +23,33 @@ DEEPEST = LIMITS.depth - 8
 
 
 class TranscriptLine(Struct, frozen=True):
-    """One line: its number and its entry. `changed`: the line had lone surrogates or numbers that
-    no store accepts, and they were replaced."""
+    """One line: its number and its entry. `changed` is true if the line had lone surrogates or
+    numbers that stores reject, and they were replaced.
+    """
 
     number: int
     entry: Entry
     changed: bool = False
 
     def text(self, name: str) -> str | None:
-        """A field of the entry, if it is a string."""
-        value = self.entry.get(name)
-        return value if isinstance(value, str) else None
+        """Return a field of the entry if it is a string, else None."""
+        return as_str(self.entry.get(name))
 
     @property
     def at(self) -> int | None:
-        """When the line was written, in ms."""
+        """The time at which the line was written, in ms."""
         return from_rfc3339(self.entry.get("timestamp"))
 
     @property
     def is_message(self) -> bool:
-        """Whether the line is a message of the user or the model, or the result of a call."""
+        """Whether the line is a message of the user or the model, or the result of a tool call."""
         return self.entry.get("type") in MESSAGES and isinstance(self.entry.get("message"), dict)
 
     @property
     def answer(self) -> str | None:
         """The id that all lines of one model answer share."""
-        id = self.entry["message"].get("id") if self.entry.get("type") == "assistant" else None
-        return id if isinstance(id, str) else None
+        answers = self.entry.get("type") == "assistant"
+        return as_str(self.entry["message"].get("id")) if answers else None
 
     @property
     def blocks(self) -> list[Any]:
@@ -56,13 +58,13 @@ class TranscriptLine(Struct, frozen=True):
         return as_blocks(content) if isinstance(content, (str, list)) else []
 
     def block_ids(self, type: str, name: str) -> set[str]:
-        """A field of all blocks of one type."""
+        """Return one field of all blocks of a type."""
         found = (b.get(name) for b in self.blocks if is_block(b, type))
         return {id for id in found if isinstance(id, str)}
 
 
 def as_blocks(content: Any) -> list[Any]:
-    """Content that may be a string, a block or a list of blocks, as a list."""
+    """Return content as a list of blocks; it may be a string, a block or a list of blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else [content]
@@ -81,7 +83,9 @@ class BadLine(Struct, frozen=True):
 
 
 def parse_lines(text: bytes) -> tuple[list[TranscriptLine], list[BadLine]]:
-    """The lines of a file, and those that cannot be read, for example a truncated last line."""
+    """Return the lines of a file, and the lines that cannot be read, for example a truncated last
+    line.
+    """
     lines: list[TranscriptLine] = []
     bad: list[BadLine] = []
     for number, line in enumerate(text.split(b"\n"), 1):
@@ -99,7 +103,9 @@ def parse_lines(text: bytes) -> tuple[list[TranscriptLine], list[BadLine]]:
 
 
 def _plain(value: Any) -> Any:
-    """The value without lone surrogates; NaN, infinities and integers beyond 64 bits as text."""
+    """Return the value without lone surrogates, and with NaN, infinities and integers beyond 64
+    bits as text.
+    """
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -114,7 +120,7 @@ def _plain(value: Any) -> Any:
 
 
 def unique(lines: Sequence[TranscriptLine]) -> tuple[list[TranscriptLine], list[TranscriptLine]]:
-    """The first line of each uuid, and the duplicates."""
+    """Return the first line with each uuid, and the duplicates."""
     seen: set[str] = set()
     first: list[TranscriptLine] = []
     duplicates: list[TranscriptLine] = []
@@ -129,8 +135,9 @@ def unique(lines: Sequence[TranscriptLine]) -> tuple[list[TranscriptLine], list[
 def split_sidechains(
     lines: Sequence[TranscriptLine],
 ) -> tuple[list[TranscriptLine], dict[str, list[TranscriptLine]]]:
-    """The lines of the session itself, and the lines of sub-agents that older releases wrote into
-    the same file: by the agent's id, or by the number of its first line."""
+    """Separate the lines of the session from those of its sub-agents, which older releases wrote
+    into the same file. A sub-agent is identified by its id, or by the number of its first line.
+    """
     own: list[TranscriptLine] = []
     sidechains: dict[str, list[TranscriptLine]] = {}
     agents: dict[str | None, str] = {}  # the sub-agent of a line, by the line's uuid
@@ -146,8 +153,9 @@ def split_sidechains(
 
 
 def conversation(lines: Sequence[TranscriptLine]) -> set[int]:
-    """The numbers of the lines that belong to the conversation: those on the path to the last
-    message, the other lines of the same answers, and the results of the calls in them."""
+    """Return the numbers of the lines that belong to the conversation: those on the path to the
+    last message, the other lines of the same answers, and the results of their calls.
+    """
     messages = [line for line in lines if line.is_message]
     if not any("parentUuid" in line.entry for line in messages):
         return {line.number for line in messages}

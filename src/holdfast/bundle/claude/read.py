@@ -1,8 +1,8 @@
-"""From Claude Code to Holdfast: a transcript and those of its sub-agents as a bundle.
+"""Converts a Claude Code transcript, with those of its sub-agents, to a bundle.
 
-Messages, answers, thoughts, calls and results become events, images and documents become blobs,
-each sub-agent becomes a thread. All other lines are stored unchanged, in the events that the
-adapter for Claude's sessions uses.
+Messages, answers, thoughts, calls and results become events. Images and documents become blobs, and
+each sub-agent becomes a thread. All other lines are stored unchanged, in the same kinds of events
+as in `holdfast.adapters.claude`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..conversion_loss import Losses, LossReport
 from ..faults import invalid
 from ..foreign_bundle import ForeignSession, check_session, pack
 from ..foreign_log import LogBuilder, as_name, new_call_id
+from ..json_values import JsonObject, as_dict, as_str
 from .entries import ENTRY, METADATA, Entry, encode
 from .files import ClaudeFiles, ClaudeSource, files_of
 from .lines import (
@@ -38,7 +39,9 @@ from .lines import (
 )
 
 SOURCE, TARGET = "claude-code jsonl", "holdfast_bundle 1"
-OURS = "holdfast"  # the field of a line in which `write_claude` keeps what Claude has no field for
+OURS = (
+    "holdfast"  # the field in which `write_claude` keeps values without a field in Claude's format
+)
 REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -48,7 +51,7 @@ REASONS = {
 }
 REJECTED = "User rejected tool use"
 SHARED = ("cwd", "version", "gitBranch", "userType")  # stored once, for the whole session
-LONGEST = 1_000  # characters of a shared field
+LONGEST = 1_000  # maximum length of a shared field, in characters
 # The fields of a line that become part of an event; a message keeps the others as metadata.
 KNOWN = {"type", "message", "uuid", "timestamp", "parentUuid", "toolUseResult", "isSidechain", OURS}
 KNOWN |= {"sessionId", "agentId", "sourceToolAssistantUUID"}
@@ -60,11 +63,12 @@ P = TypeVar("P", bound=ev.Payload)
 async def read_claude(
     source: ClaudeSource, *, session: str | None = None, tenant: str = "main"
 ) -> tuple[Bundle, LossReport]:
-    """The bundle of a transcript, and what could not be converted.
+    """Convert a transcript to a bundle; also returns what could not be converted.
 
-    A path is the path of a `SESSION.jsonl`; sub-agents are read from the folder `SESSION` next to
-    it. `InvalidBundle` if the file contains no conversation. Lines that cannot be read are left
-    out and reported. A call without a result stays open and is never repeated automatically.
+    If `source` is a path, it is that of a `SESSION.jsonl`; sub-agents are read from the folder
+    `SESSION` next to it. `InvalidBundle` if the file contains no conversation. Lines that cannot be
+    read are left out and reported. A call without a result stays open and is never repeated
+    automatically.
     """
     losses = Losses()
     files = await asyncio.to_thread(files_of, source)
@@ -75,7 +79,7 @@ async def read_claude(
 def convert(
     files: ClaudeFiles, losses: Losses, session: str | None = None, tenant: str = "main"
 ) -> ForeignSession:
-    """The logs of a session's files. Pure."""
+    """Convert the files of a session to logs. Pure."""
     lines, sidechains = split_sidechains(_lines(files.main, "main", losses))
     messages = conversation(lines)
     if not messages:
@@ -102,15 +106,14 @@ def convert(
 def _agents(
     files: ClaudeFiles, sidechains: Mapping[str, list[TranscriptLine]], main: _Converter
 ) -> Iterator[LogBuilder]:
-    """Sub-agents with their own files, and those in the file of the session."""
+    """Return the sub-agents: those with their own files, and those in the file of the session."""
     found = {name: _lines(text, name, main.losses) for name, text in files.agents.items()}
     found |= {f"subagents/agent-{name}": lines for name, lines in sidechains.items()}
     for name, lines in found.items():
         about = files.about.get(name, {})
-        title = about.get("description")
         made = ev.ThreadCreated(
             agent=as_name(about.get("agentType")),
-            title=title if isinstance(title, str) else None,
+            title=as_str(about.get("description")),
             parent="main",
             call=main.spawned.get(name.rpartition("/")[2].removeprefix("agent-")),
         )
@@ -131,7 +134,7 @@ def _thread(name: str) -> str:
 
 
 def _lines(text: bytes, name: str, losses: Losses) -> list[TranscriptLine]:
-    """The lines of a transcript that can be read, without duplicates."""
+    """Return the readable lines of a transcript, without duplicates."""
     lines, bad = parse_lines(text)
     lines, duplicates = unique(lines)
     found = [(one.number, "a line", one.problem) for one in bad]
@@ -210,7 +213,7 @@ class _Converter:
         self._log.received(message, at=line.at, id=_id(line), actor=as_name(kept.get("actor")))
 
     def _other_fields(self, entry: Entry) -> list[str]:
-        """The fields of a line that are not stored once for the whole session."""
+        """Return the unknown fields of a line, except those stored once for the whole session."""
         same = {name for name, value in self.shared.items() if entry.get(name) == value}
         return sorted(entry.keys() - KNOWN - same)
 
@@ -228,14 +231,14 @@ class _Converter:
             blob = self._blob(block) if is_block(block, "image", "document") else None
             parts.append(blob or block)
             if blob is None:
-                kind = block.get("type") if isinstance(block, dict) else None
+                kind = as_dict(block).get("type")
                 self._lost(line, f"a block {kind!r}", "unknown type of block", kept="parts")
         return "\n\n".join(texts), parts
 
     def _blob(self, block: Entry) -> Entry | None:
-        """A blob for the bytes in a block; None if the block has its bytes elsewhere."""
-        source = block.get("source")
-        if not isinstance(source, dict) or source.get("type") != "base64":
+        """Create a blob for the bytes in a block; None if the block does not contain its bytes."""
+        source = as_dict(block.get("source"))
+        if source.get("type") != "base64":
             return None
         try:
             data = base64.b64decode(source.get("data", ""), validate=True)
@@ -245,13 +248,13 @@ class _Converter:
             return None
         digest = hashlib.sha256(data).hexdigest()
         self.blobs[digest] = data
-        kind, name = source.get("media_type"), block.get("title")
+        kind = as_str(source.get("media_type"))
         return {
             "type": "blob",
             "sha256": digest,
             "size": len(data),
-            "media_type": kind if isinstance(kind, str) else "application/octet-stream",
-            "name": name if isinstance(name, str) else None,
+            "media_type": "application/octet-stream" if kind is None else kind,
+            "name": as_str(block.get("title")),
         }
 
     def _result(self, line: TranscriptLine, block: Entry, *, alone: bool) -> None:
@@ -269,16 +272,16 @@ class _Converter:
             "refs": refs,
         }
         ended = _restored(ev.ToolFinished, found, _ours(line, "results", named))
-        if isinstance(structured, dict) and isinstance(structured.get("agentId"), str):
-            self.spawned[structured["agentId"]] = ended.call
+        if (agent := as_str(as_dict(structured).get("agentId"))) is not None:
+            self.spawned[agent] = ended.call
         if not self._log.finished(ended, at=line.at):
             self._store(line, "the result of a call", "no open call has its id")
 
     def _assistant(self, lines: Sequence[TranscriptLine], place: int, messages: set[int]) -> int:
-        """Convert an answer, which may span several lines; returns the place after it."""
+        """Convert an answer, which may span several lines; return the position after it."""
         id = lines[place].answer
         after = place + 1
-        # If results of calls stand between the lines of an answer, it becomes two messages.
+        # If results of calls are between the lines of an answer, it becomes two messages.
         while after < len(lines) and id is not None:
             if lines[after].number not in messages or lines[after].answer != id:
                 break
@@ -317,8 +320,7 @@ class _Converter:
             self.losses.add(self._path, f"the result of call {lost!r}", why)
 
     def _call(self, block: Entry, line: TranscriptLine) -> ev.Call:
-        id = block.get("id")
-        wanted = id if isinstance(id, str) else ""
+        wanted = as_str(block.get("id")) or ""
         found = {
             "id": wanted,
             "name": block["name"],
@@ -331,7 +333,7 @@ class _Converter:
 
     def _usage(self, usage: Any, line: TranscriptLine) -> dict[str, int]:
         found: dict[str, int] = {}
-        for name, value in (usage if isinstance(usage, dict) else {}).items():
+        for name, value in as_dict(usage).items():
             if isinstance(value, int) and not isinstance(value, bool):
                 found[name] = value
             elif value is not None:
@@ -341,22 +343,22 @@ class _Converter:
 
 
 def _text(block: Any, type: str = "text") -> str | None:
-    """The text of a block of a type; None for other blocks."""
-    text = block.get(type) if is_block(block, type) else None
-    return text if isinstance(text, str) else None
+    """Return the text of a block of this type; None for other blocks."""
+    return as_str(block.get(type)) if is_block(block, type) else None
 
 
-def _ours(line: TranscriptLine, *path: str) -> dict[str, Any]:
-    """What `write_claude` kept in a line in addition to Claude's own fields."""
+def _ours(line: TranscriptLine, *path: str) -> JsonObject:
+    """Return the extra fields that `write_claude` stored in a line."""
     kept = line.entry.get(OURS)
     for name in path:
-        kept = kept.get(name) if isinstance(kept, dict) else None
-    return kept if isinstance(kept, dict) else {}
+        kept = as_dict(kept).get(name)
+    return as_dict(kept)
 
 
-def _restored(type: type[P], found: dict[str, Any], kept: dict[str, Any]) -> P:
-    """The payload of a line, with the fields as they were before `write_claude`; fields that are
-    not valid are ignored."""
+def _restored(type: type[P], found: JsonObject, kept: JsonObject) -> P:
+    """Return the payload of a line with the fields that `write_claude` stored in it. Invalid fields
+    are ignored.
+    """
     try:
         return msgspec.convert({**found, **kept}, type)
     except msgspec.ValidationError:
@@ -369,7 +371,7 @@ def _id(line: TranscriptLine) -> str | None:
 
 
 def _model(name: Any) -> str | None:
-    """A reference to a model of Anthropic; messages that Claude Code writes itself have none."""
+    """Return a reference to an Anthropic model; None for messages that Claude Code wrote itself."""
     if not isinstance(name, str) or not name or name.startswith("<"):
         return None
     return name if "/" in name else f"anthropic/{name}"

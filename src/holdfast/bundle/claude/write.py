@@ -1,8 +1,8 @@
-"""From Holdfast to Claude Code: a bundle as a transcript and those of its sub-agents.
+"""Converts a bundle to a Claude Code transcript, with one for each sub-agent.
 
-Each block of an answer is a line, as Claude Code writes them, and each line names the previous one.
-What Claude has no field for is kept in the field `holdfast` of a line, which Claude Code ignores
-and `read_claude` reads back. Blocking if the parts of the bundle are in a file.
+As in Claude Code, each block of an answer is a line, and each line names the previous one. Values
+without a field in Claude's format are kept in the field `holdfast` of a line; Claude Code ignores
+it, and `read_claude` reads it back. Blocking if the parts of the bundle are in a file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from ...errors import BlobNotFound
 from ...log import events as ev
 from ...log.codec import typed
@@ -24,6 +22,7 @@ from ...log.transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
 from ..format import Thread
+from ..json_values import JsonObject, as_dict, to_text
 from ..timestamps import rfc3339
 from .entries import KINDS, Entry, decode, is_metadata, to_lines
 from .files import ClaudeFiles
@@ -31,7 +30,7 @@ from .lines import MESSAGES, is_block
 from .read import OURS, REASONS, REJECTED
 
 SOURCE, TARGET = "holdfast_bundle 1", "claude-code jsonl"
-NAMESPACE = uuid.UUID("8d1c9a52-6d0e-5f0b-9a44-5f2a3f0a7c11")  # of the ids that are made here
+NAMESPACE = uuid.UUID("8d1c9a52-6d0e-5f0b-9a44-5f2a3f0a7c11")  # of the generated ids
 EMPTY = "(no content)"
 STOPS = {reason: stop for stop, reason in reversed(REASONS.items())}
 EXTRA = (*KINDS, "compaction.made")  # events that become lines in addition to the messages
@@ -41,13 +40,15 @@ _CALL = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def write_claude(bundle: Bundle) -> tuple[ClaudeFiles, LossReport]:
-    """The files of the session, and what could not be converted. The same bundle gives the same
-    bytes. Messages, calls and results survive a round trip."""
+    """Convert a bundle to the files of a Claude Code session; also returns what could not be
+    converted. The same bundle gives the same bytes. Messages, calls and results survive a round
+    trip.
+    """
     losses = Losses()
     session = _session(bundle.document.session.session, losses)
     children = {child.thread for child in bundle.document.replay.children}
     agents: dict[str, bytes] = {}
-    about: dict[str, dict[str, Any]] = {}
+    about: dict[str, JsonObject] = {}
     main = b""
     for thread in bundle.document.threads:
         written = _Writer(bundle, thread, session, losses).text()
@@ -62,16 +63,16 @@ def write_claude(bundle: Bundle) -> tuple[ClaudeFiles, LossReport]:
         }
         path = f"threads[{thread.thread}]"
         if thread.shared:
-            losses.add(path, "that a thread is a fork", "Claude Code has only sub-agents")
+            losses.add(path, "the parent of a forked thread", "Claude Code has only sub-agents")
         elif thread.thread in children:
             why = "in Claude Code the result of the call names it"
-            losses.add(path, "which call started a sub-agent", why)
+            losses.add(path, "the call that started a sub-agent", why)
     files = ClaudeFiles(session=session, main=main, agents=agents, about=about)
     return files, losses.report(SOURCE, TARGET)
 
 
 def _session(id: str, losses: Losses) -> str:
-    """The session's id; Claude Code wants a UUID."""
+    """Return the session id as a UUID, which Claude Code requires."""
     try:
         if str(uuid.UUID(id)) == id:
             return id
@@ -82,7 +83,7 @@ def _session(id: str, losses: Losses) -> str:
 
 
 def _agent(thread: str, taken: dict[str, bytes]) -> str:
-    """The name of a sub-agent's file, without its suffix."""
+    """Return the name of a sub-agent's file, without its suffix."""
     if re.fullmatch(r"subagents/agent-[A-Za-z0-9_-]{1,64}", thread) and thread not in taken:
         return thread
     return f"subagents/agent-{hashlib.sha256(thread.encode()).hexdigest()[:16]}"
@@ -99,8 +100,7 @@ class _Writer:
         self._last: str | None = None
         self._lines: list[Entry] = []
         facts = bundle.document.session
-        known = facts.metadata.get("claude")
-        claude = known if isinstance(known, dict) else {}
+        claude = as_dict(facts.metadata.get("claude"))
         self._common = {
             "isSidechain": thread.thread != "main",
             "userType": claude.get("userType") or "external",
@@ -148,7 +148,7 @@ class _Writer:
         self._lines.append(entry)
 
     def _summary(self, event: Event) -> None:
-        """A compaction as Claude Code writes it: a boundary, and a message with the summary."""
+        """Write a compaction as Claude Code does: a boundary, and a message with the summary."""
         made = typed(event)
         summary = made.summary if isinstance(made, ev.CompactionMade) else None
         if summary is None:
@@ -207,7 +207,9 @@ class _Writer:
                 self._lost(event.seq, "options of a message for its run", "Claude Code has none")
 
     def _block(self, part: Any, message: Message) -> Iterator[Entry]:
-        """A part of a user's message as a block; text if Claude does not accept such a part."""
+        """Convert a part of a user message to a block; to text if Claude does not accept such
+        parts.
+        """
         if not is_block(part, "blob"):
             self._lost(message.seq, "a part of a message", "no such block", kept=OURS)
             yield {"type": "text", "text": _as_text(part)}
@@ -233,7 +235,7 @@ class _Writer:
         whole = payload if isinstance(payload, ev.MessageCompleted) else ev.MessageCompleted()
         if message.interrupted:
             why = "Claude Code does not mark it"
-            self._lost(message.seq, "that a message was interrupted", why)
+            self._lost(message.seq, "the interruption of a message", why)
         bound = [part for part in message.parts if _is_thinking(part)]
         blocks: list[Entry] = [*bound, *_text_block(message.text)]
         kept = self._kept(message, whole, bound)
@@ -264,7 +266,7 @@ class _Writer:
                 self._result(call, call.outcome)
 
     def _kept(self, message: Message, whole: ev.MessageCompleted, bound: list[Any]) -> Entry:
-        """The fields that `read_claude` could not read from Claude's own fields."""
+        """Return the fields that `read_claude` cannot restore from Claude's own fields."""
         kept: Entry = {}
         thoughts = [part["thinking"] for part in bound if is_block(part, "thinking")]
         if "\n\n".join(thoughts) != message.thought:
@@ -285,7 +287,9 @@ class _Writer:
         return kept
 
     def _call(self, call: ToolCall) -> tuple[Entry, Entry]:
-        """A call as a block, and by Claude's id the fields that the block does not have."""
+        """Convert a call to a block. Also returns the fields that the block lacks, by Claude's call
+        id.
+        """
         taken = set(self._calls.values())
         valid = [id for id in (call.provider_id, call.id) if id and _CALL.fullmatch(id)]
         made = f"toolu_{hashlib.sha256(f'{self._thread.thread}/{call.id}'.encode()).hexdigest()}"
@@ -325,7 +329,7 @@ def _text_block(text: str) -> list[Entry]:
 
 
 def _is_plain(ended: ev.ToolFinished) -> bool:
-    """Whether a result survives the round trip without extra fields."""
+    """Whether a result survives a round trip without extra fields."""
     rest = ev.ToolFinished(call=ended.call, result=ended.result, content=ended.content)
     text = isinstance(ended.result, str) and ended.content is None
     both = ended.result is not None and ended.content is not None
@@ -333,13 +337,11 @@ def _is_plain(ended: ev.ToolFinished) -> bool:
 
 
 def _is_thinking(part: Any) -> bool:
-    """Whether a part is one of Claude's own blocks, which it can read again."""
+    """Whether a part is one of Claude's own thinking blocks, which Claude can read again."""
     if is_block(part, "thinking"):
         return isinstance(part.get("thinking"), str) and bool(part.get("signature"))
     return is_block(part, "redacted_thinking")
 
 
 def _as_text(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return "" if value is None else to_text(value)

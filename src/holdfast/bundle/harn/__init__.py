@@ -1,7 +1,8 @@
-"""Harn's session bundles, version 1: read, validated, converted and written.
+"""Reads, validates, converts and writes Harn's session bundles, version 1.
 
-`read_harn` and `write_harn` convert between Harn's format and ours. The rest works within Harn's
-format: run records and agent-session events as bundles, their liveness, worker snapshots.
+`read_harn` and `write_harn` convert between Harn's format and ours. The other functions work within
+Harn's format: they build bundles from run records and agent-session events, determine their
+liveness, and handle worker snapshots.
 """
 
 from ...errors import Fault

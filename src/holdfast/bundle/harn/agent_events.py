@@ -1,5 +1,6 @@
-"""The events of one agent session of Harn: which belong to it, whether it is closed, and the bundle
-that they make. Pure."""
+"""Events of one agent session of Harn: selects them, finds whether the session is closed, and
+builds a bundle from them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from ..faults import invalid
+from ..json_values import JsonObject, as_dict, as_list, as_str, as_text
 from ..timestamps import rfc3339
 from .format import CLOSED, COMPLETED, LIVENESS, SUSPENDED, HarnDocument
-from .json_values import Tree, as_dict, as_list, as_text
 from .names import sanitised, topic
 from .record_tree import fixture, tree_head
 
@@ -28,16 +29,15 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     kind: str = ""
     occurred_at_ms: int = 0
     execution_id: str | None = None
-    event: Tree = {}
+    event: JsonObject = {}
 
     @property
     def type(self) -> str:
-        type = self.event.get("type", self.kind)
-        return type if isinstance(type, str) else ""
+        return as_str(self.event.get("type", self.kind)) or ""
 
 
 class AgentLiveness(Struct, frozen=True, kw_only=True):
-    """Whether a session is closed: `status` is how it ended, or `suspended`."""
+    """Whether a session is closed. `status` says how it ended, or is `suspended`."""
 
     status: str = SUSPENDED
     finished_at_ms: int | None = None
@@ -51,11 +51,12 @@ class AgentLiveness(Struct, frozen=True, kw_only=True):
         return self.finished_at_ms is None
 
 
-def session_events(session_id: str, records: Iterable[Tree]) -> list[AgentEvent]:
-    """The events of a session among the records of its topic, which several sessions may share.
+def session_events(session_id: str, records: Iterable[JsonObject]) -> list[AgentEvent]:
+    """Return the events of a session from the records of its topic, which several sessions may
+    share.
 
-    Skipped are records with another session in their headers, records without an event, and events
-    of another session. `InvalidBundle` for a record that cannot be read.
+    Records of other sessions and records without an event are skipped. `InvalidBundle` for a record
+    that cannot be read.
     """
     found: list[AgentEvent] = []
     for number, record in enumerate(records):
@@ -75,7 +76,7 @@ def session_events(session_id: str, records: Iterable[Tree]) -> list[AgentEvent]
 
 
 def until(session_id: str, events: Sequence[AgentEvent], event_id: int) -> list[AgentEvent]:
-    """The events up to and including `event_id`; `InvalidBundle` if that is before the first."""
+    """Return the events up to and including `event_id`; `InvalidBundle` if there is none."""
     kept = [event for event in events if event.event_id <= event_id]
     if not kept:
         problem = f"session {session_id!r} has no event up to {event_id}"
@@ -84,7 +85,9 @@ def until(session_id: str, events: Sequence[AgentEvent], event_id: int) -> list[
 
 
 def liveness(events: Sequence[AgentEvent]) -> AgentLiveness:
-    """Closed by the last close, unless the session continued after it."""
+    """Return whether the session is closed: it has a close event, and did not continue after the
+    last one.
+    """
     for event in reversed(events):
         if event.type == CLOSING:
             status = as_text(event.event.get("status")) or COMPLETED
@@ -97,8 +100,9 @@ def liveness(events: Sequence[AgentEvent]) -> AgentLiveness:
 def bundle_of_events(
     session_id: str, events: Sequence[AgentEvent], *, version: str
 ) -> HarnDocument:
-    """The bundle of a session, without redaction: the same events give the same bytes.
-    `InvalidBundle` if there are none."""
+    """Build the bundle of a session, without redaction. The same events give the same bytes.
+    `InvalidBundle` if there are none.
+    """
     if not events:
         raise invalid("missing_session_events", "$", f"session {session_id!r} has no events")
     life, name = liveness(events), sanitised(session_id)
@@ -106,7 +110,7 @@ def bundle_of_events(
     finished = None if life.finished_at_ms is None else _time(life.finished_at_ms)
     created = finished or started
     workflow = {"workflow_id": "agent_session", "workflow_name": f"Agent session {session_id}"}
-    tree: Tree = {
+    tree: JsonObject = {
         **tree_head(version, f"bundle_from_session_{name}", created),
         "source": {
             "kind": "event_log_session",
@@ -139,7 +143,7 @@ def _time(ms: int) -> str:
     return rfc3339(ms, invalid=rfc3339(0))
 
 
-def _replay(session_id: str, events: Sequence[AgentEvent]) -> Tree:
+def _replay(session_id: str, events: Sequence[AgentEvent]) -> JsonObject:
     pointer = {
         "kind": "agent_events",
         "topic": topic(session_id),
@@ -155,14 +159,14 @@ def _replay(session_id: str, events: Sequence[AgentEvent]) -> Tree:
     }
 
 
-def _fields(event: AgentEvent) -> Tree:
-    fields: Tree = msgspec.to_builtins(event)
+def _fields(event: AgentEvent) -> JsonObject:
+    fields: JsonObject = msgspec.to_builtins(event)
     if not event.execution_id:
         del fields["execution_id"]
     return fields
 
 
-def _section(session_id: str, events: Sequence[AgentEvent]) -> Tree:
+def _section(session_id: str, events: Sequence[AgentEvent]) -> JsonObject:
     return {
         "id": "agent_events",
         "label": "Agent event log",
@@ -177,7 +181,7 @@ def _section(session_id: str, events: Sequence[AgentEvent]) -> Tree:
     }
 
 
-def _message(event: AgentEvent) -> Tree | None:
+def _message(event: AgentEvent) -> JsonObject | None:
     content = event.event.get("content")
     if event.type == "user_message":
         return {"role": "user", "content": as_list(content)}
@@ -186,12 +190,11 @@ def _message(event: AgentEvent) -> Tree | None:
     return None
 
 
-def _question(event: AgentEvent) -> Tree:
-    request = event.event.get("request_id")
+def _question(event: AgentEvent) -> JsonObject:
     return {
         "kind": "hitl_question",
         "source": "agent_events",
-        "request_id": request if isinstance(request, str) else None,
+        "request_id": as_str(event.event.get("request_id")),
         "payload": {
             "kind": event.event.get("kind"),
             "payload": event.event.get("payload"),
@@ -202,7 +205,9 @@ def _question(event: AgentEvent) -> Tree:
 
 
 def text_of(content: Any) -> str:
-    """The text of a message's content: a text, or the texts of its blocks, one per line."""
+    """Return the text of a message's content: a string, or the texts of its blocks, one per
+    line.
+    """
     if isinstance(content, str):
         return content
     texts = [b.get("text") if isinstance(b, dict) else b for b in as_list(content)]

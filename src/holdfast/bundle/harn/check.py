@@ -1,5 +1,6 @@
-"""Validates session bundles of Harn: all faults at once, in the order in which Harn finds them.
-Pure. Size and depth are limited before anything else."""
+"""Validates session bundles of Harn. Reports all faults at once, in the order in which Harn finds
+them. Pure. Size and depth are checked first.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ import msgspec
 from ...errors import Fault
 from ...log.codec import LIMITS, too_deep
 from ..faults import invalid, invalid_all
+from ..json_values import NOT_JSON, JsonObject
 from ..redaction.scrub import Scrub, ScrubConfig
 from ..type_check import mismatches
 from .format import TYPE, VERSION, HarnBundle, HarnDocument
-from .json_values import Tree
 from .names import field_path
 
-MAX_BYTES = LIMITS.blob_bytes  # of a document: an import stores it as a blob
+MAX_BYTES = LIMITS.blob_bytes  # maximum size of a document: an import stores it as a blob
 MAX_DEPTH = LIMITS.depth
 INNER_DEPTH = MAX_DEPTH - 8  # levels of a record or a snapshot inside a document
 
@@ -56,14 +57,14 @@ NESTED = {
 
 
 def fault(code: FaultCode, path: str, problem: str) -> Fault:
-    """A fault in one of Harn's classes. It never contains a value."""
+    """Make a fault of one of Harn's classes. It never contains a value."""
     return Fault(code=code, path=path, problem=problem)
 
 
-def read_document(source: bytes | str | Tree, *, allow_secrets: bool = False) -> HarnDocument:
-    """The document in a JSON text or a tree, or `InvalidBundle` with all faults.
-
-    A text that looks like a secret is a fault unless `allow_secrets`. Unknown fields are kept.
+def read_document(source: bytes | str | JsonObject, *, allow_secrets: bool = False) -> HarnDocument:
+    """Read the document from a JSON text or a tree; `InvalidBundle` with all faults if it is
+    invalid. Text that looks like a secret is a fault unless `allow_secrets` is set. Unknown fields
+    are kept.
     """
     if isinstance(source, dict):
         check_tree(source)
@@ -73,17 +74,17 @@ def read_document(source: bytes | str | Tree, *, allow_secrets: bool = False) ->
     return HarnDocument(msgspec.convert(tree, HarnBundle), tree)
 
 
-def check_tree(tree: Tree, path: str = "$", deepest: int = MAX_DEPTH) -> None:
-    """`InvalidBundle` for a tree that is not JSON, too large or too deep."""
+def check_tree(tree: JsonObject, path: str = "$", deepest: int = MAX_DEPTH) -> None:
+    """Raise `InvalidBundle` if a tree is not JSON, too large or too deep."""
     try:
         text = msgspec.json.encode(tree)
     except (TypeError, ValueError, RecursionError) as error:
-        raise invalid("decode", path, "is not JSON, or too deep") from error
+        raise invalid("decode", path, "is not JSON, or is nested too deep") from error
     check_text(text, path, deepest)
 
 
 def check_text(text: bytes, path: str, deepest: int = MAX_DEPTH) -> None:
-    """`InvalidBundle` for a text that is too large or too deep."""
+    """Raise `InvalidBundle` if a text is too large or too deep."""
     if len(text) > MAX_BYTES:
         raise invalid("decode", path, f"has {len(text)} bytes; the limit is {MAX_BYTES}")
     if too_deep(text, deepest):
@@ -98,12 +99,12 @@ def _parsed(source: bytes | str) -> Any:
     check_text(text, "$")
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise invalid("decode", "$", f"is not JSON ({error})") from error
 
 
 def find_faults(tree: Any, *, allow_secrets: bool = False) -> list[Fault]:
-    """All faults of a tree; empty for a valid bundle."""
+    """Return all faults of a tree; empty for a valid bundle."""
     if not isinstance(tree, dict):
         return [fault("missing_required", "$._type", "is missing")]
     faults = [*_missing(tree), *_identity(tree)]
@@ -117,8 +118,8 @@ def find_faults(tree: Any, *, allow_secrets: bool = False) -> list[Fault]:
     return list(dict.fromkeys(faults))
 
 
-def _missing(tree: Tree) -> Iterator[Fault]:
-    required: list[tuple[str, Tree, Sequence[str]]] = [("$", tree, ROOT)]
+def _missing(tree: JsonObject) -> Iterator[Fault]:
+    required: list[tuple[str, JsonObject, Sequence[str]]] = [("$", tree, ROOT)]
     for outer, inner in NESTED.items():
         # null counts as an object without fields; a missing object is only one fault.
         if outer in tree and isinstance(tree[outer], (dict, NoneType)):
@@ -129,7 +130,7 @@ def _missing(tree: Tree) -> Iterator[Fault]:
                 yield fault("missing_required", f"{path}.{name}", "is missing")
 
 
-def _identity(tree: Tree) -> Iterator[Fault]:
+def _identity(tree: JsonObject) -> Iterator[Fault]:
     if "_type" in tree and tree["_type"] != TYPE:
         yield fault("invalid_type", "$._type", f"is not {TYPE!r}")
     version = tree.get("schema_version", VERSION)
@@ -144,11 +145,11 @@ def _secrets(tree: Any) -> Iterator[Fault]:
     scrub = Scrub("sanitized", ScrubConfig(paths=False, detector=False))
     for path, text in _strings(tree, "$"):
         if scrub.text(text, path) != text:
-            yield fault("unsafe_secret_marker", path, "contains what looks like a secret")
+            yield fault("unsafe_secret_marker", path, "contains text that looks like a secret")
 
 
 def _strings(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Every text in a tree with its path, without the names of fields."""
+    """Yield every string value in a tree with its path. Field names are not included."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -1,5 +1,6 @@
-"""Run records and worker snapshots of Harn as session bundles of Harn, in any mode. Blocking:
-the snapshots that a record names are read from disk."""
+"""Builds Harn session bundles from Harn's run records and worker snapshots, in any mode. Blocking:
+the snapshots that a record names are read from disk.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from ...stores.port import wall_clock
+from ...environment import wall_clock
 from ..conversion_loss import Losses, LossReport
 from ..faults import invalid
+from ..json_values import JsonObject
 from ..redaction.scrub import Mode, ScrubConfig
 from ..timestamps import rfc3339
 from .check import INNER_DEPTH, check_tree
 from .format import HarnDocument
-from .json_values import Tree
 from .modes import in_mode
 from .record_tree import record_tree
 from .snapshots import checkpoint_record, embedded, load
@@ -25,7 +26,7 @@ SOURCE, TARGET = "harn run_record", "harn_session_bundle 1"
 
 
 def record_bundle(
-    record: Tree,
+    record: JsonObject,
     mode: Mode = "sanitized",
     *,
     snapshots: Path | None = None,
@@ -35,7 +36,7 @@ def record_bundle(
     created_at: str | None = None,
     version: str | None = None,
 ) -> tuple[HarnDocument, LossReport]:
-    """The bundle of a run record, and what could not be included.
+    """Build the bundle of a run record; also returns what could not be included.
 
     Snapshots that the record names are read below the folder `snapshots`; without it they are left
     out. Each export has a new id by default. `InvalidBundle` if a part of the record does not have
@@ -43,7 +44,7 @@ def record_bundle(
     """
     losses = Losses()
     check_tree(record, "$.replay.run_record", INNER_DEPTH)
-    found: list[Tree] = []
+    found: list[JsonObject] = []
     if snapshots is None:
         _not_read(record, losses)
     else:
@@ -63,7 +64,7 @@ def record_bundle(
     return document, losses.report(SOURCE, TARGET)
 
 
-def _not_read(record: Tree, losses: Losses) -> None:
+def _not_read(record: JsonObject, losses: Losses) -> None:
     for number, child in enumerate(record.get("child_runs") or []):
         if isinstance(child, dict) and child.get("snapshot_path"):
             why = "no folder of snapshots was given"
@@ -73,8 +74,9 @@ def _not_read(record: Tree, losses: Losses) -> None:
 def checkpoint_bundle(
     path: Path, mode: Mode = "local", **options: Any
 ) -> tuple[HarnDocument, LossReport]:
-    """The bundle of a suspended worker's snapshot. Local by default: a worker cannot continue
-    faithfully from redacted content. `options` are those of `record_bundle`."""
+    """Build the bundle of a suspended worker's snapshot. The default mode is `local`, because a
+    worker cannot continue correctly with redacted content. `options` are those of `record_bundle`.
+    """
     now = options.get("created_at") or rfc3339(wall_clock())
     record = checkpoint_record(load(path), str(path), now=now)
     return record_bundle(record, mode, **{"snapshots": path.parent, **options})

@@ -1,15 +1,18 @@
 """The types of Harn's session bundle, version 1, and its constants.
 
-A missing field has its default. These types ignore unknown fields; `HarnDocument` keeps the JSON in
-addition to the typed view, so that nothing is lost when it is written.
+A missing field has its default. The types ignore unknown fields. `HarnDocument` also keeps the
+JSON, so that nothing is lost when it is written.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from ..format import Shape
+from ..json_values import JsonObject
 
 TYPE = "harn_session_bundle"
 VERSION = 1
@@ -22,24 +25,22 @@ WORKSPACE_POLICY = "safe_identity_only"
 ANCHOR = "workspace_anchor"
 OBSERVABILITY_VERSION = 4
 MODES = ("local", "sanitized", "replay_only")
-MODE_NAMES = Literal["local", "sanitized", "replay_only"]
 
 Count = Annotated[int, Meta(ge=0)]
-Map = dict[str, Any]
-Objects = list[dict[str, Any]]
+Objects = list[JsonObject]
 
 
-class HarnShape(Struct, frozen=True, kw_only=True):
-    """The base of all types: optional values are written as null."""
+class HarnShape(Shape):
+    """Base class of all types of Harn. Missing values are written as null."""
 
 
-class HarnProducer(HarnShape, frozen=True, kw_only=True):
+class HarnProducer(HarnShape):
     name: str = ""
     version: str = ""
     schema_id: str = ""
 
 
-class HarnSource(HarnShape, frozen=True, kw_only=True):
+class HarnSource(HarnShape):
     kind: str = ""
     run_record_id: str = ""
     workflow_id: str = ""
@@ -54,7 +55,7 @@ class HarnSource(HarnShape, frozen=True, kw_only=True):
     child_run_count: Count = 0
 
 
-class HarnUsage(HarnShape, frozen=True, kw_only=True):
+class HarnUsage(HarnShape):
     input_tokens: int = 0
     output_tokens: int = 0
     call_count: int = 0
@@ -63,27 +64,27 @@ class HarnUsage(HarnShape, frozen=True, kw_only=True):
     models: list[str] = []
 
 
-class HarnRuntime(HarnShape, frozen=True, kw_only=True):
+class HarnRuntime(HarnShape):
     harn_version: str = ""
     provider_models: list[str] = []
     usage: HarnUsage | None = None
-    metadata: Map = {}
+    metadata: JsonObject = {}
 
 
-class HarnMountedRoot(HarnShape, frozen=True, kw_only=True):
+class HarnMountedRoot(HarnShape):
     path: str = ""
     mount_mode: str = "read_only"
     mounted_at: str = ""
 
 
-class HarnWorkspace(HarnShape, frozen=True, kw_only=True):
+class HarnWorkspace(HarnShape):
     primary: str | None = None
     additional_roots: list[HarnMountedRoot] = []
     anchored_at: str | None = None
     policy: str = ""
 
 
-class HarnSection(HarnShape, frozen=True, kw_only=True):
+class HarnSection(HarnShape):
     id: str = ""
     label: str = ""
     scope: str = ""
@@ -92,21 +93,21 @@ class HarnSection(HarnShape, frozen=True, kw_only=True):
     messages: list[Any] = []
     events: list[Any] = []
     assets: list[Any] = []
-    metadata: Map = {}
+    metadata: JsonObject = {}
 
 
-class HarnTranscript(HarnShape, frozen=True, kw_only=True):
+class HarnTranscript(HarnShape):
     sections: list[HarnSection] = []
 
 
-class JsonEntry(HarnShape, frozen=True, kw_only=True):
+class JsonEntry(HarnShape):
     source: str = ""
     index: Count = 0
     value: Any = None
 
 
-class HarnToolCall(HarnShape, frozen=True, kw_only=True):
-    """A recorded call; it has only a hash of the arguments."""
+class HarnToolCall(HarnShape):
+    """A recorded call, with only a hash of its arguments."""
 
     tool_name: str = ""
     tool_use_id: str = ""
@@ -118,12 +119,12 @@ class HarnToolCall(HarnShape, frozen=True, kw_only=True):
     timestamp: str = ""
 
 
-class HarnTools(HarnShape, frozen=True, kw_only=True):
+class HarnTools(HarnShape):
     schemas: list[JsonEntry] = []
     calls: list[HarnToolCall] = []
 
 
-class HarnPermission(HarnShape, frozen=True, kw_only=True):
+class HarnPermission(HarnShape):
     kind: str = ""
     source: str = ""
     request_id: str | None = None
@@ -131,7 +132,7 @@ class HarnPermission(HarnShape, frozen=True, kw_only=True):
     payload: Any = None
 
 
-class StageAssertion(HarnShape, frozen=True, kw_only=True):
+class StageAssertion(HarnShape):
     node_id: str = ""
     expected_status: str = ""
     expected_outcome: str = ""
@@ -140,7 +141,7 @@ class StageAssertion(HarnShape, frozen=True, kw_only=True):
     visible_text_contains: str | None = None
 
 
-class ReplayFixture(HarnShape, frozen=True, kw_only=True):
+class ReplayFixture(HarnShape):
     type: str = field(default="replay_fixture", name="_type")
     id: str = ""
     source_run_id: str = ""
@@ -148,12 +149,12 @@ class ReplayFixture(HarnShape, frozen=True, kw_only=True):
     workflow_name: str | None = None
     created_at: str = ""
     eval_kind: str | None = None
-    clarifying_question: Map | None = None
+    clarifying_question: JsonObject | None = None
     expected_status: str = ""
     stage_assertions: list[StageAssertion] = []
 
 
-class HarnTransition(HarnShape, frozen=True, kw_only=True):
+class HarnTransition(HarnShape):
     id: str = ""
     from_stage_id: str | None = None
     from_node_id: str | None = None
@@ -164,7 +165,7 @@ class HarnTransition(HarnShape, frozen=True, kw_only=True):
     produced_artifact_ids: list[str] = []
 
 
-class HarnCheckpoint(HarnShape, frozen=True, kw_only=True):
+class HarnCheckpoint(HarnShape):
     id: str = ""
     ready_nodes: list[str] = []
     completed_nodes: list[str] = []
@@ -173,7 +174,7 @@ class HarnCheckpoint(HarnShape, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class TraceSpan(HarnShape, frozen=True, kw_only=True):
+class TraceSpan(HarnShape):
     """A span; older files have `parent_id` instead of `parent_span_id`."""
 
     trace_id: str = ""
@@ -184,12 +185,12 @@ class TraceSpan(HarnShape, frozen=True, kw_only=True):
     start_ms: Count = 0
     duration_ms: Count = 0
     ttft_ms: int | UnsetType | None = UNSET
-    metadata: Map = {}
+    metadata: JsonObject = {}
     links: list[Any] = []
     cost_usd: float | UnsetType | None = UNSET
 
 
-class Verification(HarnShape, frozen=True, kw_only=True):
+class Verification(HarnShape):
     stage_id: str = ""
     node_id: str = ""
     status: str = ""
@@ -197,7 +198,7 @@ class Verification(HarnShape, frozen=True, kw_only=True):
     summary: str | None = None
 
 
-class WorkerLineage(HarnShape, frozen=True, kw_only=True):
+class WorkerLineage(HarnShape):
     worker_id: str = ""
     worker_name: str = ""
     parent_stage_id: str | None = None
@@ -210,7 +211,7 @@ class WorkerLineage(HarnShape, frozen=True, kw_only=True):
     snapshot_path: str | None = None
 
 
-class TranscriptPointer(HarnShape, frozen=True, kw_only=True):
+class TranscriptPointer(HarnShape):
     id: str = ""
     label: str = ""
     kind: str = ""
@@ -219,7 +220,7 @@ class TranscriptPointer(HarnShape, frozen=True, kw_only=True):
     available: bool = False
 
 
-class Observability(HarnShape, frozen=True, kw_only=True):
+class Observability(HarnShape):
     schema_version: Count = 0
     planner_rounds: Objects = []
     research_fact_count: Count = 0
@@ -232,7 +233,7 @@ class Observability(HarnShape, frozen=True, kw_only=True):
     daemon_events: Objects = []
 
 
-class WorkerSnapshot(HarnShape, frozen=True, kw_only=True):
+class WorkerSnapshot(HarnShape):
     worker_id: str = ""
     worker_name: str = ""
     status: str = ""
@@ -241,7 +242,7 @@ class WorkerSnapshot(HarnShape, frozen=True, kw_only=True):
     value: Any = None
 
 
-class EventLogPointer(HarnShape, frozen=True, kw_only=True):
+class EventLogPointer(HarnShape):
     kind: str = ""
     topic: str | None = None
     path: str | None = None
@@ -249,7 +250,7 @@ class EventLogPointer(HarnShape, frozen=True, kw_only=True):
     available: bool = False
 
 
-class HarnReplay(HarnShape, frozen=True, kw_only=True):
+class HarnReplay(HarnShape):
     replay_fixture: ReplayFixture | None = None
     run_record: Any = None
     observability: Observability | UnsetType | None = UNSET
@@ -262,14 +263,14 @@ class HarnReplay(HarnShape, frozen=True, kw_only=True):
     deterministic_events: list[JsonEntry] = []
 
 
-class RedactionEntry(HarnShape, frozen=True, kw_only=True):
+class RedactionEntry(HarnShape):
     path: str = ""
     kind: str = field(default="", name="class")
     action: str = ""
     replacement: str | None = None
 
 
-class RedactionManifest(HarnShape, frozen=True, kw_only=True):
+class RedactionManifest(HarnShape):
     mode: str = ""
     policy: str = ""
     placeholder: str = ""
@@ -277,18 +278,18 @@ class RedactionManifest(HarnShape, frozen=True, kw_only=True):
     unsafe_secret_markers_rejected: bool = False
 
 
-class HarnAttachment(HarnShape, frozen=True, kw_only=True):
+class HarnAttachment(HarnShape):
     id: str = ""
     kind: str = ""
     title: str | None = None
     stage: str | None = None
     text: str | None = None
     data: Any = None
-    metadata: Map = {}
+    metadata: JsonObject = {}
 
 
-class HarnBundle(HarnShape, frozen=True, kw_only=True):
-    """The root of a document."""
+class HarnBundle(HarnShape):
+    """The root type of a document."""
 
     type: str = field(default=TYPE, name="_type")
     schema_version: Count = VERSION
@@ -304,34 +305,37 @@ class HarnBundle(HarnShape, frozen=True, kw_only=True):
     replay: HarnReplay = HarnReplay()
     redaction: RedactionManifest = RedactionManifest()
     attachments: list[HarnAttachment] = []
-    metadata: Map = {}
+    metadata: JsonObject = {}
 
 
 class HarnDocument(Struct, frozen=True):
     """A bundle of Harn: its typed view, and its JSON including unknown fields."""
 
     view: HarnBundle
-    raw: dict[str, Any]
+    raw: JsonObject
 
     @classmethod
-    def of(cls, raw: dict[str, Any]) -> HarnDocument:
-        """The document of a tree; missing fields get their defaults. Raises msgspec's
-        `ValidationError` if a value has another type."""
+    def of(cls, raw: JsonObject) -> HarnDocument:
+        """Make a document from a tree; missing fields get their defaults. Raises msgspec's
+        `ValidationError` if a value has a wrong type.
+        """
         view = msgspec.convert(raw, HarnBundle)
         return cls(view, overlaid(raw, msgspec.to_builtins(view)))
 
     @property
-    def snapshots(self) -> list[dict[str, Any]]:
+    def snapshots(self) -> list[JsonObject]:
         """The worker snapshots with all their fields."""
         return (self.raw.get("replay") or {}).get("worker_snapshots") or []
 
     def encode(self) -> bytes:
-        """The file: indented JSON with a line end; the same document gives the same bytes."""
+        """Encode the file: indented JSON with a final line ending. The same document gives the same
+        bytes.
+        """
         return msgspec.json.format(msgspec.json.encode(self.raw), indent=2) + b"\n"
 
 
 def overlaid(raw: Any, typed: Any) -> Any:
-    """`typed` with the additional fields of `raw`, at every level."""
+    """Return `typed` with the additional fields of `raw`, at every level."""
     if isinstance(raw, dict) and isinstance(typed, dict):
         known = {
             name: overlaid(raw[name], value) if name in raw else value

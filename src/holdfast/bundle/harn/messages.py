@@ -13,8 +13,8 @@ from ...log import events as ev
 from ...log.events import ids
 from ..conversion_loss import Losses
 from ..foreign_log import LogBuilder, as_name, new_call_id
+from ..json_values import NOT_JSON, JsonObject, as_dict, as_list, as_str, as_text
 from .agent_events import AgentEvent, text_of
-from .json_values import Tree, as_dict, as_list
 
 KEPT = "the blob with the whole document"
 RESULTS = ("tool", "tool_result", "function")
@@ -43,7 +43,7 @@ class MessageReader:
         self._log.add("harn.message", message)
         self._losses.add(path, what, why, kept="harn.message")
 
-    def _one(self, message: Tree, path: str) -> None:
+    def _one(self, message: JsonObject, path: str) -> None:
         role = message.get("role")
         known = {"role", "content"}
         if role == "user":
@@ -61,7 +61,7 @@ class MessageReader:
         for name in sorted(message.keys() - known):
             self._losses.add(f"{path}.{name}", "a field of a message", "unknown field", kept=KEPT)
 
-    def _user(self, message: Tree, path: str) -> None:
+    def _user(self, message: JsonObject, path: str) -> None:
         results, others = _split(message, "tool_result")
         for block in results:
             self._result(block, path)
@@ -69,7 +69,7 @@ class MessageReader:
             text, parts = _content(others)
             self._log.received(ev.MessageReceived(text=text, parts=parts))
 
-    def _assistant(self, message: Tree, path: str) -> None:
+    def _assistant(self, message: JsonObject, path: str) -> None:
         called, others = _split(message, *CALLS)
         thoughts, others = _split({"content": others}, "thinking")
         text, parts = _content(others)
@@ -95,13 +95,13 @@ class MessageReader:
             self._losses.add(path, "a call", "it has no name", kept=KEPT)
             return None
         wanted = about.get("id") or about.get("tool_call_id") or about.get("tool_use_id")
-        wanted = wanted if isinstance(wanted, str) else ""
+        wanted = as_str(wanted) or ""
         id = new_call_id(self._log.thread, wanted or f"{path}.{name}", set(self._names.values()))
         self._names[wanted or id] = id
         given = next((about[n] for n in ("arguments", "args", "input") if n in about), None)
         return ev.Call(id=id, name=name, arguments=_arguments(given), provider_id=wanted or None)
 
-    def _result(self, message: Tree, path: str) -> None:
+    def _result(self, message: JsonObject, path: str) -> None:
         named = message.get("tool_call_id") or message.get("tool_use_id")
         text = text_of(message.get("content"))
         failed = bool(message.get("is_error"))
@@ -115,7 +115,7 @@ class MessageReader:
         if not self._log.finished(ended):
             self._store(message, path, "the result of a call", "no open call has its id")
 
-    def read_recordings(self, calls: Sequence[Tree]) -> None:
+    def read_recordings(self, calls: Sequence[JsonObject]) -> None:
         """Use recorded results for the calls that have no result in the messages."""
         for number, call in enumerate(calls):
             id = self._names.get(str(call.get("tool_use_id")), "")
@@ -135,8 +135,8 @@ class MessageReader:
             self._log.finished(outcome)
 
 
-def _split(message: Tree, *types: str) -> tuple[list[Tree], list[Any]]:
-    """The content of a message: the blocks of these types, and the other blocks."""
+def _split(message: JsonObject, *types: str) -> tuple[list[JsonObject], list[Any]]:
+    """Split the content of a message into the blocks of these types and the other blocks."""
     content = message.get("content")
     blocks = content if isinstance(content, list) else [content]
     found = [b for b in blocks if isinstance(b, dict) and b.get("type") in types]
@@ -144,7 +144,7 @@ def _split(message: Tree, *types: str) -> tuple[list[Tree], list[Any]]:
 
 
 def _content(blocks: Sequence[Any]) -> tuple[str, list[Any]]:
-    """The text of a message, and its other parts unchanged."""
+    """Return the text of a message, and its other parts unchanged."""
     texts: list[str] = []
     parts: list[Any] = []
     for block in blocks:
@@ -160,10 +160,9 @@ def _content(blocks: Sequence[Any]) -> tuple[str, list[Any]]:
 
 
 def _item(request: Any) -> str | None:
-    """The id of a pending item for a question's id; None without an id."""
-    if not isinstance(request, str) or not request:
-        return None
-    return as_name(request) or hashlib.sha256(request.encode()).hexdigest()
+    """Return the id of a pending item for a question's id; None without an id."""
+    id = as_text(request)
+    return id and (as_name(id) or hashlib.sha256(id.encode()).hexdigest())
 
 
 def _arguments(given: Any) -> Any:
@@ -171,13 +170,14 @@ def _arguments(given: Any) -> Any:
         return given
     try:
         return msgspec.json.decode(given)
-    except (msgspec.DecodeError, RecursionError):
+    except NOT_JSON:
         return given
 
 
 class AgentEventReader:
-    """Converts the events of an agent session: chunks are joined into messages, and the result of a
-    call follows the message that made it."""
+    """Converts the events of an agent session. Chunks are joined into messages, and the result of a
+    call follows the message with the call.
+    """
 
     def __init__(self, log: LogBuilder, losses: Losses, path: str) -> None:
         self._log, self._losses, self._path = log, losses, path
@@ -264,11 +264,10 @@ class AgentEventReader:
         about = event.event
         id = _item(about.get("request_id")) or f"harn:{event.event_id}"
         payload = about.get("payload")
-        prompt = as_dict(payload).get("prompt")
         asks = ev.PendingOpened(
             id=id,
             what="approval" if "approv" in str(about.get("kind")) else "question",
-            title=prompt if isinstance(prompt, str) else None,
+            title=as_str(as_dict(payload).get("prompt")),
             detail={"kind": about.get("kind"), "payload": payload},
         )
         if id not in self.asked:

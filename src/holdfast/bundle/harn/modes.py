@@ -1,8 +1,8 @@
-"""What a bundle contains in each mode. Pure.
+"""Redacts a Harn bundle for each mode. Pure.
 
 `local` keeps everything. `sanitized` redacts secrets and personal data, and replaces all fields
 with local paths. `replay_only` keeps the names of known fields, numbers, and the texts of listed
-fields if they look like ids; everything else is withheld. Types stay valid.
+fields if they look like ids; everything else is withheld. All values keep their types.
 """
 
 from __future__ import annotations
@@ -13,49 +13,56 @@ from typing import Any
 
 import msgspec
 
+from ...redact.names import word_set
+from ..json_values import JsonObject, as_dict
 from ..redaction.scrub import Mode, Redaction, Scrub, ScrubConfig
 from . import format as f
 from .format import REDACTED, WITHHELD
 from .names import field_path
 
-PATHS = {
-    *("persisted_path", "primary", "run_path", "snapshot_ref", "snapshot_path", "source_path"),
-    *("child_run_path", "worker_snapshot_path", "cwd", "project_root", "source_dir"),
-    *("repo_path", "worktree_path"),
-}
+PATHS = word_set(
+    """
+persisted_path primary run_path snapshot_ref snapshot_path source_path child_run_path
+worker_snapshot_path cwd project_root source_dir repo_path worktree_path
+"""
+)
 POINTERS = (".event_log_pointers[", ".transcript_pointers[", ".additional_roots[")
 
 # Texts that describe the course of a run, not its content.
-KEPT = {
-    *("_type", "type", "kind", "role", "status", "outcome", "mode", "policy", "scope", "source"),
-    *("id", "created_at", "started_at", "finished_at", "suspended_at", "timestamp", "asked_at"),
-    *("persisted_at", "anchored_at", "mounted_at", "mount_mode", "schema_id", "version"),
-    *("harn_version", "placeholder", "class", "action", "args_hash", "tool_name", "eval_kind"),
-    *("bundle_id", "run_record_id", "workflow_id", "root_run_id", "parent_run_id", "run_id"),
-    *("tool_use_id", "tool_call_id", "request_id", "worker_id", "session_id", "stage_id"),
-    *("node_id", "parent_stage_id", "parent_session_id", "source_run_id", "from_stage_id"),
-    *("from_node_id", "to_node_id", "last_stage_id", "trace_id", "span_id", "parent_span_id"),
-    *("expected_status", "models", "provider_models", "model", "session_liveness"),
-    *("ready_nodes", "completed_nodes", "message_id", "sha256", "checkpoint_kind", "location"),
-}
+KEPT = word_set(
+    """
+_type type kind role status outcome mode policy scope source id created_at started_at
+finished_at suspended_at timestamp asked_at persisted_at anchored_at mounted_at mount_mode
+schema_id version harn_version placeholder class action args_hash tool_name eval_kind bundle_id
+run_record_id workflow_id root_run_id parent_run_id run_id tool_use_id tool_call_id request_id
+worker_id session_id stage_id node_id parent_stage_id parent_session_id source_run_id
+from_stage_id from_node_id to_node_id last_stage_id trace_id span_id parent_span_id
+expected_status models provider_models model session_liveness ready_nodes completed_nodes
+message_id sha256 checkpoint_kind location
+"""
+)
 # Free content: always withheld completely.
-CONTENT = {
-    *("args", "arguments", "blocks", "content", "data", "private_reasoning", "prompt", "raw_input"),
-    *("raw_output", "result", "response_text", "summary", "system", "system_prompt", "task"),
-    *("text", "thinking", "visible_text", "payload", "input", "output", "message", "parts", "env"),
-}
-MORE = {
-    *("stages", "child_runs", "pending_nodes", "handoffs", "artifacts", "execution", "evidence"),
-    *("transcript", "tool_recordings", "hitl_questions", "persona_runtime", "tool_calls", "name"),
-    *("is_error", "seq", "at", "event", "event_id", "occurred_at_ms", "config", "suspension"),
-    *("spec", "usage", "verification", "attempts", "node", "holdfast", "format_note", "thought"),
-}
+CONTENT = word_set(
+    """
+args arguments blocks content data private_reasoning prompt raw_input raw_output result
+response_text summary system system_prompt task text thinking visible_text payload input output
+message parts env
+"""
+)
+MORE = word_set(
+    """
+stages child_runs pending_nodes handoffs artifacts execution evidence transcript
+tool_recordings hitl_questions persona_runtime tool_calls name is_error seq at event event_id
+occurred_at_ms config suspension spec usage verification attempts node holdfast format_note
+thought
+"""
+)
 _SAFE = re.compile(r"[$A-Za-z0-9_.:+/\[\]-]{1,200}", re.ASCII)
 
 
 @functools.cache
 def _known() -> frozenset[str]:
-    """Names of fields that reveal nothing of a conversation."""
+    """Return the field names that reveal nothing about a conversation."""
     names = {*KEPT, *CONTENT, *MORE, *PATHS}
     for shape in vars(f).values():
         if isinstance(shape, type) and issubclass(shape, f.HarnShape):
@@ -64,15 +71,17 @@ def _known() -> frozenset[str]:
 
 
 def in_mode(
-    tree: dict[str, Any],
+    tree: JsonObject,
     mode: Mode,
     config: ScrubConfig | None = None,
     *,
     attachments: bool = False,
-) -> dict[str, Any]:
-    """The tree in `mode`, with the manifest of its redaction. Without `attachments`, the artifacts
-    of the embedded record have no content either, except in local mode."""
-    entries: list[dict[str, Any]] = []
+) -> JsonObject:
+    """Return the tree redacted for `mode`, with the manifest of the redaction. Without
+    `attachments`, the artifacts of the embedded record have no content either, except in local
+    mode.
+    """
+    entries: list[JsonObject] = []
     if mode == "local":
         return {**tree, "redaction": _manifest(Redaction(), entries)}
     scrub = Scrub("sanitized", config)
@@ -88,8 +97,10 @@ def in_mode(
     return {**ours, **scrubbed, "redaction": _manifest(done, entries)}
 
 
-def _manifest(done: Redaction, more: list[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest in Harn's format. It never contains a replaced text or a part of one."""
+def _manifest(done: Redaction, more: list[JsonObject]) -> JsonObject:
+    """Return the manifest in Harn's format. It never contains a replaced text, not even a part of
+    it.
+    """
     hits = [{"path": e.path, "class": e.kind, "action": "replaced"} for e in done.entries]
     entries = [{**entry, "replacement": None} for entry in (*hits, *more)]
     return {
@@ -101,19 +112,19 @@ def _manifest(done: Redaction, more: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def manifest_of(done: Redaction) -> dict[str, Any]:
-    """The manifest of a bundle that was redacted before it was converted."""
+def manifest_of(done: Redaction) -> JsonObject:
+    """Return the manifest of a bundle that was redacted before it was converted."""
     return _manifest(done, [])
 
 
-def _without_artifacts(tree: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
-    record = tree["replay"].get("run_record")
-    artifacts = record.get("artifacts") if isinstance(record, dict) else None
+def _without_artifacts(tree: JsonObject, entries: list[JsonObject]) -> JsonObject:
+    record = as_dict(tree["replay"].get("run_record"))
+    artifacts = record.get("artifacts")
     if not isinstance(artifacts, list):
         return tree
     kept = []
     for number, artifact in enumerate(artifacts):
-        about = dict(artifact) if isinstance(artifact, dict) else {}
+        about = dict(as_dict(artifact))
         for name in ("text", "data"):
             if about.get(name) is not None:
                 about[name] = WITHHELD
@@ -124,7 +135,7 @@ def _without_artifacts(tree: dict[str, Any], entries: list[dict[str, Any]]) -> d
     return {**tree, "replay": replay}
 
 
-def _without_paths(value: Any, path: str, entries: list[dict[str, Any]]) -> Any:
+def _without_paths(value: Any, path: str, entries: list[JsonObject]) -> Any:
     if isinstance(value, list):
         return [_without_paths(v, f"{path}[{n}]", entries) for n, v in enumerate(value)]
     if not isinstance(value, dict):
@@ -142,7 +153,7 @@ def _without_paths(value: Any, path: str, entries: list[dict[str, Any]]) -> Any:
     return found
 
 
-def _skeleton(value: Any, key: str, path: str, entries: list[dict[str, Any]]) -> Any:
+def _skeleton(value: Any, key: str, path: str, entries: list[JsonObject]) -> Any:
     if isinstance(value, dict):
         return {
             name if name in _known() else f"{WITHHELD}{number}": _withheld(at, entries, inner)
@@ -158,7 +169,7 @@ def _skeleton(value: Any, key: str, path: str, entries: list[dict[str, Any]]) ->
     return value
 
 
-def _withheld(path: str, entries: list[dict[str, Any]], value: Any) -> Any:
+def _withheld(path: str, entries: list[JsonObject], value: Any) -> Any:
     if value is None:
         return None
     entries.append({"path": path, "class": "prompt_or_tool_payload", "action": "withheld"})

@@ -1,4 +1,4 @@
-"""Names and paths as Harn writes them. Pure."""
+"""Makes names and paths as Harn writes them. Pure."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ FILE_NAME = 200  # characters that every file system accepts
 
 
 def sanitised(id: str) -> str:
-    """The id with `_` for every character that is not an ASCII letter, a digit or one of `._-`.
-    Two ids can have the same result."""
+    """Return the id with every character except ASCII letters, digits and `._-` replaced by `_`.
+    Different ids can give the same result.
+    """
     return _OTHER.sub("_", id)
 
 
 def topic(session_id: str) -> str:
-    """The topic of a session's events in Harn's event log."""
+    """Return the topic of a session's events in Harn's event log."""
     return TOPIC + sanitised(session_id)
 
 
 def field_path(path: str, name: str) -> str:
-    """The path of a field: `$.a`, or `$["a b"]` for a name that is not a plain word."""
+    """Return the path of a field: `$.a`, or `$["a b"]` for a name that is not a plain word."""
     return f"{path}.{name}" if _PLAIN.fullmatch(name) else f"{path}[{json.dumps(name)}]"
 
 
 def file_name(id: str) -> str:
-    """A readable file name for an id that stays in its folder."""
+    """Return a readable file name for an id. It contains no path separators."""
     name = sanitised(id)[:FILE_NAME]
     return f"_{name[1:]}" if name.startswith(".") else name
 
 
 def record_path(folder: Path, run_id: str) -> Path:
-    """Where an imported run record belongs below `folder`. `InvalidValue` for an id that is not a
-    plain file name, so that no id leads out of the folder."""
+    """Return the path of an imported run record in `folder`. `InvalidValue` for an id that is not a
+    plain file name, so that the path cannot leave the folder.
+    """
     if not run_id.strip() or file_name(run_id) != run_id:
         raise InvalidValue(
             field="source.run_record_id",

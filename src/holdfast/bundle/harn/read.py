@@ -1,8 +1,8 @@
-"""From Harn to Holdfast: a session bundle, a run record or a worker's snapshot as a bundle.
+"""Converts Harn's session bundles, run records and worker snapshots to Holdfast bundles.
 
 Messages, tool calls and their results become events; every section after the first and every
-worker's snapshot becomes a thread. The document itself is kept as a blob, so that nothing without a
-counterpart is lost.
+worker's snapshot becomes a thread. The original document is kept as a blob, so that nothing is
+lost.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ...log.codec import LIMITS
 from ...log.events import Scope, ids
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
-from ..faults import invalid
+from ..faults import invalid, unreadable
 from ..foreign_bundle import ForeignSession, check_session, pack
 from ..foreign_log import LogBuilder, as_name
+from ..json_values import NOT_JSON, JsonObject, as_dict
 from ..redaction.manifest import Mode, Redacted, Redaction
 from ..timestamps import from_rfc3339, rfc3339
 from .agent_events import AgentEvent
 from .check import INNER_DEPTH, MAX_BYTES, check_tree, read_document
 from .format import CLOSED, LIVENESS, MODES, SUSPENDED, HarnDocument
-from .json_values import Tree, as_dict
 from .messages import KEPT, AgentEventReader, MessageReader
 from .names import sanitised
 from .record_tree import record_tree
@@ -48,7 +48,7 @@ NOT_EVENTS = (  # fields of a bundle that are reported as not converted
 # The final states of a run.
 OVER = {"completed", "failed", "cancelled", "canceled", "error", "aborted", "success", "done"}
 
-HarnInput: TypeAlias = str | os.PathLike[str] | bytes | Tree | HarnDocument
+HarnInput: TypeAlias = str | os.PathLike[str] | bytes | JsonObject | HarnDocument
 
 
 async def read_harn(
@@ -58,11 +58,11 @@ async def read_harn(
     tenant: str = "main",
     allow_secrets: bool = False,
 ) -> tuple[Bundle, LossReport]:
-    """The bundle of a path, of bytes or of a tree, and what could not be converted.
+    """Convert a path, bytes or a JSON tree to a bundle; also returns what could not be converted.
 
     `InvalidBundle` with all faults if it cannot be read. The default session id is the id of the
-    run. A session that Harn calls suspended can be continued; redacted and withheld content is
-    marked as such, and the limits of redacted bundles apply.
+    run. A session that Harn marks as suspended can be continued. Redacted and withheld content is
+    marked, and the restrictions on redacted bundles apply.
     """
     losses = Losses()
     document = await asyncio.to_thread(document_of, source, allow_secrets=allow_secrets)
@@ -71,7 +71,9 @@ async def read_harn(
 
 
 def document_of(source: HarnInput, *, allow_secrets: bool = False) -> HarnDocument:
-    """The document of a source; a run record or a worker's snapshot becomes one. Blocking."""
+    """Read the document of a source; a run record or a worker's snapshot is converted to a
+    document. Blocking.
+    """
     if isinstance(source, HarnDocument):
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -83,10 +85,10 @@ def document_of(source: HarnInput, *, allow_secrets: bool = False) -> HarnDocume
     return read_document(source, allow_secrets=allow_secrets)
 
 
-def _bundle_tree(source: Tree) -> Tree:
-    """The tree of a bundle for a run record or a worker's snapshot."""
+def _bundle_tree(source: JsonObject) -> JsonObject:
+    """Build the tree of a bundle from a run record or a worker's snapshot."""
     check_tree(source, "$", INNER_DEPTH)
-    record, snapshots, now = source, list[Tree](), rfc3339(0)
+    record, snapshots, now = source, list[JsonObject](), rfc3339(0)
     if source["_type"] == "worker_snapshot":
         record = checkpoint_record(source, "", now=now)
         entry = snapshot_entry(source["id"], source.get("name", ""), source["status"], source)
@@ -112,17 +114,16 @@ def _file(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise invalid("decode", "$", f"cannot be read ({reason})") from error
+        raise unreadable(error, "decode") from error
 
 
-def _tree(data: bytes) -> Tree | None:
-    """A run record or a snapshot in bytes; None for everything else."""
+def _tree(data: bytes) -> JsonObject | None:
+    """Parse the bytes of a run record or a snapshot; None for everything else."""
     if len(data) > MAX_BYTES or not any(f'"{name}"'.encode() in data for name in OTHER_TYPES):
         return None
     try:
-        found = msgspec.json.decode(data, type=Tree)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = msgspec.json.decode(data, type=JsonObject)
+    except NOT_JSON:
         return None
     return found if found.get("_type") in OTHER_TYPES else None
 
@@ -130,7 +131,7 @@ def _tree(data: bytes) -> Tree | None:
 def convert(
     document: HarnDocument, losses: Losses, session: str | None, tenant: str
 ) -> ForeignSession:
-    """The logs of a document. Pure."""
+    """Convert a document to logs. Pure."""
     view = document.view
     if view.replay.run_record is not None:
         run_record(document)  # raises if the record is of another run
@@ -150,7 +151,7 @@ def convert(
     )
 
 
-def _facts(document: HarnDocument) -> Tree:
+def _facts(document: HarnDocument) -> JsonObject:
     view = document.view
     return {
         "bundle_id": view.bundle_id,
@@ -173,7 +174,7 @@ def _begin(log: LogBuilder, document: HarnDocument, text: bytes) -> None:
 
 
 def _sections(main: LogBuilder, document: HarnDocument, losses: Losses) -> list[LogBuilder]:
-    """Convert the first section into the main log, and each other section into a new one."""
+    """Convert the first section to the main log, and each other section to a new one."""
     view, more = document.view, list[LogBuilder]()
     models = view.runtime.provider_models
     model = models[0] if len(models) == 1 else None
@@ -223,7 +224,7 @@ def _thread(name: str, title: str, agent: str | None = None) -> LogBuilder:
 
 
 def _workers(document: HarnDocument, losses: Losses) -> list[LogBuilder]:
-    """Each worker's snapshot as a thread with its conversation."""
+    """Convert each worker's snapshot to a thread with its conversation."""
     logs = []
     sections = {section.id for section in document.view.transcript.sections}
     for number, snapshot in enumerate(document.snapshots):
@@ -266,7 +267,7 @@ def _end(log: LogBuilder, document: HarnDocument, losses: Losses) -> None:
 
 
 def _redaction(document: HarnDocument, losses: Losses) -> Redaction:
-    """Harn's redaction in our format; an unknown mode counts as sanitized."""
+    """Convert Harn's redaction manifest to our format. An unknown mode counts as sanitized."""
     manifest = document.view.redaction
     if manifest.mode in ("", "local"):
         return Redaction()

@@ -1,5 +1,6 @@
-"""The tree of a session bundle for a run record of Harn: the fields that a bundle shows directly
-are copied from the record, and the bundle contains the whole record. Pure."""
+"""Builds the JSON tree of a session bundle from a run record of Harn. The bundle contains the whole
+record; some of its fields are also copied to the top level. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from typing import Any
 import msgspec
 
 from ...log.events import new_id
+from ..json_values import JsonObject, as_dict, as_list, as_str, as_text
 from .format import ANCHOR, SCHEMA_ID, TYPE, VERSION, WORKSPACE_POLICY, HarnMountedRoot, HarnUsage
-from .json_values import Tree, as_dict, as_list, as_text
 from .names import TOPIC
 from .verification import outcomes
 
 NOTE = "Share a sanitized bundle, never the run record itself: it may hold secrets."
 
 
-def tree_head(version: str, bundle_id: str, created_at: str) -> Tree:
-    """The first fields of every bundle; `version` is the producer's."""
+def tree_head(version: str, bundle_id: str, created_at: str) -> JsonObject:
+    """Return the first fields of every bundle. `version` is that of the producer."""
     return {
         "_type": TYPE,
         "schema_version": VERSION,
@@ -28,8 +29,10 @@ def tree_head(version: str, bundle_id: str, created_at: str) -> Tree:
     }
 
 
-def fixture(id: str, run: str, workflow: Tree, *, at: str, kind: str, status: str) -> Tree:
-    """What a replay of a run should result in."""
+def fixture(
+    id: str, run: str, workflow: JsonObject, *, at: str, kind: str, status: str
+) -> JsonObject:
+    """Return the expected result of replaying a run."""
     return {
         "_type": "replay_fixture",
         "id": id,
@@ -44,16 +47,17 @@ def fixture(id: str, run: str, workflow: Tree, *, at: str, kind: str, status: st
 
 
 def record_tree(
-    record: Tree,
+    record: JsonObject,
     *,
     version: str,
     created_at: str,
     bundle_id: str | None = None,
     attachments: bool = False,
-    snapshots: list[Tree] | None = None,
-) -> Tree:
-    """The tree of a bundle without redaction. `version` is the producer's; the default id is new
-    and sorts by time."""
+    snapshots: list[JsonObject] | None = None,
+) -> JsonObject:
+    """Build the tree of a bundle without redaction. `version` is that of the producer. The default
+    id is new and sorts by time.
+    """
     metadata = as_dict(as_dict(record.get("transcript")).get("metadata"))
     return {
         **tree_head(version, bundle_id or f"bundle_{new_id()}", created_at),
@@ -69,7 +73,7 @@ def record_tree(
     }
 
 
-def _source(record: Tree) -> Tree:
+def _source(record: JsonObject) -> JsonObject:
     names = ("workflow_id", "workflow_name", "task", "status", "started_at", "finished_at")
     more = ("persisted_path", "root_run_id", "parent_run_id")
     return {
@@ -80,7 +84,7 @@ def _source(record: Tree) -> Tree:
     }
 
 
-def _runtime(record: Tree, version: str) -> Tree:
+def _runtime(record: JsonObject, version: str) -> JsonObject:
     usage = record.get("usage")
     found = as_dict(usage)
     kept = {name: found[name] for name in HarnUsage.__struct_fields__ if name in found}
@@ -92,8 +96,8 @@ def _runtime(record: Tree, version: str) -> Tree:
     }
 
 
-def _workspace(anchor: Any) -> Tree | None:
-    """The workspace of an anchor; None for a malformed one."""
+def _workspace(anchor: Any) -> JsonObject | None:
+    """Return the workspace of an anchor; None if the anchor is malformed."""
     names = ("primary", "anchored_at")
     if not isinstance(anchor, dict) or any(not isinstance(anchor.get(n), str) for n in names):
         return None
@@ -109,13 +113,13 @@ def _workspace(anchor: Any) -> Tree | None:
     }
 
 
-def _stages(record: Tree) -> list[Tree]:
-    """Every stage at its place; one that is not an object is empty."""
+def _stages(record: JsonObject) -> list[JsonObject]:
+    """Return the stages of a record; a stage that is not an object is empty."""
     return [as_dict(stage) for stage in as_list(record.get("stages"))]
 
 
-def _transcripts(record: Tree) -> Iterator[tuple[Tree, str, str, str, str]]:
-    """Each transcript of the record: its content, and its id, label, scope and location."""
+def _transcripts(record: JsonObject) -> Iterator[tuple[JsonObject, str, str, str, str]]:
+    """Yield each transcript of the record: its content, and its id, label, scope and location."""
     if isinstance(record.get("transcript"), dict):
         yield record["transcript"], "run", "Run transcript", "run", "$.transcript"
     for number, stage in enumerate(_stages(record)):
@@ -125,29 +129,27 @@ def _transcripts(record: Tree) -> Iterator[tuple[Tree, str, str, str, str]]:
             yield stage["transcript"], str(stage.get("id", "")), label, "stage", place
 
 
-def _section(transcript: Tree, id: str, label: str, scope: str, location: str) -> Tree:
-    summary = transcript.get("summary")
+def _section(transcript: JsonObject, id: str, label: str, scope: str, location: str) -> JsonObject:
     return {
         "id": id,
         "label": label,
         "scope": scope,
         "location": location,
-        "summary": summary if isinstance(summary, str) else None,
+        "summary": as_str(transcript.get("summary")),
         **{name: as_list(transcript.get(name)) for name in ("messages", "events", "assets")},
         "metadata": as_dict(transcript.get("metadata")),
     }
 
 
-def _events(transcript: Any) -> list[Tree]:
+def _events(transcript: Any) -> list[JsonObject]:
     return [e for e in as_list(as_dict(transcript).get("events")) if isinstance(e, dict)]
 
 
-def _kind(event: Tree) -> str:
-    kind = event["type"] if "type" in event else event.get("kind")
-    return kind if isinstance(kind, str) else ""
+def _kind(event: JsonObject) -> str:
+    return as_str(event.get("type", event.get("kind"))) or ""
 
 
-def _schemas(record: Tree) -> list[Tree]:
+def _schemas(record: JsonObject) -> list[JsonObject]:
     found: list[tuple[str, Any]] = []
 
     def collect(transcript: Any, source: str) -> None:
@@ -165,12 +167,14 @@ def _schemas(record: Tree) -> list[Tree]:
     return [_entry(source, number, value) for number, (source, value) in enumerate(found)]
 
 
-def _entry(source: str, number: int, value: Any) -> Tree:
+def _entry(source: str, number: int, value: Any) -> JsonObject:
     return {"source": source, "index": number, "value": value}
 
 
-def _permissions(record: Tree) -> Iterator[Tree]:
-    """Questions first, then the run's transcript, then stage by stage."""
+def _permissions(record: JsonObject) -> Iterator[JsonObject]:
+    """Yield the permissions: first the questions, then those in the run's transcript, then those of
+    each stage.
+    """
     for question in as_list(record.get("hitl_questions")):
         asked = as_dict(question)
         request, agent = asked.get("request_id"), asked.get("agent") or None
@@ -186,7 +190,7 @@ def _permissions(record: Tree) -> Iterator[Tree]:
             yield _permission("approval_policy", f"stage.{node}.worker.audit", None, agent, policy)
 
 
-def _permission(kind: str, source: str, request: Any, agent: Any, payload: Any) -> Tree:
+def _permission(kind: str, source: str, request: Any, agent: Any, payload: Any) -> JsonObject:
     return {
         "kind": kind,
         "source": source,
@@ -201,7 +205,7 @@ def _is_permission(kind: str) -> bool:
     return "permission" in low or "approval" in low or low.startswith("hitl_")
 
 
-def _asked(transcript: Any, source: str) -> Iterator[Tree]:
+def _asked(transcript: Any, source: str) -> Iterator[JsonObject]:
     for event in _events(transcript):
         if not _is_permission(kind := _kind(event)):
             continue
@@ -214,7 +218,7 @@ def _asked(transcript: Any, source: str) -> Iterator[Tree]:
         yield _permission(kind, source, as_text(request), agent, payload)
 
 
-def _replay(record: Tree, snapshots: list[Tree]) -> Tree:
+def _replay(record: JsonObject, snapshots: list[JsonObject]) -> JsonObject:
     seen = record.get("observability")
     spans = record.get("trace_spans") or as_dict(record.get("evidence")).get("trace_spans")
     marks = {name: as_list(record.get(name)) for name in ("transitions", "checkpoints")}
@@ -241,7 +245,7 @@ def _span(span: Any) -> Any:
     return span
 
 
-def _pointers(seen: Tree) -> Iterator[Tree]:
+def _pointers(seen: JsonObject) -> Iterator[JsonObject]:
     for pointer in map(as_dict, as_list(seen.get("transcript_pointers"))):
         yield {
             "kind": pointer.get("kind", ""),
@@ -262,7 +266,7 @@ def _pointers(seen: Tree) -> Iterator[Tree]:
             }
 
 
-def _attachments(record: Tree) -> Iterator[Tree]:
+def _attachments(record: JsonObject) -> Iterator[JsonObject]:
     for artifact in map(as_dict, as_list(record.get("artifacts"))):
         names = ("id", "kind", "title", "stage", "text", "data", "metadata")
         yield {name: artifact[name] for name in names if name in artifact}

@@ -1,4 +1,6 @@
-"""The run record of a bundle: the embedded one, or one rebuilt from its replay fixture. Pure."""
+"""Returns the run record of a bundle: the embedded one, or one rebuilt from its replay fixture.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,16 @@ from typing import Any
 
 from ...errors import Fault
 from ..faults import invalid, invalid_all
+from ..json_values import JsonObject
 from .check import fault
 from .format import OBSERVABILITY_VERSION, HarnDocument
-from .json_values import Tree
 
 
-def run_record(document: HarnDocument) -> Tree:
-    """The run record of a bundle, with the bundle's observability data if the record has none.
-    `InvalidBundle` if there is neither a record nor a fixture, or the record is of another run."""
+def run_record(document: HarnDocument) -> JsonObject:
+    """Return the run record of a bundle, with the bundle's observability data if the record has
+    none. `InvalidBundle` if the bundle has neither a record nor a fixture, or if the record belongs
+    to another run.
+    """
     replay = document.raw.get("replay") or {}
     embedded = replay.get("run_record")
     if embedded is None and replay.get("replay_fixture") is None:
@@ -46,7 +50,7 @@ def _disagreements(document: HarnDocument, embedded: Any) -> list[Fault]:
     return faults
 
 
-def _observability(replay: Tree) -> Tree | None:
+def _observability(replay: JsonObject) -> JsonObject | None:
     seen, outcomes = replay.get("observability"), replay.get("verification_outcomes")
     if seen is None and not outcomes:
         return None
@@ -57,7 +61,7 @@ def _observability(replay: Tree) -> Tree | None:
     return filled
 
 
-def _rebuilt(document: HarnDocument) -> Tree:
+def _rebuilt(document: HarnDocument) -> JsonObject:
     raw, view = document.raw, document.view
     replay, source = raw["replay"], raw["source"]
     sections = raw["transcript"].get("sections") or []
@@ -87,13 +91,15 @@ def _rebuilt(document: HarnDocument) -> Tree:
     }
 
 
-def _transcript(section: Tree) -> Tree:
+def _transcript(section: JsonObject) -> JsonObject:
     names = ("messages", "events", "assets", "summary", "metadata")
     return {"_type": "transcript", **{name: section.get(name) for name in names}}
 
 
-def with_paths(record: Tree, materialised: Sequence[tuple[str, str]]) -> Tree:
-    """The record with the new snapshot paths of its workers; other workers keep their paths."""
+def with_paths(record: JsonObject, materialised: Sequence[tuple[str, str]]) -> JsonObject:
+    """Return the record with the new snapshot paths of these workers; other workers keep their
+    paths.
+    """
     paths = dict(materialised)
     if not paths:
         return record

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from ..format import schema_of
+from ..json_values import JsonObject
 from .check import NESTED, ROOT
 from .format import MODES, SCHEMA_ID, TYPE, VERSION, HarnBundle
 
 
-def harn_schema() -> dict[str, Any]:
-    """The schema (draft 2020-12). It requires the fields that validation requires, and allows
-    additional fields everywhere."""
+def harn_schema() -> JsonObject:
+    """Return the schema (draft 2020-12). It requires the fields that validation requires, and
+    allows additional fields everywhere.
+    """
     schema = schema_of(HarnBundle, prefix="Harn")
     types = schema["$defs"]
     root = types["HarnBundle"]
@@ -42,16 +42,18 @@ def harn_schema() -> dict[str, Any]:
 
 
 def harn_schema_text() -> str:
-    """The schema as a file."""
+    """Return the schema as the text of its published file."""
     return msgspec.json.format(msgspec.json.encode(harn_schema()), indent=2).decode() + "\n"
 
 
 def schema_is_stale(text: str | None) -> bool:
-    """Whether a stored schema is missing or differs from this release's; line ends are ignored."""
+    """Whether a stored schema is missing or differs from this release's. Line endings are
+    ignored.
+    """
     return text is None or text.replace("\r\n", "\n") != harn_schema_text()
 
 
-def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_titles(schema: JsonObject) -> JsonObject:
     for type in schema["$defs"].values():
         type.pop("title", None)
         type.pop("description", None)

@@ -1,6 +1,7 @@
-"""Snapshots of Harn's workers: into a bundle, as a bundle of their own, and back into files.
+"""Snapshots of Harn's workers: embeds them in bundles, builds bundles from them, and writes them
+back to files.
 
-Files are read below a folder that the caller names, and written completely or not at all; each
+Files are read only from a folder that the caller names, and written completely or not at all. Each
 snapshot gets its own file, and existing files are kept. Blocking: call it in a thread.
 """
 
@@ -18,10 +19,10 @@ from ...errors import Fault, InvalidBundle, NotContinuable
 from ...log.codec import too_deep
 from ..atomic_file import write_file
 from ..conversion_loss import Losses
-from ..faults import invalid, invalid_all
+from ..faults import invalid, invalid_all, unreadable
+from ..json_values import NOT_JSON, JsonObject, as_dict, as_list, as_text, first_text
 from .check import INNER_DEPTH, MAX_BYTES, fault
 from .format import OBSERVABILITY_VERSION, SUSPENDED, HarnDocument
-from .json_values import Tree, as_dict, as_list, as_text, first_text
 from .names import file_name, sanitised
 from .record_tree import fixture
 
@@ -41,8 +42,8 @@ class Materialised(Struct, frozen=True, kw_only=True):
 
 def snapshot_entry(
     worker_id: str, name: str, status: str, value: Any, *, ref: str = "", path: str | None = None
-) -> Tree:
-    """A snapshot as it stands in a bundle."""
+) -> JsonObject:
+    """Return the entry of a snapshot in a bundle."""
     return {
         "worker_id": worker_id,
         "worker_name": name,
@@ -53,14 +54,15 @@ def snapshot_entry(
     }
 
 
-def embedded(record: Tree, folder: Path, losses: Losses) -> list[Tree]:
-    """The snapshots that a record names, each path once: of its child runs, then of its lineage.
+def embedded(record: JsonObject, folder: Path, losses: Losses) -> list[JsonObject]:
+    """Read the snapshots that a record names, each path once: first those of its child runs, then
+    those of its lineage.
 
     A file that is missing, unreadable, too large, not a JSON object or outside `folder` is left
     out and reported.
     """
     lineage = as_dict(record.get("observability")).get("worker_lineage")
-    found: dict[str, Tree] = {}
+    found: dict[str, JsonObject] = {}
     for name, workers in (("child_runs", record.get("child_runs")), ("worker_lineage", lineage)):
         for number, worker in enumerate(map(as_dict, as_list(workers))):
             path = as_text(worker.get("snapshot_path"))
@@ -84,9 +86,10 @@ def embedded(record: Tree, folder: Path, losses: Losses) -> list[Tree]:
     return list(found.values())
 
 
-def load(path: Path, folder: Path | None = None) -> Tree:
-    """The snapshot in a file. `InvalidBundle` if it cannot be read, or is outside `folder`,
-    directly or through a link."""
+def load(path: Path, folder: Path | None = None) -> JsonObject:
+    """Read the snapshot in a file. `InvalidBundle` if it cannot be read, or is outside `folder`,
+    directly or through a symbolic link.
+    """
     try:
         real = path.resolve()
         if folder is not None and not real.is_relative_to(folder.resolve()):
@@ -95,20 +98,20 @@ def load(path: Path, folder: Path | None = None) -> Tree:
             raise invalid("decode", WHERE, f"has more than {MAX_BYTES} bytes")
         text = real.read_bytes()
     except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        raise invalid("decode", WHERE, f"cannot be read ({reason})") from error
+        raise unreadable(error, "decode", WHERE) from error
     try:
         value = None if too_deep(text, INNER_DEPTH) else msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise invalid("decode", WHERE, f"is not JSON ({error})") from error
     if not isinstance(value, dict):
-        raise invalid("decode", WHERE, "is not a JSON object, or too deep")
+        raise invalid("decode", WHERE, "is not a JSON object, or is nested too deep")
     return value
 
 
-def checkpoint_record(value: Tree, path: str, *, now: str) -> Tree:
-    """The run record of a suspended worker's snapshot, which continues where it stopped.
-    `InvalidBundle` with all faults for a snapshot that is not suspended or not complete."""
+def checkpoint_record(value: JsonObject, path: str, *, now: str) -> JsonObject:
+    """Build the run record for a suspended worker's snapshot; the run continues where the worker
+    stopped. `InvalidBundle` with all faults if the snapshot is not suspended or is incomplete.
+    """
     _check(value)
     run = f"checkpoint_{sanitised(value['id'])}"
     suspended = value["suspension"].get("suspended_at")
@@ -152,7 +155,7 @@ def checkpoint_record(value: Tree, path: str, *, now: str) -> Tree:
     }
 
 
-def _worker(value: Tree, path: str) -> Tree:
+def _worker(value: JsonObject, path: str) -> JsonObject:
     sources = [as_dict(value["config"].get("spec")), as_dict(value.get("audit"))]
     return {
         "worker_id": value["id"],
@@ -170,7 +173,7 @@ def _worker(value: Tree, path: str) -> Tree:
     }
 
 
-def _check(value: Tree) -> None:
+def _check(value: JsonObject) -> None:
     faults: list[Fault] = []
     for name in ("_type", "status", "id"):
         if as_text(value.get(name)) is None:
@@ -193,8 +196,8 @@ def materialise(
     """Write each snapshot of a bundle into its own file below `folder`; the snapshot then names
     that file.
 
-    All are written or none: if one fails, the others are removed again. A bundle whose content was
-    redacted or withheld is `NotContinuable` unless `accept_redacted`. Without snapshots the folder
+    All are written or none: if one fails, the others are removed again. Raises `NotContinuable` if
+    content was redacted or withheld, unless `accept_redacted` is set. Without snapshots the folder
     is not created.
     """
     snapshots = document.snapshots
@@ -223,7 +226,7 @@ def materialise(
 
 
 def _write(folder: Path, name: str, value: Any) -> Path:
-    """Write a new file; if the name is taken, one with a number."""
+    """Write a new file. If the name is taken, a number is added to it."""
     for path in _candidates(folder, name):
         text = msgspec.json.format(msgspec.json.encode(_moved(value, str(path))), indent=2)
         try:
@@ -241,7 +244,7 @@ def _candidates(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _moved(value: Any, path: str) -> Any:
-    """A snapshot with its new path."""
+    """Return a snapshot with its new path."""
     if not isinstance(value, dict):
         return value
     moved = {**value, "snapshot_path": path}

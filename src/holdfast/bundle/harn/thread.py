@@ -1,5 +1,6 @@
-"""Converts one thread into Harn's format: its messages, calls and questions, and every other event
-unchanged. Blocking if the parts of the bundle are in a file."""
+"""Converts one thread to Harn's format: its messages, calls and questions. All other events are
+kept unchanged. Blocking if the parts of the bundle are in a file.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +17,24 @@ from ...log.transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
 from ..conversion_loss import Losses
 from ..format import Thread
+from ..json_values import JsonObject, to_text
 from ..timestamps import rfc3339
 from .format import COMPLETED, SUSPENDED
-from .json_values import Tree
 
 MESSAGES = {"message.received", "message.completed", "message.interrupted", "tool.finished"}
 
 
 class ThreadWriter:
-    """One thread in Harn's format."""
+    """Converts one thread to Harn's format."""
 
     def __init__(self, bundle: Bundle, thread: Thread, losses: Losses) -> None:
         self.started_at = thread.created_at
-        self.recordings: list[Tree] = []
-        self.questions: list[Tree] = []
+        self.recordings: list[JsonObject] = []
+        self.questions: list[JsonObject] = []
         self.task: str | None = None
         self._done = True  # the last message has an answer, and nothing is open
         self._path, self._losses = f"$.threads[{thread.thread}]", losses
-        self._events: list[Tree] = []
+        self._events: list[JsonObject] = []
         events = list(bundle.events(thread.thread))
         for event in events:
             if event.kind not in MESSAGES:
@@ -45,7 +46,7 @@ class ThreadWriter:
     def status(self) -> str:
         return COMPLETED if self._done else SUSPENDED
 
-    def transcript(self, metadata: Tree) -> Tree:
+    def transcript(self, metadata: JsonObject) -> JsonObject:
         return {
             "_type": "transcript",
             "messages": self._messages,
@@ -76,7 +77,7 @@ class ThreadWriter:
                 }
             )
 
-    def _message(self, message: Message) -> Iterator[Tree]:
+    def _message(self, message: Message) -> Iterator[JsonObject]:
         path = f"{self._path}.events[{message.seq}]"
         self._losses.add(path, "number, id, time and usage of a message", "Harn has no such fields")
         if message.role == "user":
@@ -92,8 +93,8 @@ class ThreadWriter:
                 yield self._result(call, call.outcome)
             self.recordings.append(self._recording(call))
 
-    def _answer(self, message: Message, path: str) -> Tree:
-        answer: Tree = {"role": "assistant", "content": message.text}
+    def _answer(self, message: Message, path: str) -> JsonObject:
+        answer: JsonObject = {"role": "assistant", "content": message.text}
         if message.thought:
             answer["thinking"] = message.thought
         if message.model:
@@ -107,17 +108,17 @@ class ThreadWriter:
             why = "only the model that made it can read it"
             self._losses.add(path, "a part that belongs to a model", why)
         if message.interrupted:
-            self._losses.add(path, "that a message was interrupted", "Harn does not mark it")
+            self._losses.add(path, "the interruption of a message", "Harn has no field for it")
         return answer
 
-    def _result(self, call: ToolCall, outcome: Outcome) -> Tree:
+    def _result(self, call: ToolCall, outcome: Outcome) -> JsonObject:
         failed = outcome.outcome != "ok"
         path = f"{self._path}.events[{outcome.seq}]"
         if outcome.outcome not in ("ok", "failed"):
-            what = f"that a call was {outcome.outcome}"
-            self._losses.add(path, what, "in Harn a result is an error or not")
+            what = f"the outcome '{outcome.outcome}' of a call"
+            self._losses.add(path, what, "Harn only distinguishes errors from other results")
         if not isinstance(outcome.result, (str, type(None))) or outcome.content is not None:
-            why = "in Harn a result is the text that the model read"
+            why = "Harn keeps only the text that the model received"
             self._losses.add(path, "the values of a result", why)
         return {
             "role": "tool",
@@ -127,7 +128,7 @@ class ThreadWriter:
             "is_error": failed,
         }
 
-    def _recording(self, call: ToolCall) -> Tree:
+    def _recording(self, call: ToolCall) -> JsonObject:
         known, outcome = self._calls.get(call.id), call.outcome
         arguments = msgspec.json.encode(call.arguments, order="deterministic")
         digest = hashlib.sha256(call.name.encode() + b"\0" + arguments).hexdigest()
@@ -144,10 +145,10 @@ class ThreadWriter:
 
 
 def _text(outcome: Outcome) -> str:
-    """The result of a call as its model read it."""
+    """Return the result of a call as the model received it."""
     for value in (outcome.content, outcome.result, outcome.error):
         if value is not None:
-            return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            return to_text(value)
     return "" if outcome.outcome == "ok" else outcome.outcome
 
 

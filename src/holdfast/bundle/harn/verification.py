@@ -1,4 +1,4 @@
-"""The verification outcomes of a run: from its record, or else from its stages. Pure."""
+"""Finds the verification outcomes of a run, in its record or else in its stages. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Any
 
 import msgspec
 
-from .json_values import Tree, as_dict, as_list
+from ..json_values import JsonObject, as_dict, as_list
 
 PASSED = {"passed", "success", "succeeded", "ok", "completed", "verified"}
 NOT_PASSED = {"failed", "failure", "error", "rejected", "unverified"}
 
 
-def outcomes(record: Tree) -> list[Any]:
-    """The outcomes in the observability block if there are any; else one per verifying stage."""
+def outcomes(record: JsonObject) -> list[Any]:
+    """Return the outcomes in the observability data if there are any; else one per verifying
+    stage.
+    """
     if seen := as_dict(record.get("observability")).get("verification_outcomes"):
         return list(seen)
     stages = [as_dict(stage) for stage in as_list(record.get("stages"))]
@@ -24,7 +26,7 @@ def outcomes(record: Tree) -> list[Any]:
     ]
 
 
-def _outcome(stage: Tree) -> Tree:
+def _outcome(stage: JsonObject) -> JsonObject:
     found = stage.get("verification")
     text = stage.get("visible_text")
     return {
@@ -36,7 +38,7 @@ def _outcome(stage: Tree) -> Tree:
     }
 
 
-def _passed(stage: Tree, found: Tree) -> bool | None:
+def _passed(stage: JsonObject, found: JsonObject) -> bool | None:
     for name in ("pass", "success"):
         if isinstance(found.get(name), bool):
             return bool(found[name])

@@ -1,8 +1,8 @@
-"""From Holdfast to Harn: a bundle as a run record and as a session bundle, version 1.
+"""Converts a Holdfast bundle to Harn's run record and session bundle, version 1.
 
-The main thread is the run's transcript, every other thread a stage, every sub-agent a child run
-with a snapshot that a resume host can materialise. Events that are not messages are kept unchanged
-in the `events` of the transcripts. Blocking if the parts of the bundle are in a file.
+The main thread becomes the run's transcript and every other thread a stage. Every sub-agent becomes
+a child run with a snapshot from which Harn can resume it. Events that are not messages are kept
+unchanged in the `events` of the transcripts. Blocking if the parts of the bundle are in a file.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from ...errors import BlobNotFound, HoldfastError, InvalidValue
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
-from ..format import Child, Span, Thread, line_of
+from ..format import BundleSpan, Child, Thread, line_of
+from ..json_values import JsonObject
 from ..redaction.scrub import Mode, ScrubConfig
 from ..timestamps import from_rfc3339
 from .check import read_document
 from .format import ANCHOR, CLOSED, COMPLETED, LIVENESS, SUSPENDED, HarnDocument
-from .json_values import Tree
 from .modes import in_mode, manifest_of
 from .names import sanitised
 from .read import IMPORTED, convert
@@ -39,12 +39,12 @@ def write_harn(
     attachments: bool = False,
     version: str = "1",
 ) -> tuple[HarnDocument, LossReport]:
-    """The bundle in Harn's format, and what could not be converted.
+    """Convert a bundle to Harn's format; also returns what could not be converted.
 
-    The default mode is that of the bundle; it can only be stricter, since redacted content cannot
-    be restored (`InvalidValue`). The same bundle gives the same bytes. `version` is the producer's.
-    A session that was imported from Harn and not continued since gives the original document.
-    Blocking: call it in a thread.
+    The default mode is that of the bundle. A less strict mode raises `InvalidValue`, since redacted
+    content cannot be restored. The same bundle gives the same bytes. `version` is that of the
+    producer. If the session was imported from Harn and not continued since, the result is the
+    original document. Blocking: call it in a thread.
     """
     document = bundle.document
     mode = mode or document.mode
@@ -73,7 +73,7 @@ def write_harn(
 
 
 def _original(bundle: Bundle) -> HarnDocument | None:
-    """The document that a session was imported from, if nothing was added since."""
+    """Return the document that the session was imported from, if nothing was added since."""
     facts = bundle.document.session
     try:
         first = [event for event, _ in zip(bundle.events("main"), range(2), strict=False)]
@@ -96,13 +96,13 @@ def _tag(bundle: Bundle) -> str:
     return SUSPENDED if bundle.document.liveness == "continuable" else CLOSED
 
 
-def _about(bundle: Bundle) -> Tree:
+def _about(bundle: Bundle) -> JsonObject:
     facts = bundle.document.session
     return {"bundle_id": bundle.id, "tenant": facts.tenant, "session": facts.session}
 
 
-def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False) -> Tree:
-    """The session as a run record of Harn, without further redaction."""
+def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False) -> JsonObject:
+    """Convert the session to a run record of Harn, without further redaction."""
     document = bundle.document
     source, facts = document.source, document.session
     over = document.liveness == "closed"
@@ -158,7 +158,7 @@ def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False)
     }
 
 
-def _anchor(bundle: Bundle) -> Tree:
+def _anchor(bundle: Bundle) -> JsonObject:
     workspace = bundle.document.workspace
     if workspace is None or workspace.primary is None:
         return {}
@@ -170,7 +170,7 @@ def _anchor(bundle: Bundle) -> Tree:
     return {ANCHOR: {"primary": workspace.primary, "additional_roots": roots, "anchored_at": at}}
 
 
-def _usage(bundle: Bundle) -> Tree | None:
+def _usage(bundle: Bundle) -> JsonObject | None:
     usage = bundle.document.runtime.usage
     if usage is None:
         return None
@@ -184,7 +184,7 @@ def _usage(bundle: Bundle) -> Tree | None:
     }
 
 
-def _span(span: Span) -> Tree:
+def _span(span: BundleSpan) -> JsonObject:
     start = from_rfc3339(span.started_at) or 0
     end = from_rfc3339(span.finished_at) or start
     return {
@@ -200,7 +200,7 @@ def _span(span: Span) -> Tree:
     }
 
 
-def _stage(thread: Thread, written: ThreadWriter) -> Tree:
+def _stage(thread: Thread, written: ThreadWriter) -> JsonObject:
     return {
         "id": thread.thread,
         "node_id": thread.agent or thread.thread,
@@ -214,7 +214,7 @@ def _stage(thread: Thread, written: ThreadWriter) -> Tree:
     }
 
 
-def _child_run(child: Child, written: ThreadWriter) -> Tree:
+def _child_run(child: Child, written: ThreadWriter) -> JsonObject:
     return {
         "worker_id": child.thread,
         "worker_name": child.agent,
@@ -229,8 +229,8 @@ def _child_run(child: Child, written: ThreadWriter) -> Tree:
     }
 
 
-def _snapshots(bundle: Bundle, record: Tree) -> Iterator[Tree]:
-    """Sub-agents as snapshots of Harn's runtime."""
+def _snapshots(bundle: Bundle, record: JsonObject) -> Iterator[JsonObject]:
+    """Convert sub-agents to snapshots of Harn's workers."""
     stages = {stage["id"]: stage for stage in record["stages"]}
     for child in record["child_runs"]:
         suspended = child["status"] == SUSPENDED
@@ -252,7 +252,7 @@ def _snapshots(bundle: Bundle, record: Tree) -> Iterator[Tree]:
         yield snapshot_entry(child["worker_id"], child["worker_name"], child["status"], value)
 
 
-def _artifacts(bundle: Bundle, losses: Losses, attachments: bool) -> Iterator[Tree]:
+def _artifacts(bundle: Bundle, losses: Losses, attachments: bool) -> Iterator[JsonObject]:
     for blob in bundle.document.blobs:
         about = {
             "_type": "artifact",

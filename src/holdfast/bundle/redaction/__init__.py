@@ -1,1 +1,1 @@
-"""The redaction of bundles: two modes, and a manifest of what was replaced."""
+"""Redacts bundles: two modes, and a manifest of the replacements."""

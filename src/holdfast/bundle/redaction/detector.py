@@ -1,4 +1,4 @@
-"""The plugins of detect-secrets as a finder, in addition to our own rules.
+"""Finds secrets with the plugins of detect-secrets, in addition to our own rules.
 
 Only their patterns are used, in this process: no files, no settings, no network, no filters and no
 verification. Three sorts of plugins are excluded: those for high entropy, which report commit
@@ -20,7 +20,7 @@ Plugin: TypeAlias = tuple[str, tuple[str, ...], Any]
 
 WINDOW, OVERLAP = 1 << 14, 1 << 10  # characters of a window, and of its overlap with the next
 
-# Each plugin, and texts in lower case of which one must occur before it runs.
+# Each plugin, and lower-case texts; it runs if one of them occurs.
 PLUGINS = {
     "artifactory.ArtifactoryDetector": "akc ap",
     "aws.AWSKeyDetector": "a3t akia asia abia acca aws",
@@ -52,7 +52,7 @@ _AROUND = " \t\"'=:"  # characters that some patterns include
 
 
 class Detector:
-    """The finder; `looked` counts the characters that it has searched."""
+    """The finder. `looked` counts the characters that it has searched."""
 
     def __init__(self, name: str, plugins: Sequence[Plugin]) -> None:
         self.name = name
@@ -83,7 +83,7 @@ class Detector:
 
 
 def detector() -> Detector | None:
-    """detect-secrets, if it is installed."""
+    """Return the finder, or None if detect-secrets is not installed."""
     found = _load()
     return None if found is None else Detector(*found)
 
@@ -114,7 +114,9 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _found(rule: str, pattern: re.Pattern[str], line: str, offset: int) -> Iterator[Span]:
-    """The matches of a plugin's pattern: the group, if it is the secret and not a prefix."""
+    """Yield the matches of a plugin's pattern. If a group of the pattern is long enough to be the
+    secret, only that group is used.
+    """
     for found in pattern.finditer(line):
         start, end = found.span()
         for group in range(1, pattern.groups + 1):

@@ -1,13 +1,12 @@
-"""The role of each field of each payload: an allow-list for every kind of event.
+"""Lists the role of each field of each payload, for every kind of event.
 
-Fields that are not listed are content. Numbers, booleans and literals are structure by their type;
-of texts, only those listed here are ids or names.
+Unlisted fields are content. Numbers, booleans and literals are structure because of their type.
+Strings are content unless they are listed here as ids or names.
 """
 
 from __future__ import annotations
 
 import functools
-import types
 import typing
 from typing import Any, Literal, TypeAlias
 
@@ -15,24 +14,28 @@ from msgspec.structs import fields
 
 from ...log import events as ev
 from ...log.events import ids
+from ..type_check import without_none
 
 What: TypeAlias = Literal[
     "keep",  # structure: a number, a literal
-    "id",  # pairs events; ours, or a provider's
-    "hash",  # of content that is stored elsewhere
-    "name",  # of a tool, a model, a mode
+    "id",  # an id that links events; ours, or a provider's
+    "hash",  # a hash of content that is stored elsewhere
+    "name",  # the name of a tool, a model or a mode
     "names",  # an object with such names as keys, and structure as values
-    "person",  # an actor, or an address of one
+    "person",  # an actor, or an actor's address
     "driver",  # a process: its host and its number
-    "parts",  # of a message; references to blobs are structure
-    "refs",  # references of a result
+    "parts",  # parts of a message; references to blobs are structure
+    "refs",  # references in a result
     "shape",  # the name and the JSON Schema of an answer
-    "numbered",  # texts by the number of an event
+    "numbered",  # texts by event number
     "text",  # content as text
     "value",  # content as JSON
 ]
 
-# How ids begin and end that derive from another one: see docs/formats/log.md.
+# The role of a field, or the type of the payload in it.
+Role: TypeAlias = What | type[ev.Payload]
+
+# Prefixes and suffixes of derived ids: see docs/formats/log.md.
 BEFORE = rf"(?:(?:{'|'.join(ids.DERIVED)}):)*"
 BEHIND = rf"(?:{ids.CHILD}|:\d{{1,9}})*"
 
@@ -63,12 +66,12 @@ _OWN: dict[tuple[type[ev.Payload], str], What] = {
 
 
 @functools.cache
-def listed(payload: type[ev.Payload]) -> dict[str, What | type[ev.Payload]]:
-    """The role of each field, or the type of a nested payload."""
+def listed(payload: type[ev.Payload]) -> dict[str, Role]:
+    """Return the role of each field, or the type of its nested payload."""
     return {field.encode_name: _what(payload, field.name, field.type) for field in fields(payload)}
 
 
-def _what(payload: type[ev.Payload], name: str, hint: Any) -> What | type[ev.Payload]:
+def _what(payload: type[ev.Payload], name: str, hint: Any) -> Role:
     if (own := _OWN.get((payload, name))) is not None:
         return own
     inner = _inner(hint)
@@ -86,13 +89,9 @@ def _what(payload: type[ev.Payload], name: str, hint: Any) -> What | type[ev.Pay
 
 
 def _inner(hint: Any) -> Any:
-    """The type without `| None`; for a list, the type of its items."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        some = [each for each in typing.get_args(hint) if each is not type(None)]
-        return _inner(some[0]) if len(some) == 1 else Any
-    if typing.get_origin(hint) is list:
-        return _inner(typing.get_args(hint)[0])
-    return hint
+    """Return the type without `| None`; for a list, the type of its items."""
+    inner = without_none(hint)
+    return _inner(typing.get_args(inner)[0]) if typing.get_origin(inner) is list else inner
 
 
 def _structure(hint: Any) -> bool:
@@ -101,6 +100,6 @@ def _structure(hint: Any) -> bool:
 
 
 def _named(hint: Any) -> bool:
-    """Whether it is an object with names as keys and structure as values."""
+    """Whether the type is an object with names as keys and structure as values."""
     inner = _inner(hint)
     return typing.get_origin(inner) is dict and _structure(typing.get_args(inner)[1])

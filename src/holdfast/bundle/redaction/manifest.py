@@ -1,22 +1,27 @@
-"""The manifest of a redaction: which rules hit where, and how often; never a value."""
+"""The manifest of a redaction: which rules matched where, and how often. It never contains a
+value.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from ..json_values import JsonObject
+
 Mode = Literal["local", "sanitized", "replay_only"]
 
 POLICY, POLICY_VERSION = "holdfast", 1
-KNOWN = 100_000  # values with a number of their own in one bundle
+KNOWN = 100_000  # values that get a number in one bundle
 ENTRIES = 20_000  # places that a manifest lists; the totals count all
 
 
 class Redacted(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
-    """The hits of one rule at one place; `path` is the place in the bundle."""
+    """The matches of one rule at one place; `path` is the place in the bundle."""
 
     rule: str
     kind: str
@@ -25,9 +30,10 @@ class Redacted(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
 
 
 class Redaction(Struct, frozen=True, kw_only=True):
-    """The manifest. `totals` counts hits by class and `rules` by rule, including those that
-    `entries` has no room for; `omitted` counts these. `detectors` are the libraries that were
-    used."""
+    """The manifest of a redaction. `totals` counts matches by class and `rules` counts them by
+    rule, including matches that do not fit into `entries`; `omitted` is the number of those.
+    `detectors` are the libraries that were used.
+    """
 
     mode: Mode = "local"
     policy: str = "none"
@@ -42,28 +48,28 @@ class Redaction(Struct, frozen=True, kw_only=True):
 
 
 class HitCounter:
-    """Counts hits by rule, class and path."""
+    """Counts matches by rule, class and path."""
 
     def __init__(self, limit: int = ENTRIES) -> None:
         self._limit = limit
-        self._entries: dict[tuple[str, str, str], int] = {}
-        self._totals: dict[str, int] = {}
-        self._rules: dict[str, int] = {}
+        self._entries: Counter[tuple[str, str, str]] = Counter()
+        self._totals: Counter[str] = Counter()
+        self._rules: Counter[str] = Counter()
         self._omitted = 0
 
-    def add(self, rule: str, kind: str, path: str, times: int = 1) -> None:
-        self._totals[kind] = self._totals.get(kind, 0) + times
-        self._rules[rule] = self._rules.get(rule, 0) + times
+    def add(self, rule: str, kind: str, path: str) -> None:
+        self._totals[kind] += 1
+        self._rules[rule] += 1
         at = (rule, kind, path)
         if at in self._entries or len(self._entries) < self._limit:
-            self._entries[at] = self._entries.get(at, 0) + times
+            self._entries[at] += 1
         else:
-            self._omitted += times
+            self._omitted += 1
 
     def redaction(
         self, mode: Mode, placeholder: str, detectors: Iterable[str], personal: Iterable[str]
     ) -> Redaction:
-        """The manifest of all hits so far."""
+        """Return the manifest of all matches so far."""
         entries = [
             Redacted(rule=rule, kind=kind, path=path, count=count)
             for (rule, kind, path), count in self._entries.items()
@@ -82,21 +88,22 @@ class HitCounter:
 
 
 class Pseudonyms:
-    """Numbered placeholders: the same for the same value, counted by class in the order of first
-    appearance, so that a number reveals nothing about its value. Values beyond `limit` have no
-    number; ids always have one, since they pair events."""
+    """Numbered placeholders. Equal values get the same placeholder. Numbers are assigned per class
+    in the order of first appearance, so they reveal nothing about the values. Values beyond `limit`
+    get no number; ids always get one, since events are matched by them.
+    """
 
     def __init__(self, limit: int = KNOWN) -> None:
         self._limit = limit
         self._known: dict[tuple[str, str | bytes], str] = {}
-        self._last: dict[str, int] = {}
+        self._last: Counter[str] = Counter()
 
     def redacted(self, kind: str, value: str) -> str:
-        """The placeholder of a secret, or of private data."""
+        """Return the placeholder of a secret or of personal data."""
         return self._of(f"redacted:{kind}", value)
 
     def withheld(self, value: str, *, pairs: bool = False) -> str:
-        """The placeholder of content, or of an id that `pairs` events."""
+        """Return the placeholder of content, or of an id by which events are matched (`pairs`)."""
         return self._of("withheld", value, pairs=pairs)
 
     def _of(self, what: str, value: str, *, pairs: bool = False) -> str:
@@ -108,14 +115,14 @@ class Pseudonyms:
             return found
         if len(self._known) >= self._limit and not pairs:
             return f"[{what}]"
-        number = self._last[what] = self._last.get(what, 0) + 1
-        found = self._known[at] = f"[{what}:{number}]"
+        self._last[what] += 1
+        found = self._known[at] = f"[{what}:{self._last[what]}]"
         return found
 
 
-def distinct(entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """An object from names that may be equal after redaction; repeated ones get a suffix."""
-    found: dict[str, Any] = {}
+def distinct(entries: Iterable[tuple[str, Any]]) -> JsonObject:
+    """Build an object from names that may be equal after redaction; repeated names get a suffix."""
+    found: JsonObject = {}
     for name, item in entries:
         free = name
         while free in found:

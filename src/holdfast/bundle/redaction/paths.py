@@ -1,7 +1,7 @@
-"""Local paths in a text: the folders are replaced, the name of the file is kept.
+"""Finds local paths in a text. The folders are replaced, the name of the file is kept.
 
-Paths are local in home folders, temporary folders and mounts, on Windows, and in `file:` URLs.
-Folders such as `/usr/lib` are the same everywhere and are kept.
+Local paths are those in home folders, temporary folders and mounts, Windows paths, and `file:`
+URLs. Folders such as `/usr/lib` are the same on every machine and are kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TILDE = re.compile(rf"(?<![\w~./-])~[A-Za-z_][\w.-]{{0,31}}/[^{_END}]*+")
 
 
 def finder(roots: Iterable[str] = ()) -> Finder:
-    """A finder for the folders of local paths; `roots` are further local folders."""
+    """Return a finder for the folders of local paths; `roots` are additional local folders."""
     own = [root.rstrip("/\\") for root in roots if root.rstrip("/\\")]
     names = "|".join(re.escape(root) for root in sorted({*_ROOTS, *own}, key=len, reverse=True))
     step = rf"/[^/{_END}]*+(?:\\? [^/{_END}]{{1,32}}){{0,2}}(?=/[^/\s])|/[^/{_END}]*+"
@@ -67,7 +67,7 @@ def finder(roots: Iterable[str] = ()) -> Finder:
 
 
 def _folder(text: str, start: int, end: int) -> Iterator[Span]:
-    """The path without its last name; the whole path if that name is a person's."""
+    """Return the path without its last name; the whole path if that name is a person's."""
     while end > start and text[end - 1] in ".,;!?":
         end -= 1  # the end of a sentence
     path = text[start:end]
@@ -80,6 +80,6 @@ def _folder(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _last(path: str) -> int:
-    """Where the last separator of a path is."""
+    """Return the position of the last separator of a path."""
     small = path.lower() if "%" in path else ""
     return max(0, path.rfind("/"), path.rfind("\\"), small.rfind("%2f"), small.rfind("%5c"))

@@ -1,7 +1,8 @@
-"""Personal data in texts: the kinds that a host opts into, and texts that it has registered.
+"""Finds personal data in texts: the kinds that the application opts into, and texts that it
+registers.
 
-A kind is found by its form if that is unique (e-mail addresses, card numbers with a valid check
-digit), otherwise by its label ("date of birth: …"), and by the name of its field.
+A kind is found by its format if that is unique (e-mail addresses, card numbers with a valid check
+digit), otherwise by its label ("date of birth: …"); and by the name of its field.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import NamedTuple, TypeAlias
 
 from ...errors import InvalidValue
 from ...redact import Finder, Span
+from ...redact.spans import pattern_finder
 
 Valid: TypeAlias = Callable[[str], bool]
 
 PERSON = "person"  # the rule of registered texts
-SHORTEST = 3  # characters of a registered text
+SHORTEST = 3  # minimum length of a registered text, in characters
 
 _IS = r"[\"']?\s{0,3}(?:[:=#]|\b(?:is|was)\b)\s{0,3}[\"']?"
 _MAY_BE = r"[\"']?\s{0,3}(?:[:=#]|\b(?:is|was)\b)?\s{0,3}[\"']?"
@@ -28,15 +30,16 @@ _CODE = r"(?=[A-Z -]{0,6}\d)[A-Z0-9][A-Z0-9 ./-]{3,22}[A-Z0-9]"  # an official i
 
 
 class LabelledPattern(NamedTuple):
-    """A pattern for a value after its label, and the words that the label can begin with."""
+    """A pattern for a value after its label, and the words with which the label can begin."""
 
     pattern: str
     words: tuple[str, ...]
 
 
 class PersonalKind(NamedTuple):
-    """A kind of personal data. `patterns` find it: their last group, or the whole match without
-    one. `valid` confirms a match, and `names` are the names of its fields."""
+    """A kind of personal data. `patterns` find it: the last group is the value, or the whole match
+    if there is no group. `valid` confirms a match, and `names` are the names of its fields.
+    """
 
     patterns: tuple[str | LabelledPattern, ...]
     names: str = ""
@@ -44,8 +47,9 @@ class PersonalKind(NamedTuple):
 
 
 def _labelled(what: str, value: str, *, more: str = "", sign: str = _IS) -> LabelledPattern:
-    """A value after a label and a sign: `date of birth: 1984-03-07`. `|` separates the labels, each
-    of which may be followed by `more`."""
+    """Match a value after a label and a separator: `date of birth: 1984-03-07`. `|` separates the
+    labels, each of which may be followed by `more`.
+    """
     names = what.split("|")
     spoken = "|".join(name.replace(" ", "[ _-]?") for name in names)
     heads = tuple(dict.fromkeys(re.split(r"[^^a-zäöüß]", name)[0] for name in names))
@@ -347,7 +351,7 @@ NUMBERS = {
 
 
 def chosen(kinds: Iterable[str]) -> tuple[str, ...]:
-    """The kinds that the host opts into; `all` selects every kind."""
+    """Return the selected kinds; `all` selects every kind."""
     wanted = set(kinds)
     if not wanted <= {*KINDS, "all"}:
         raise InvalidValue(
@@ -359,19 +363,19 @@ def chosen(kinds: Iterable[str]) -> tuple[str, ...]:
 
 
 def labels(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The names of fields that contain these kinds."""
+    """Return the names of fields that contain these kinds."""
     return {kind: tuple(KINDS[kind].names.split()) for kind in kinds}
 
 
 def checks(kinds: Iterable[str]) -> list[str]:
-    """The library that checks national ids, if they are searched for and it is installed."""
+    """Return the name of the library that checks national ids, if it is needed and installed."""
     if "national_id" not in kinds or not _numbers():
         return []
     return [f"python-stdnum {importlib.import_module('stdnum').__version__}"]
 
 
 def finders(kinds: Iterable[str], people: Iterable[str]) -> list[Finder]:
-    """The finders of these kinds and of the registered texts."""
+    """Return the finders of these kinds and of the registered texts."""
     names = tuple(people)
     for name in names:
         if len(name.strip()) < SHORTEST:
@@ -382,27 +386,23 @@ def finders(kinds: Iterable[str], people: Iterable[str]) -> list[Finder]:
                 limit=SHORTEST,
             )
     found: list[Finder] = [functools.partial(_kind, kind) for kind in kinds]
-    return [functools.partial(_people, _registered(names)), *found] if names else found
+    return [pattern_finder(PERSON, _registered(names)), *found] if names else found
 
 
 @functools.cache
 def _registered(people: tuple[str, ...]) -> re.Pattern[str]:
-    """Registered texts, in any case, with spaces or punctuation between their words."""
+    """Find registered texts in any case, with any spaces or punctuation between their words."""
     by = r"(?:[\s._+-]|%20){1,4}"
-    told = {by.join(map(re.escape, re.split(r"[\s_]+", name.strip()))) for name in people}
-    either = "|".join(sorted(told, key=len, reverse=True))
+    forms = {by.join(map(re.escape, re.split(r"[\s_]+", name.strip()))) for name in people}
+    either = "|".join(sorted(forms, key=len, reverse=True))
     return re.compile(rf"(?<![^\W_])(?:{either})(?![^\W_])", re.IGNORECASE)
-
-
-def _people(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
-    for found in pattern.finditer(text):
-        yield Span(*found.span(), PERSON)
 
 
 @functools.cache
 def _patterns(kind: str) -> tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]:
-    """Each pattern, and words in lower case of which the text must contain one, if there are
-    any."""
+    """Return each pattern with lower-case words. If there are words, a text is searched only if it
+    contains one of them.
+    """
     return tuple(
         (re.compile(it.pattern), it.words)
         if isinstance(it, LabelledPattern)

@@ -1,7 +1,7 @@
 """A review before a bundle is written: every replacement and every doubtful value, with its reason.
 
-Of a replaced value it shows only the beginning and the length. A doubtful value stays in the bundle
-and is shown as it is.
+Only the beginning and the length of a replaced value are shown. A doubtful value stays in the
+bundle and is shown unchanged.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from ...redact import Seen
 
-SHOWN = 120  # characters of a doubtful value
+SHOWN = 120  # characters of a doubtful value that are shown
 ENTRIES = 20_000  # entries that are kept; the rest are counted
 
 
 class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
-    """One value: `what` happens to it, by which `rule`, and why; `text` is what to show."""
+    """One value: `what` happens to it, by which `rule`, and why. `text` is the text to show."""
 
     what: Literal["replaced", "doubtful"]
     rule: str
@@ -28,8 +28,9 @@ class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
 
 
 class Review:
-    """Collects the values that one export replaces or doubts; `omitted` counts those beyond the
-    limit."""
+    """Collects the values that an export replaces or considers doubtful; `omitted` counts those
+    beyond the limit.
+    """
 
     def __init__(self) -> None:
         self.clear()
@@ -61,7 +62,7 @@ class Review:
 
 
 def _shortened(value: str) -> str:
-    """The beginning and the length of a secret, so that its owner can recognise it."""
+    """Return the beginning and the length of a secret, so that its owner can recognize it."""
     if len(value) < 12:
         return f"({len(value)} characters)"
     return f"{value[:2]}… ({len(value)} characters)"

@@ -20,6 +20,7 @@ from ...redact import (
     is_distinct,
     only_placeholders,
 )
+from ...redact.spans import pattern_finder
 from . import paths, personal
 from .detector import detector
 from .fields import BEFORE, BEHIND, What
@@ -27,7 +28,7 @@ from .manifest import HitCounter, Pseudonyms, distinct
 from .review import Review
 
 FOUND = 500  # secrets that are searched again in everything that was written
-LARGEST = 16 << 20  # bytes of a text in a blob; a larger one is omitted
+LARGEST = 16 << 20  # maximum size of a text blob, in bytes; larger ones are omitted
 
 _CLASSES = {
     **CLASSES,
@@ -44,12 +45,12 @@ _MARKS = (("utf-8-sig", b"\xef\xbb\xbf"), ("utf-16", b"\xff\xfe"), ("utf-16", b"
 class ScrubConfig(Struct, frozen=True, kw_only=True):
     """What to replace in addition to the built-in rules.
 
-    `secrets` are values, `keys` names of secrets, and `patterns` regular expressions by class; the
-    first group of a pattern is replaced, or the whole match without one. `personal` are the kinds
-    of personal data to replace, and `people` names and other texts about persons. `paths` replaces
-    local paths, and `roots` are further local folders. `detector` uses detect-secrets too. `binary`
-    keeps blobs that are not text, and so cannot be scanned, unless something is found in their
-    bytes. `strict` also replaces doubtful values.
+    `secrets` are secret values, `keys` are names of secrets, and `patterns` are regular expressions
+    by class; the first group of a pattern is replaced, or the whole match if it has no group.
+    `personal` lists the kinds of personal data to replace, `people` names of people and other
+    personal texts. `paths` replaces local paths, and `roots` are additional local folders.
+    `detector` also uses detect-secrets. `binary` keeps binary blobs, which cannot be scanned as
+    text, unless something is found in their bytes. `strict` also replaces doubtful values.
     """
 
     secrets: tuple[str, ...] = ()
@@ -105,7 +106,7 @@ class Sanitizer:
         )
 
     def _instead(self, rule: str, secret: str) -> str:
-        if rule in ("email", personal.PERSON):  # however it is written
+        if rule in ("email", personal.PERSON):  # in any notation
             secret = " ".join(_BREAKS.split(secret.casefold()))
         elif len(self.found) < FOUND and self._class(rule) != rule and is_distinct(secret):
             self.found.setdefault(secret, rule)
@@ -113,7 +114,7 @@ class Sanitizer:
 
     def _finders(self) -> Iterator[Finder]:
         for name, pattern in self._patterns.items():
-            yield _custom(name, pattern)
+            yield pattern_finder(name, pattern)
         yield from personal.finders(self.kinds, self._config.people)
         if self._config.paths:
             yield paths.finder(self._config.roots)
@@ -126,7 +127,7 @@ class Sanitizer:
         return _CLASSES.get(rule, "api_key")
 
     def field(self, what: What, value: Any, path: str) -> Any:
-        """One field of a payload, by its role."""
+        """Redact one field of a payload, according to its role."""
         if what in ("keep", "value", "parts", "refs", "shape") or value is None:
             return value if what == "keep" else self.value(value, path)
         if isinstance(value, list):
@@ -150,14 +151,14 @@ class Sanitizer:
         return self._redactor.text(text, path)
 
     def id(self, id: str, path: str) -> str:
-        """An id; derived ids still derive from the same id."""
+        """Redact an id. Ids that derive from the same id still do so afterwards."""
         found = _ID.fullmatch(id)
         if found is None:
             return self.text(id, path)
         return found[1] + self.text(found[2], path) + found[3]
 
     def person(self, who: str, path: str) -> str:
-        """An actor. The user of a command line is an account of this machine."""
+        """Redact an actor. The user name in a `cli:` actor is an account of this machine."""
         local = who.startswith("cli:") and self._config.paths
         at = len("cli:") if local else 0
         if (local or "user" in self.kinds) and who[at:] and not only_placeholders(who[at:]):
@@ -166,7 +167,7 @@ class Sanitizer:
         return self.text(who, path)
 
     def driver(self, driver: str, path: str) -> str:
-        """A process, without its host."""
+        """Return the name of a driver without its host."""
         found = _HOST.fullmatch(driver)
         if found is None or not self._config.paths or only_placeholders(found[1]):
             return self.text(driver, path)
@@ -174,8 +175,7 @@ class Sanitizer:
         return self._names.redacted("host", found[1]) + found[2]
 
     def blob(self, data: bytes, path: str) -> bytes | None:
-        """The text of a blob scrubbed; None for a blob that cannot be scanned and has to be
-        omitted."""
+        """Redact the text of a blob; None if the blob cannot be scanned and must be omitted."""
         for code, mark in (*_MARKS, ("utf-8", b"")):
             if data.startswith(mark):
                 return self._coded(data, code, path)
@@ -196,20 +196,20 @@ class Sanitizer:
         return None
 
     def learn(self, *secrets: str, rule: str = "value") -> None:
-        """Replace these wherever they occur."""
+        """Replace these values wherever they occur."""
         for redactor in (self._redactor, self._silent):
             redactor.learn(*secrets, rule=rule)
 
     def spans(self, text: str) -> list[Span]:
-        """The secrets of a text, by form or by name."""
+        """Return the secrets of a text, found by format or by name."""
         return self._silent.found(text)
 
     def quiet(self, text: str) -> bool:
-        """Whether the text contains nothing to replace."""
+        """Return whether the text contains nothing to replace."""
         return self._silent.text(text) == text
 
     def _encoded(self, text: str) -> Iterator[Span]:
-        """Encoded texts that contain something to replace."""
+        """Find encoded texts that contain something to replace."""
         for start, end, inner in encodings.encoded(text):
             if not self.quiet(inner):
                 yield Span(start, end, "base64")
@@ -233,14 +233,3 @@ def _patterns(config: ScrubConfig) -> dict[str, re.Pattern[str]]:
                 remedy="correct the pattern",
             ) from None
     return found
-
-
-def _custom(name: str, pattern: re.Pattern[str]) -> Finder:
-    group = 1 if pattern.groups else 0
-
-    def find(text: str) -> Iterator[Span]:
-        for found in pattern.finditer(text):
-            if found.start(group) >= 0:
-                yield Span(*found.span(group), name)
-
-    return find

@@ -1,8 +1,8 @@
-"""The redaction of everything that a bundle contains.
+"""Redacts everything in a bundle.
 
-`Scrub` redacts an event by the roles of its fields, so that the result still decodes as the same
-kind of event and still pairs calls with results. The modes decide what is replaced, and how:
-`sanitizer` and `withholder`.
+`Scrub` redacts an event according to the roles of its fields, so that the result still decodes as
+the same kind of event, and calls still match their results. `sanitizer` and `withholder` implement
+the two modes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...log import events as ev
 from ...log.codec import typed
 from ...log.events import KINDS, Event, to_json
 from ...redact.spans import trie
-from .fields import What, listed
+from .fields import Role, listed
 from .manifest import HitCounter, Mode, Pseudonyms, Redacted, Redaction
 from .review import Review
 from .sanitizer import Sanitizer, ScrubConfig
@@ -33,8 +33,8 @@ PLACEHOLDERS = {"sanitized": "[redacted:CLASS:NUMBER]", "replay_only": "[withhel
 class Scrub:
     """The redaction of one export: the same calls in the same order give the same bytes.
 
-    `review` collects each replacement and each doubtful value. Mode `local` changes nothing. To
-    scrub twice gives the same result as to scrub once.
+    `review` collects each replacement and each doubtful value. Mode `local` changes nothing.
+    Scrubbing is idempotent.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Scrub:
 
     @property
     def found(self) -> dict[str, str]:
-        """Secrets that were found so far and cannot be words, with their rules."""
+        """The secrets found so far that cannot be ordinary words, with their rules."""
         return dict(self._sanitizer.found)
 
     def learn(self, found: Mapping[str, str]) -> None:
-        """Replace these secrets wherever they occur, each as a hit of its rule."""
+        """Replace these secrets wherever they occur, and count each as a match of its rule."""
         by_rule: dict[str, list[str]] = {}
         for secret, rule in found.items():
             by_rule.setdefault(rule, []).append(secret)
@@ -67,7 +67,7 @@ class Scrub:
             self._sanitizer.learn(*secrets, rule=rule)
 
     def remains(self, parts: Iterable[Iterable[bytes]]) -> bool:
-        """Whether a secret that was found in one place still occurs in one of these lines."""
+        """Return whether a secret that was found elsewhere still occurs in one of these lines."""
         forms: dict[bytes, list[bytes]] = {}
         for secret in self._sanitizer.found:
             for form in _written(secret):
@@ -84,7 +84,7 @@ class Scrub:
         )
 
     def event(self, event: Event, path: str) -> Event:
-        """The event scrubbed; its payload can still be decoded."""
+        """Return the event redacted; its payload can still be decoded."""
         if self.mode == "local":
             return event
         data = event.json()
@@ -120,7 +120,7 @@ class Scrub:
         return {**kept, **self._taker.value(rest, path)}
 
     def _payload(self, kind: type[ev.Payload], data: Any, path: str) -> Any:
-        """The payload by its fields; unknown fields are content."""
+        """Redact a payload field by field; unknown fields are content."""
         known = listed(kind)
         found = {
             name: self._known(known[name], item, f"{path}.{name}")
@@ -130,7 +130,7 @@ class Scrub:
         rest = {name: item for name, item in data.items() if name not in known}
         return {**found, **self._taker.value(rest, path)} if rest else found
 
-    def _known(self, what: What | type[ev.Payload], item: Any, path: str) -> Any:
+    def _known(self, what: Role, item: Any, path: str) -> Any:
         if isinstance(what, str):
             return self._taker.field(what, item, path)
         if isinstance(item, list):
@@ -138,19 +138,19 @@ class Scrub:
         return item if item is None else self._payload(what, item, path)
 
     def value(self, value: Any, path: str) -> Any:
-        """A JSON value outside the events."""
+        """Redact a JSON value outside the events."""
         return value if self.mode == "local" else self._taker.value(value, path)
 
     def text(self, text: str, path: str) -> str:
-        """A text outside the events."""
+        """Redact a text outside the events."""
         return text if self.mode == "local" else self._taker.text(text, path)
 
     def id(self, id: str, path: str) -> str:
-        """The id of a session, a thread or a tenant, which may name a person."""
+        """Redact the id of a session, a thread or a tenant, which may name a person."""
         return id if self.mode == "local" else self._taker.id(id, path)
 
     def blob(self, data: bytes, path: str) -> bytes | None:
-        """The bytes of a blob; None if it has to be omitted."""
+        """Redact the bytes of a blob; None if it must be omitted."""
         if self.mode == "local":
             return data
         if self.mode == "replay_only":
@@ -159,7 +159,7 @@ class Scrub:
         return self._sanitizer.blob(data, path)
 
     def manifest(self) -> Redaction:
-        """What was replaced so far, without values."""
+        """Return the manifest of what was replaced so far, without values."""
         if self.mode == "local":
             return Redaction()
         return self._hits.redaction(
@@ -171,6 +171,6 @@ class Scrub:
 
 
 def _written(secret: str) -> Iterator[bytes]:
-    """The forms of a secret in a bundle: JSON, JSON within JSON, UTF-16."""
+    """Return the forms in which a bundle can contain a secret: JSON, JSON within JSON, UTF-16."""
     once = msgspec.json.encode(secret)[1:-1]
     yield from (once, msgspec.json.encode(once.decode())[1:-1], secret.encode("utf-16-le"))

@@ -1,5 +1,6 @@
-"""Secrets that are split between two texts: two parts of a message, or two consecutive events of
-the same kind and role in a thread."""
+"""Finds secrets that are split between two texts: two parts of a message, or two consecutive events
+of the same kind and role in a thread.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +9,28 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...redact import Span
+from ..json_values import as_dict
 
-CONTEXT = 256  # characters on each side of a border that are searched
-SHORTEST_RUN = 20  # characters of a run across a border; a shorter one may be two words
-SHORTEST_PIECE = 6  # characters of a piece that cannot be a word
+CONTEXT = 256  # characters that are searched on each side of a boundary
+SHORTEST_RUN = 20  # minimum length of a run across a boundary; a shorter one may be two words
+SHORTEST_PIECE = 6  # minimum length of a piece; a shorter one may be a word
 _LAST = re.compile(r"[\w+/=.~:-]{1,256}\Z")
 _FIRST = re.compile(r"[\w+/=.~:-]{1,256}")
 _DIGIT = re.compile(r"\d")
 
 
 class SplitSecrets:
-    """Searches the borders between consecutive texts with `find`."""
+    """Searches the boundaries between consecutive texts with `find`."""
 
     def __init__(self, find: Callable[[str], Iterable[Span]]) -> None:
         self._find = find
         self._before: dict[tuple[str, str], str] = {}
 
     def pieces(self, data: Any, place: str) -> Iterator[tuple[str, str]]:
-        """The pieces of secrets that end in this event, each with its rule. `place` identifies the
-        thread and the kind of the event."""
-        role = data.get("role") if isinstance(data, dict) else None
+        """Return the pieces of split secrets that end in this event, each with its rule. `place`
+        identifies the thread and the kind of the event.
+        """
+        role = as_dict(data).get("role")
         for path, text in _texts(data, ""):
             at = f"{place} {role}", path
             if before := self._before.get(at):
@@ -43,14 +46,16 @@ class SplitSecrets:
             return
         border, joined = len(before), before + text
         if any(span.end == border for span in self._by_form(before)):
-            return  # a secret ends at the border
+            return  # a secret ends at the boundary
         for span in self._by_form(joined):
             if span.start < border < span.end:
                 pieces = joined[span.start : border], joined[border : span.end]
                 yield from ((piece, span.rule) for piece in pieces if _is_distinct(piece))
 
     def _by_form(self, text: str) -> list[Span]:
-        """Secrets by their form. A name alone does not say where its value ends."""
+        """Return the secrets that are recognized by their format. A name alone does not show where
+        its value ends.
+        """
         return [span for span in self._find(text) if span.rule != "key"]
 
 
@@ -61,7 +66,7 @@ def _is_distinct(piece: str) -> bool:
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The texts of a value in order, each with its path."""
+    """Yield the texts of a value in order, each with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

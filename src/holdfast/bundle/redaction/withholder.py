@@ -1,8 +1,8 @@
 """Mode `replay_only`: keeps the structure and no content.
 
-`fields` lists what is kept. All other texts become numbered placeholders, the same for equal texts,
-so that they can be compared within a bundle; so do names in free JSON. Numbers in free JSON become
-0.
+`fields` lists what is kept. All other texts, and the names in free-form JSON, become numbered
+placeholders. Equal texts get the same placeholder, so that they can be compared within a bundle.
+Numbers in free-form JSON become 0.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from ..json_values import JsonObject
 from .fields import BEFORE, BEHIND, What
 from .manifest import HitCounter, Pseudonyms, distinct
 from .sanitizer import Sanitizer
@@ -36,7 +37,7 @@ def _full(pattern: re.Pattern[str]) -> Fits:
     return lambda item: isinstance(item, str) and pattern.fullmatch(item) is not None
 
 
-# Fields of objects whose names are kept, and which of their values are.
+# Fields of objects whose names are kept, with a check of the values that are kept too.
 _BLOB: dict[str, Fits] = {
     "type": lambda item: item == "blob",
     "size": _is_int,
@@ -66,7 +67,7 @@ class Withholder:
         self._names = names
 
     def field(self, what: What, value: Any, path: str) -> Any:
-        """One field of a payload, by its role."""
+        """Redact one field of a payload, according to its role."""
         if what == "keep" or value is None:
             return value
         if what == "shape" and isinstance(value, dict):
@@ -92,14 +93,14 @@ class Withholder:
         return self.text(value, path) if what == "numbered" else value
 
     def text(self, text: str, path: str) -> str:
-        """The placeholder of a text."""
+        """Return the placeholder of a text."""
         if not text or _WHOLE.fullmatch(text):
             return text
         self._hits.add("content", "withheld", path)
         return self._names.withheld(text)
 
     def value(self, value: Any, path: str) -> Any:
-        """The structure of a JSON value, without its content."""
+        """Return the structure of a JSON value, without its content."""
         if isinstance(value, str):
             return self.text(value, path)
         if isinstance(value, dict):
@@ -112,13 +113,13 @@ class Withholder:
         return 0
 
     def name(self, name: str, path: str) -> str:
-        """A name, if it looks like one and contains nothing private."""
+        """Return a name if it looks like one and contains nothing private; else its placeholder."""
         if _WHOLE.fullmatch(name) or (_NAME.fullmatch(name) and self._sanitizer.quiet(name)):
             return name
         return self.text(name, path)
 
     def id(self, id: str, path: str) -> str:
-        """An id; generated ids and those that derive from them are kept."""
+        """Return an id with its name withheld; ids that were generated are kept."""
         found = _ID.fullmatch(id)
         if found is None or found[2] is not None:
             return id if found is not None else self.text(id, path)
@@ -126,10 +127,12 @@ class Withholder:
         return f"{found[1]}{self._names.withheld(found[3], pairs=True)}{found[4]}"
 
     def _object(self, value: Any, known: Mapping[str, Fits], path: str) -> Any:
-        """An object with known fields. Of the parts of a message, only blobs are structure."""
+        """Redact an object with known fields. Among the parts of a message, only blobs are
+        structure.
+        """
         if not isinstance(value, dict) or (known is _BLOB and value.get("type") != "blob"):
             return self.value(value, path)
-        kept: dict[str, Any] = {}
+        kept: JsonObject = {}
         for name, item in value.items():
             fits = known.get(name)
             plain = fits is not None and fits(item)
@@ -138,9 +141,9 @@ class Withholder:
             )
         return kept
 
-    def _shape(self, value: dict[str, Any], path: str) -> Any:
-        """The name of the type of an answer, and its schema without texts."""
-        kept: dict[str, Any] = {}
+    def _shape(self, value: JsonObject, path: str) -> Any:
+        """Return the type name of an answer, and its schema without texts."""
+        kept: JsonObject = {}
         for name, item in value.items():
             if name == "name" and isinstance(item, str):
                 kept[name] = self.name(item, path)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
 
@@ -70,30 +70,23 @@ def context(
 
 
 def context(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    label: str | None = None,
-    priority: int = 0,
-    role: Literal["system", "message", "hidden"] = "system",
-    required: bool = True,
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
 ) -> Context | Callable[[Callable[..., Any]], Context]:
     """Create a context from a function, plain or async."""
 
     def make(function: Callable[..., Any]) -> Context:
-        called = name or str(getattr(function, "__name__", ""))
-        return Context(called, function, label, priority, role, required)
+        return Context(name or str(getattr(function, "__name__", "")), function, **options)
 
     return make if function is None else make(function)
 
 
 @dataclass(frozen=True, eq=False)
 class Hook:
-    """A function that the driver calls with each event of one kind, in the order of the log. It
-    gets an `Acting` and the event. Before each model or tool call, it has been called for all
-    earlier events. If it fails, the failure is logged and the run continues. Events written while
-    there is no driver are passed to the next one; after a restart, events may be passed again."""
+    """A function that the driver calls with each event of one kind, in log order. It gets an
+    `Acting` and the event. Before each model or tool call, the hooks for all earlier events have
+    run. If a hook fails, the failure is logged and the run continues. Events that were written
+    while there was no driver are passed to the next driver; after a restart, an event may be
+    passed again."""
 
     kind: str
     function: Callable[..., Any]
@@ -106,19 +99,20 @@ def hook(kind: str) -> Callable[[Callable[..., Any]], Hook]:
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A way for the agent to work: its own instructions, tools, contexts, model, limits.
+    """A way for the agent to work: its own instructions, tools, contexts, model and limits.
 
-    `approval` overrides the approval of the tools: `auto` asks for no call, `ask` for every call,
-    `deny` denies every call, `tool` leaves it to each tool. `contexts` is `all` for the agent's
-    contexts by priority, except `exclude`; or a list, used in its order.
+    `approval` overrides the approval setting of the tools: `auto` approves every call, `ask`
+    requires an approval for every call, `deny` denies every call, and `tool` keeps each tool's own
+    setting. `contexts` is `all` (the agent's contexts by priority, except `exclude`) or a list,
+    which is used in its order.
 
-    `transitions` are the modes that may follow this one; None means any. `after_plan` is the mode
+    `transitions` lists the modes that may follow this one; None means any. `after_plan` is the mode
     that follows when the user approves a plan (`submit_plan`).
 
     When the mode changes, `on_exit` of the old mode is called with the object that changed it (a
-    session, or the context of a tool or hook) and the name of the new mode. Then `on_enter` of the
-    new mode is called with the same object and the given text. It is not called for the mode that
-    a session starts in: use `@hook("session.created")` for that.
+    session, or the context of a tool or hook) and the name of the new mode. Then `on_enter` of
+    the new mode is called with the same object and the given text. `on_enter` is not called for
+    the initial mode of a session: use `@hook("session.created")` for that.
     """
 
     name: str
@@ -135,18 +129,6 @@ class Mode:
     after_plan: str | None = None
     on_enter: Callable[..., Any] | None = None
     on_exit: Callable[..., Any] | None = None
-
-
-class Delegate(Protocol):
-    """An agent that works for this one: a `SubAgent`."""
-
-    name: str
-    description: str
-    forked: bool
-
-    def faults(self, parent: Agent) -> Iterable[str]: ...
-
-    def delegation(self, all: Sequence[Any]) -> Tool: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,12 +167,12 @@ class Agent:
         return self.initial_mode or self.modes[0].name
 
     def mode(self, name: str | None) -> Mode:
-        """The mode of that name; the first mode if it no longer exists."""
+        """Return the mode with this name, or the first mode if it no longer exists."""
         by_name = {mode.name: mode for mode in self.modes}
         return by_name.get(name or "", by_name.get(self.first_mode, self.modes[0]))
 
     def known_mode(self, name: str) -> Mode:
-        """The mode of that name; `InvalidValue` if it does not exist."""
+        """Return the mode with this name. Raises `InvalidValue` if it does not exist."""
         if (found := self.mode(name)).name != name:
             names = ", ".join(mode.name for mode in self.modes)
             raise InvalidValue(
@@ -199,8 +181,8 @@ class Agent:
         return found
 
     def follows(self, before: Mode, name: str) -> bool:
-        """Whether mode `name` differs from `before`; `InvalidValue` if the change is not
-        allowed."""
+        """Whether mode `name` differs from `before`. Raises `InvalidValue` if the transition is
+        not allowed."""
         self.known_mode(name)
         if name == before.name:
             return False
@@ -225,8 +207,8 @@ class Agent:
         return {tool.name: tool for tool in listed if isinstance(tool, Tool)}
 
     def tool(self, name: str, mode: Mode) -> Tool | None:
-        """The tool of this name in `mode`, or else in any mode: a call from before a change of
-        mode still finds its tool."""
+        """Return the tool with this name in `mode`, or else in any mode, so that a call made before
+        a mode change still finds its tool."""
         found = self.tools_in(mode).get(name)
         others = (self.tools_in(other).get(name) for other in self.modes)
         return found or next(filter(None, others), None)
@@ -249,7 +231,7 @@ class Agent:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The agent's declaration as plain values, for listings."""
+        """Return the agent's declaration as plain values, for listings."""
         return {
             "key": self.key,
             "label": self.label,
@@ -279,7 +261,7 @@ def slug(label: str) -> str:
 
 
 def kind_problem(kind: str) -> str | None:
-    """Why a program may not use this kind for its own events, or None if it may."""
+    """Return why a program may not use this kind for its own events, or None if it may."""
     namespace, dot, name = kind.partition(".")
     if not (namespace and dot and name):
         return f"{kind!r} must be 'namespace.name'"
@@ -289,7 +271,7 @@ def kind_problem(kind: str) -> str | None:
 
 
 def faults(agent: Any) -> list[str]:
-    """Every problem with an agent; empty if it can be served."""
+    """Return every problem with an agent; empty if it can be served."""
     found = [*_naming(agent), *_mode_faults(agent), *_tool_faults(agent)]
     found.extend(_delegate_faults(agent))
     for item in _all_contexts(agent):
@@ -331,10 +313,11 @@ def _mode_faults(agent: Agent) -> Iterable[str]:
         if mode.after_plan is not None and (
             mode.after_plan not in names or mode.after_plan == mode.name
         ):
-            yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is not another mode"
+            wrong = f"after_plan {mode.after_plan!r} is not the name of another mode"
+            yield f"mode {mode.name!r}: {wrong}"
         for name in mode.transitions or ():
             if name not in names or name == mode.name:
-                yield f"mode {mode.name!r}: transition {name!r} is not another mode"
+                yield f"mode {mode.name!r}: transition {name!r} is not the name of another mode"
         if mode.transitions is not None and mode.after_plan not in (None, *mode.transitions):
             yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is not in its transitions"
         if mode.approval not in ("auto", "ask", "deny", "tool"):
@@ -408,11 +391,11 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 async def called(function: Callable[..., Any] | None, *arguments: Any) -> None:
-    """Call an optional function, and await its result if needed."""
+    """Call a function, if there is one, and await its result if needed."""
     if function is not None:
         await settled(function(*arguments))
 
 
 async def settled(value: Any) -> Any:
-    """The value, awaited if it is awaitable."""
+    """Return the value, awaited if it is awaitable."""
     return await value if inspect.isawaitable(value) else value

@@ -1,4 +1,4 @@
-"""The settings of a harness as one value, and the agent, mode and model that follow from them."""
+"""The settings of a harness as one value, and the agent, mode and model derived from them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...environment import wall_clock
 from ...errors import InvalidValue, ToolMissing
 from ...log.events import Key
 from ...log.state import State
 from ...models.port import Model
 from ...models.registry import Models, is_listed
 from ...redact import Redactor
-from ...stores.port import wall_clock
 from ..faults import ErrorPolicy
 from ..sandbox.port import Sandbox
 from ..telemetry.logs import BoundLog
 from ..telemetry.spans import Tracing
 from .agent import DELEGATION, Agent, Mode
 from .limits import RunBounds
-from .subagents import kin, models_of
+from .subagents import agent_of_thread, models_of
 
 PARALLEL = 10  # concurrent tool calls in one run
 RECOVERING = 200  # sessions without a driver that are recovered at once
@@ -32,9 +32,9 @@ Price = Callable[[str, Mapping[str, int]], "float | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The settings of one harness. `owner` names it in leases and runs; `ttl` is how long a lease
-    lasts. `offered` are the models that clients of a server may choose, for sub-agents too; None
-    means all models. The program itself may always choose any model."""
+    """The settings of one harness. `owner` names it in leases and runs; `ttl` is how long a
+    lease lasts. `offered` lists the models that clients of a server may choose, also for
+    sub-agents; None means all models. The program itself may always choose any model."""
 
     agent: Agent
     models: Models
@@ -57,10 +57,11 @@ class Config:
     clock: Callable[[Key], int] = lambda key: wall_clock()  # the time of a log, in ms
 
     def of(self, key: Key, state: State) -> Config:
-        """The settings for the agent of this thread; `ToolMissing` if that agent does not exist."""
+        """Return the settings for the agent of this thread. Raises `ToolMissing` if that agent does
+        not exist."""
         if state.sub is None:
             return self
-        agent = kin(self.agent, state.sub)
+        agent = agent_of_thread(self.agent, state.sub)
         if agent is None:
             raise ToolMissing(session=key.session, agent=state.sub.agent, tool=DELEGATION)
         return replace(self, agent=agent)
@@ -75,12 +76,13 @@ class Config:
         return self.agent.mode(state.mode)
 
     def model_ref(self, state: State, run: str | None = None) -> str | None:
-        """The model of the next call; by default the agent's, then the harness's."""
+        """Return the model of the next call. Without a choice by the run, the thread or the mode,
+        it is the agent's model, or else the harness's."""
         mode, default = self.mode(state), self.agent.model or self.default_model
         return state.next_model(mode.name, mode.model, default, run)
 
     def chosen(self, state: State, mode: str | None = None) -> str | None:
-        """The model that was chosen in a mode; by default, in the current mode."""
+        """Return the model that was chosen for a mode; by default, for the current mode."""
         current = self.mode(state).name
         first = state.mode is None and mode in (None, current)
         return state.models.get("" if first else mode or current)
@@ -90,7 +92,7 @@ class Config:
 
 
 def check_offered(ref: str, offered: Collection[str] | None, field: str = "model") -> None:
-    """Reject a model that is not in `offered`; None allows every model."""
+    """Reject a model that is not in `offered`; if `offered` is None, every model is allowed."""
     if offered is not None and not is_listed(ref, offered):
         raise InvalidValue(
             field=field,

@@ -1,4 +1,4 @@
-"""What the sessions and drivers of one running harness share."""
+"""The objects that the sessions and drivers of one running harness share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class HarnessRuntime:
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def place(self, key: Key, agent: str) -> Place:
-        """The sandbox of a session, opened at its first use and kept while the session is live."""
+        """Return the sandbox of a session, which is opened when it is first used and kept while the
+        session is live."""
         key = Key(key.tenant, key.session, "main")
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:

@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -23,13 +23,13 @@ WHOLE = ("steps", "tokens")
 
 
 def faults(settings: Mapping[str, Any]) -> list[str]:
-    """Every problem with these settings as text; empty if they are valid."""
+    """Return every problem with these settings as text; empty if they are valid."""
     return [f"{name} {wrong}" for name, test in _TESTS.items() for wrong in test(settings[name])]
 
 
 def settings_for(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """These settings as arguments for a function that returns a harness. A function that takes
-    `storage`, the former name of `store`, still gets it, with a warning."""
+    """Return these settings as arguments for a function that returns a harness. A function that
+    takes `storage`, the former name of `store`, still gets it, with a warning."""
     given = dict(settings)
     try:
         taken = inspect.signature(made).parameters
@@ -45,7 +45,7 @@ def settings_for(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[
 
 
 def wrong_limits(limits: Any) -> Iterator[str]:
-    """Every problem with the limits of a run."""
+    """Return every problem with the limits of a run."""
     if not isinstance(limits, RunLimits):
         yield f"is {_kind(limits)}: pass RunLimits(...)"
         return
@@ -71,31 +71,40 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _at_least(least: int) -> Callable[[Any], Iterator[str]]:
+Test: TypeAlias = Callable[[Any], Iterator[str]]
+
+
+def _rule(valid: Callable[[Any], bool], problem: str) -> Test:
+    """Return a check that yields `problem` for an invalid value. `problem` may contain the
+    placeholders `{value}` and `{kind}`, the type of the value."""
+
     def test(value: Any) -> Iterator[str]:
-        if not _is_whole(value) or value < least:
-            yield f"is {value!r}: pass a whole number of at least {least}"
+        if not valid(value):
+            yield problem.format(value=repr(value), kind=_kind(value))
 
     return test
 
 
-def _one_of(*known: Any) -> Callable[[Any], Iterator[str]]:
-    def test(value: Any) -> Iterator[str]:
-        if not any(value is one or (isinstance(one, str) and value == one) for one in known):
-            yield f"is {value!r}: use one of {', '.join(map(str, known))}"
-
-    return test
+def _at_least(least: int) -> Test:
+    problem = f"is {{value}}: pass a whole number of at least {least}"
+    return _rule(lambda value: _is_whole(value) and value >= least, problem)
 
 
-def _is_a(kind: type[Any]) -> Callable[[Any], Iterator[str]]:
-    def test(value: Any) -> Iterator[str]:
-        if value is not None and not isinstance(value, kind):
-            yield f"is {_kind(value)}: pass {kind.__name__}(...)"
+def _one_of(*known: Any) -> Test:
+    def valid(value: Any) -> bool:
+        return any(value is one or (isinstance(one, str) and value == one) for one in known)
 
-    return test
+    return _rule(valid, f"is {{value}}: use one of {', '.join(map(str, known))}")
 
 
-def _has(*methods: str) -> Callable[[Any], Iterator[str]]:
+def _is_a(kind: type[Any]) -> Test:
+    return _rule(
+        lambda value: value is None or isinstance(value, kind),
+        f"is {{kind}}: pass {kind.__name__}(...)",
+    )
+
+
+def _has(*methods: str) -> Test:
     def test(value: Any) -> Iterator[str]:
         lacks = [name for name in methods if not callable(getattr(value, name, None))]
         if value is not None and not isinstance(value, str) and inspect.isclass(value):
@@ -110,23 +119,18 @@ def _limits(value: Any) -> Iterator[str]:
     return iter(()) if value is None else wrong_limits(value)
 
 
-def _ttl(value: Any) -> Iterator[str]:
-    if not _is_number(value) or not SHORTEST <= value <= LONGEST:
-        yield f"is {value!r}: pass {SHORTEST} to {LONGEST:,} seconds"
-
-
-def _summarise(value: Any) -> Iterator[str]:
+def _is_summariser(value: Any) -> bool:
     if value is None or callable(value) or value == "on":
-        return
+        return True
     try:
         split_ref(value, "summarise")
     except InvalidValue:
-        yield f'is {value!r}: pass a function, "on", or provider/model'
+        return False
+    return True
 
 
-def _price(value: Any) -> Iterator[str]:
-    if value is not None and not callable(value):
-        yield f"is {_kind(value)}: pass a function of the model and its usage"
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
 
 
 def _sandbox(value: Any) -> Iterator[str]:
@@ -148,34 +152,32 @@ def _tenant(value: Any) -> Iterator[str]:
         yield f"{error.problem}: {error.remedy}"
 
 
-def _providers(value: Any) -> Iterator[str]:
-    if not isinstance(value, (list, tuple)):
-        yield f"is {_kind(value)}: pass a list"
-
-
-def _refs(value: Any) -> Iterator[str]:
-    right = isinstance(value, (list, tuple)) and all(isinstance(ref, str) for ref in value)
-    if not right:
-        yield f"is {value!r}: pass a list of provider/model"
-
-
-_TESTS: dict[str, Callable[[Any], Iterator[str]]] = {
+_TESTS: dict[str, Test] = {
     "window_tokens": _at_least(1),
     "window_turns": _at_least(1),
     "parallel_tools": _at_least(1),
     "parallel_recovery": _at_least(1),
     "crashes": _at_least(0),
-    "ttl": _ttl,
+    "ttl": _rule(
+        lambda value: _is_number(value) and SHORTEST <= value <= LONGEST,
+        f"is {{value}}: pass {SHORTEST} to {LONGEST:,} seconds",
+    ),
     "recovery": _one_of("resume", "close", "leave"),
     "error_policy": _is_a(ErrorPolicy),
     "logging": _is_a(LogConfig),
     "limits": _limits,
-    "summarise": _summarise,
+    "summarise": _rule(_is_summariser, 'is {value}: pass a function, "on", or provider/model'),
     "tenant": _tenant,
     "store": _store,
     "sandbox": _sandbox,
-    "price": _price,
+    "price": _rule(
+        lambda value: value is None or callable(value),
+        "is {kind}: pass a function of the model and its usage",
+    ),
     "trace": _one_of(None, True, False),
-    "providers": _providers,
-    "fallback_models": _refs,
+    "providers": _rule(_is_list, "is {kind}: pass a list"),
+    "fallback_models": _rule(
+        lambda value: _is_list(value) and all(isinstance(ref, str) for ref in value),
+        "is {value}: pass a list of provider/model",
+    ),
 }

@@ -40,6 +40,8 @@ async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
                 opened.extend(more)
                 item = replace(item, agent=whole)  # noqa: PLW2901
             subagents.append(item)
+        if not opened:
+            return agent, []
         whole = replace(
             agent,
             tools=_expanded(agent.tools, found),

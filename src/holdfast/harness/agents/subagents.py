@@ -1,15 +1,15 @@
 """Sub-agents: agents that an agent may delegate tasks to.
 
-A sub-agent works in its own thread. It is fresh, with its own instructions and tools and the
-parent's tools that it may use; or it is forked: a copy of its parent at that moment, with the
-conversation so far.
+A sub-agent works in its own thread. A fresh sub-agent has its own instructions and tools, and
+those of the parent's tools that it may use. A forked sub-agent is a copy of its parent at that
+moment, including the conversation so far.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ...errors import ToolError
@@ -26,10 +26,10 @@ REFUSED = "This cannot be done by a forked sub-agent. Do the task yourself, with
 class SubAgent:
     """An agent that works for another one, in its own thread.
 
-    It is `agent`, or an agent with `instructions`. `tools` are names of the parent's tools that
-    it may use, and its own tools, which take precedence; it sees no others. `model` is its model,
-    `steps` how many model calls a task may take. `forked` makes it a copy of its parent instead,
-    with all the parent's instructions and tools.
+    It runs `agent`, or a new agent with `instructions`. `tools` are names of the parent's tools
+    that it may use, and tools of its own, which take precedence; it sees no other tools. `model`
+    is its model, `steps` the maximum number of model calls for a task. With `forked`, it is a
+    copy of its parent instead, with all the parent's instructions and tools.
     """
 
     name: str
@@ -75,7 +75,7 @@ class SubAgent:
         forked: bool = False,
         approval: Literal["auto", "ask", "deny", "tool"] = "tool",
     ) -> Agent:
-        """The agent that `parent` delegates to."""
+        """Return the agent to which `parent` delegates."""
         key = f"{parent.key}/{self.name}"
         if forked:
             return replace(
@@ -85,7 +85,7 @@ class SubAgent:
                 output_type=None,
                 tools=_without_tasks(parent.tools),
                 modes=[replace(mode, tools=_without_tasks(mode.tools)) for mode in parent.modes],
-                subagents=[_Refusing(*_fields(item)) for item in parent.subagents],
+                subagents=[_refusing(item) for item in parent.subagents],
             )
         base = self.agent or Agent(self.name, self.instructions)
         own = [*base.tools, *(item for item in self.tools if isinstance(item, Tool))]
@@ -110,23 +110,23 @@ class SubAgent:
 
 
 class _Refusing(SubAgent):
-    """A sub-agent in a fork: described in the same words, but every call is rejected."""
+    """A sub-agent in the view of a forked sub-agent: the delegation tool has its usual description,
+    but rejects every call."""
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
         return _delegation(all).replace(function=_refuse)
+
+
+def _refusing(item: SubAgent) -> SubAgent:
+    return _Refusing(**{one.name: getattr(item, one.name) for one in fields(SubAgent)})
 
 
 async def _refuse(*_: Any, **__: Any) -> ToolResult:
     return ToolResult(content=REFUSED, failed=True, code="not_in_a_fork")
 
 
-def _fields(item: SubAgent) -> tuple[Any, ...]:
-    whole = (item.name, item.description, item.agent, item.instructions, item.tools)
-    return (*whole, item.model, item.forked, item.steps)
-
-
 def _without_tasks(tools: Sequence[Any]) -> list[Any]:
-    """The same tools, except that those for the parent's task list reject every call."""
+    """Return the same tools, except that the tools for the parent's task list reject every call."""
     return [
         item.replace(function=_refuse) if isinstance(item, Tool) and item.name in NO_TASKS else item
         for item in tools
@@ -146,7 +146,7 @@ def _tools(agent: Agent) -> dict[str, Tool]:
 
 
 def family(agent: Agent) -> dict[str, Agent]:
-    """The agent and all its sub-agents, by key."""
+    """Return the agent and all its sub-agents, by key."""
     found = {agent.key: agent}
     for item in agent.subagents:
         found.update(family(item.within(agent)))
@@ -154,14 +154,14 @@ def family(agent: Agent) -> dict[str, Agent]:
 
 
 def models_of(agent: Agent) -> frozenset[str]:
-    """The models that the agent and its sub-agents name, in any mode."""
+    """Return the models that the agent and its sub-agents name, in any mode."""
     agents = family(agent).values()
     modes = (mode.model for one in agents for mode in one.modes)
     return frozenset(filter(None, (*(one.model for one in agents), *modes)))
 
 
 def steps_of(agent: Agent) -> list[int]:
-    """The step limits of the agent's modes, its sub-agents and their modes."""
+    """Return the step limits of the agent's modes, its sub-agents and their modes."""
     found = [mode.steps for mode in agent.modes]
     for item in agent.subagents:
         found += [item.steps, *steps_of(item.within(agent))]
@@ -169,8 +169,8 @@ def steps_of(agent: Agent) -> list[int]:
 
 
 def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
-    """Return a function that finds the tools of a name, of the agent and its sub-agents, in any
-    mode."""
+    """Return a function that finds all tools with a given name: those of the agent and its
+    sub-agents, in any mode."""
 
     def named(name: str) -> list[Tool]:
         places = [(one, mode) for one in family(agent).values() for mode in one.modes]
@@ -180,8 +180,9 @@ def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
     return named
 
 
-def kin(agent: Agent, sub: Sub) -> Agent | None:
-    """The agent of a sub-agent's thread, or None if it no longer exists."""
+def agent_of_thread(agent: Agent, sub: Sub) -> Agent | None:
+    """Return the agent that works in a sub-agent's thread, or None if the agent no longer declares
+    it."""
     *before, last = sub.agent.removeprefix(f"{agent.key}/").split("/")
     parent: Agent | None = agent
     for name in before:
@@ -200,7 +201,7 @@ def _named(agent: Agent | None, name: str) -> SubAgent | None:
 
 @runtime_checkable
 class Delegating(Protocol):
-    """What the delegation tool needs from its context."""
+    """A tool context with the method that the delegation tool calls."""
 
     async def delegate(
         self, name: str, task: str, *, model: str | None, forked: bool | None
@@ -243,9 +244,9 @@ Args:
     return tool(subagent, name=DELEGATION, repeat_safe=True, category="agents", risk="safe")
 
 
-def told(answer: CallAnswer) -> ToolResult:
-    """The result of a task for the parent's model. If the task did not succeed, it says how it
-    ended."""
+def delegation_result(answer: CallAnswer) -> ToolResult:
+    """Convert a sub-agent's answer to the result that the parent's model reads. If the task did
+    not succeed, the result says how it ended."""
     said = answer.value if isinstance(answer.value, dict) else {"text": answer.value}
     if answer.outcome != "answered":
         words = f"The sub-agent was stopped. {answer.reason or ''}".strip()

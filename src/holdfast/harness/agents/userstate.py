@@ -1,4 +1,4 @@
-"""The user state: its validation, and one way to change it, for sessions and tools alike.
+"""The user state: its validation, and the one way to change it, for sessions and tools alike.
 
 A change is based on the latest state and written only if that state is still the latest. So
 concurrent changes are all kept, and each resulting state is validated as a whole.
@@ -47,13 +47,14 @@ _drafts: ContextVar[Mapping[str, _Draft]] = ContextVar("drafts", default=Mapping
 
 
 def begun(start: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
-    """The initial state: the defaults of its type, overridden by `start`."""
+    """Return the initial state: the defaults of its type, overridden by `start`."""
     given = plain(start)
     return {**checked(given, kind), **given}
 
 
 def plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy as plain JSON values; `InvalidValue` for a value that has no JSON form."""
+    """Return a copy as plain JSON values. Raises `InvalidValue` for a value that has no JSON
+    form."""
     try:
         copied: dict[str, Any] = msgspec.json.decode(to_json(dict(data)))
     except InvalidValue as error:
@@ -62,7 +63,8 @@ def plain(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(data: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """The state, validated by its type; `InvalidValue` if it is too large or invalid."""
+    """Return the state, validated by its type. Raises `InvalidValue` if it is too large or
+    invalid."""
     size = len(msgspec.json.encode(data))
     if size > LIMITS.map_bytes:
         raise InvalidValue(
@@ -101,7 +103,7 @@ def _schema(text: bytes) -> Tool:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateChanged | None:
-    """The entries that changed, or None if nothing did."""
+    """Return the entries that changed, or None if nothing changed."""
     entries = {
         name: value
         for name, value in after.items()
@@ -125,7 +127,8 @@ async def change(
     custom: Callable[[str, Any], Any],
 ) -> Any:
     """Let `edit` change a copy of the state, and write the changes, if there are any. `edit` is
-    called again if another writer was first. A nested change becomes part of the outer one.
+    called again if another writer changed the state first. A nested change becomes part of the
+    outer change.
 
     `write` appends if the log still ends at the given event number; otherwise it returns False.
     """
@@ -168,7 +171,8 @@ async def _edited(log: str, draft: _Draft, edit: Edit) -> Any:
 
 
 def setting(entries: Any, drop: tuple[str, ...] = (), *, all: bool = False) -> Edit:
-    """An edit that sets and drops entries; with `all`, it drops every other entry."""
+    """Return an edit that sets and drops entries; with `all`, it also drops every entry that it
+    does not set."""
     given: Any = entries
     if not isinstance(given, Mapping):
         raise InvalidValue(

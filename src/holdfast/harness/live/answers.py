@@ -26,8 +26,8 @@ def mismatch(
     path: str = "the answer",
     named: dict[str, Any] | None = None,
 ) -> str | None:
-    """What is wrong with `value`, as text, or None. `named` are the schemas that `$ref` can refer
-    to (default: the schema's own `$defs`)."""
+    """Return what is wrong with `value`, as text, or None. `named` are the schemas that `$ref` can
+    refer to (default: the schema's own `$defs`)."""
     if not isinstance(schema, dict):
         return None  # `true`: any value fits
     named = schema.get("$defs", {}) if named is None else named

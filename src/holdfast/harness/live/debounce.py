@@ -1,4 +1,4 @@
-"""Debounced work: it is delayed, and repeated requests are merged."""
+"""Debounced work: it runs after a delay, and repeated requests are merged."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from ...cancellation import ended
 
 
-class Later:
-    """Does `work` once, `delay` seconds after the first request; further requests until then have
-    no effect. Only one call runs at a time, and no task exists before the work is due."""
+class Debounced:
+    """Runs `work` once, `delay` seconds after the first request; further requests until then
+    have no effect. Only one call runs at a time, and no task is created before the work is due."""
 
     def __init__(self, delay: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._delay, self._work = delay, work
@@ -31,7 +31,7 @@ class Later:
             self.ask()
 
     async def end(self, *, cut: bool = False) -> None:
-        """Accept no more requests. Wait for the work in progress, or cancel it with `cut`."""
+        """Accept no more requests. Wait for the work in progress, or with `cut` cancel it."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()

@@ -12,9 +12,9 @@ SPOKEN = ("message.completed", "message.interrupted")
 LATEST = 32  # completed messages that are remembered, to ignore late text
 
 
-class Speech:
-    """The messages in flight of one log. `flying` has their texts so far, by the ids of their
-    future events."""
+class MessagesInFlight:
+    """The messages in flight of one log. `flying` maps the ids of their future events to their
+    texts so far."""
 
     def __init__(self) -> None:
         self.flying: dict[str, Growing] = {}
@@ -23,8 +23,8 @@ class Speech:
         self._over: deque[str] = deque(maxlen=LATEST)
 
     def say(self, message: str, text: str, *, thought: bool = False) -> Delta | None:
-        """Add text to a message, and return the delta for the listeners. None: the message is
-        already complete in the log."""
+        """Add text to a message, and return the delta for the listeners, or None if the message
+        is already complete in the log."""
         if message in self._over:
             return None
         offset = 0
@@ -47,7 +47,7 @@ class Speech:
             self._message = None
 
     def now(self) -> Said | None:
-        """The latest message in flight, as far as it was streamed."""
+        """Return the latest message in flight, as streamed so far."""
         if (id := self._message) is None:
             return None
         body = self.flying[id].now() if id in self.flying else TextPieces.of()

@@ -36,8 +36,9 @@ async def accept(
     limits: RunLimits | Mapping[str, float] | None = None,
     output: dict[str, Any] | None = None,
 ) -> tuple[int, bool]:
-    """Write a message to the log. Returns its number and whether it is new: a repeated `key` means
-    the same message. `busy="reject"` rejects the message while the session is busy."""
+    """Write a message to the log. Returns its number, and whether it is new: a message with a
+    repeated `key` is not written again. `busy="reject"` rejects the message while the session is
+    busy."""
     if busy not in ("queue", "steer", "interrupt", "reject"):
         remedy = "use 'queue', 'steer', 'interrupt' or 'reject'"
         raise InvalidValue(field="busy", problem=f"is {busy!r}", remedy=remedy)
@@ -93,7 +94,7 @@ def _refused(live: Live, busy: How) -> QueueFull | SessionBusy | None:
 
 
 async def _same(live: Live, event: NewEvent, seq: int) -> None:
-    """Reject a key that was used for another message."""
+    """Reject a key that was used for a different message."""
     known = await live.payload(seq, ev.MessageReceived)
     given = msgspec.json.decode(event.data, type=ev.MessageReceived)
     if known is not None and (known.text, known.parts) != (given.text, given.parts):
@@ -105,7 +106,8 @@ async def _same(live: Live, event: NewEvent, seq: int) -> None:
 
 
 def message_id(key: str | None) -> str:
-    """The id of an input: the same for the same key, or new."""
+    """Return the id of an input: derived from its key, so that the same key gives the same id, or
+    else a new one."""
     if key is None:
         return new_id()
     check_name("key", key, limit=KEY)
@@ -166,7 +168,7 @@ def check_entries(field: str, value: Any) -> None:
 
 
 def _limits(limits: RunLimits | Mapping[str, float] | None) -> dict[str, float]:
-    """The limits that were passed; the mode and the harness set the others."""
+    """Return only the limits that were passed; all others are set by the mode and the harness."""
     if limits is None:
         return {}
     if not isinstance(limits, RunLimits):

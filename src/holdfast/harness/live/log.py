@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from ...backoff import Backoff
 from ...cancellation import cancellable, ended
 from ...errors import (
     HarnessClosed,
@@ -24,14 +25,14 @@ from ...log.events import Event, Key
 from ...log.state import State, fold
 from ...stores.port import Store
 from ...values.display import LiveDisplay
-from ...values.stream_items import Trouble
-from .debounce import Later
-from .drafts import Speech
+from ...values.stream_items import Trouble, item_size
+from .debounce import Debounced
+from .drafts import MessagesInFlight
 from .log_loader import LogLoader, Snapshots, payload_of
 from .prompt_history import History
-from .subscribers import BUFFER, Audience, Hearer, Listener, item_size
+from .subscribers import BUFFER, Listener, Subscriber, Subscribers
 
-__all__ = ["BUFFER", "Hearer", "Listener", "Live"]
+__all__ = ["BUFFER", "Listener", "Live", "Subscriber"]
 
 P = TypeVar("P", bound=ev.Payload)
 
@@ -44,7 +45,8 @@ POLL = 0.25  # seconds between two reads of drafts that another process writes
 
 
 class Live:
-    """One log. Call `open` before use. `state` includes the newest event that has arrived here."""
+    """The live view of one log. Call `open` before use. `state` includes the newest event that
+    has arrived in this process."""
 
     def __init__(self, store: Store, key: Key) -> None:
         self.store, self.key = store, key
@@ -53,22 +55,24 @@ class Live:
         self.state = State()
         self.history = History()
         self.stage = LiveDisplay()
-        self.speech = Speech()
+        self.in_flight = MessagesInFlight()
         self.snapshots = Snapshots()
         self.failure: HoldfastError | None = None
         self.stuck: HoldfastError | None = None
-        self.posting: set[asyncio.Future[None]] = set()  # messages being written to the log
+        self.posting: dict[asyncio.Future[None], None] = {}  # messages being written to the log
         self.hooked = 0  # the last event for which this process called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
         self.failures: dict[str, BaseException] = {}  # exceptions of runs that failed here
         self.watchers: list[Callable[[Event], None]] = []
-        self.endings: list[Callable[[HoldfastError], None]] = []  # called when the log is gone
+        self.endings: list[
+            Callable[[HoldfastError], None]
+        ] = []  # called when it is closed or deleted
         self._recent = Recent()
         self._waiting: dict[int, Event] = {}  # queued messages
         self._waiters = Waiters()
         self._reader: asyncio.Task[None] | None = None
-        self._polling = Later(POLL, self._poll)
-        self.audience = Audience(self._polling.ask)
+        self._polling = Debounced(POLL, self._poll)
+        self.subscribers = Subscribers(self._polling.ask)
 
     async def open(self) -> None:
         """Read the existing events, then follow the log."""
@@ -110,13 +114,13 @@ class Live:
 
     @contextlib.contextmanager
     def posts(self) -> Iterator[None]:
-        """Context manager: a message is being written to the log."""
+        """Context manager that marks a message as being written to the log."""
         done = asyncio.get_running_loop().create_future()
-        self.posting.add(done)
+        self.posting[done] = None
         try:
             yield
         finally:
-            self.posting.discard(done)
+            del self.posting[done]
             done.set_result(None)
 
     async def posted(self) -> None:
@@ -125,26 +129,26 @@ class Live:
             await asyncio.wait([*self.posting])
 
     def listen(self, after: int | None = None, *, whole: bool = True) -> Listener:
-        """A listener for the events after `after` (default: from now on). Without `whole`, events
-        with large data are stubs (`subscribers.is_apart`)."""
+        """Return a listener for the events after `after` (default: from now on). Without `whole`,
+        events with large data are stubs (`subscribers.is_stub`)."""
         place = self.state.head if after is None else after
         listener = Listener(self, place, after is None, whole=whole)
-        self.audience.join(listener)
+        self.subscribers.join(listener)
         if self.failure is not None:
             listener.end()
         return listener
 
     def say(self, message: str, text: str, *, thought: bool = False) -> None:
         """Publish more text of a message in flight to the listeners."""
-        if (delta := self.speech.say(message, text, thought=thought)) is not None:
-            self.audience.tell(delta)
+        if (delta := self.in_flight.say(message, text, thought=thought)) is not None:
+            self.subscribers.publish(delta)
 
     @contextlib.contextmanager
     def driven_by(
         self, look: Callable[[Event], None], lost: Callable[[HoldfastError], None]
     ) -> Iterator[None]:
-        """Context manager: this process drives the log. `look` is called with each event, `lost` if
-        the log is gone."""
+        """Context manager that marks the log as driven by this process. `look` is called with
+        each event, and `lost` if the log is closed or deleted."""
         self.driven = True
         self.watchers.append(look)
         self.endings.append(lost)
@@ -156,10 +160,10 @@ class Live:
             self.driven = False
 
     def trouble(self, error: HoldfastError, *, stuck: bool = False) -> None:
-        """Publish an error to all listeners. `stuck`: the log is not driven until the next
+        """Publish an error to all listeners. With `stuck`, the log is not driven until the next
         event."""
         self.stuck = error if stuck else self.stuck
-        self.audience.tell(Trouble(error.code, str(error)))
+        self.subscribers.publish(Trouble(error.code, str(error)))
         self._waiters.look()
 
     def failed(self, run: str | None, error: BaseException | None) -> None:
@@ -172,30 +176,30 @@ class Live:
     @property
     def wanted(self) -> bool:
         """Whether the log has listeners, waiters, or messages being written."""
-        return bool(self.audience) or bool(self._waiters) or bool(self.posting)
+        return bool(self.subscribers) or bool(self._waiters) or bool(self.posting)
 
     # Lookup
 
     async def event(self, seq: int, *, whole: bool = True) -> Event | None:
-        """The event with this number. Without `whole`, an event with large data may be a stub
-        (`subscribers.is_apart`)."""
+        """Return the event with this number. Without `whole`, an event with large data may be a
+        stub (`subscribers.is_stub`)."""
         if (event := self._recent.event(seq)) is not None:
             return event
         return await LogLoader(self.store, self.key, self.log).event(seq, inline=whole)
 
     async def payload(self, seq: int, type: type[P]) -> P | None:
-        """The payload of an event, or None if it is gone or cannot be read."""
+        """Return the payload of an event, or None if it does not exist or cannot be read."""
         return payload_of(await self.event(seq), type)
 
     async def taken(self, seq: int) -> ev.MessageReceived:
-        """A queued message, for the run that takes it up."""
+        """Return a queued message, for the run that takes it from the queue."""
         event = self._waiting.get(seq) or await self.event(seq)
         return payload_of(event, ev.MessageReceived) or ev.MessageReceived()
 
     # Following
 
     async def _follow(self) -> None:
-        pause = FIRST
+        backoff = Backoff(FIRST, LONGEST)
         while True:
             try:
                 with cancellable():
@@ -203,7 +207,7 @@ class Live:
                     async for item in follow:
                         if isinstance(item, Event):
                             self._arrived(item)
-                            pause = FIRST
+                            backoff.reset()
             except (SessionNotFound, LogReplaced, LogDamaged) as error:
                 self._fail(error)
                 return
@@ -213,17 +217,16 @@ class Live:
                     failed, error = error, StoreUnavailable(problem=problem)
                     error.__cause__ = failed
                 self.trouble(error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST)
+                await backoff.wait()
 
     def _arrived(self, event: Event) -> None:
         self.state = fold((event,), self.state)
         self._recent.add(event)
         self._keep_waiting(event)
         self.history.add(event)
-        self.speech.arrived(event)
+        self.in_flight.arrived(event)
         self.stage.put(event, self.state)
-        self.audience.tell(event)
+        self.subscribers.publish(event)
         self.stuck = None
         for look in self.watchers:
             look(event)
@@ -245,12 +248,12 @@ class Live:
         for tell in [*self.endings]:
             tell(error)
         self._waiters.fail(error)
-        self.audience.end()
+        self.subscribers.end()
 
     async def _poll(self) -> None:
         """Publish drafts of a driver in another process as deltas, while the log has listeners and
         an active run."""
-        if not self.audience:
+        if not self.subscribers:
             return
         if not self.driven and self.state.active is not None:
             head = self.state.head
@@ -258,7 +261,7 @@ class Live:
                 drafts = await self.store.drafts(self.key)
                 # New events may have completed these messages: then wait for the next poll.
                 for draft in drafts if self.state.head == head and not self.driven else ():
-                    so_far = self.speech.flying.get(draft.message)
+                    so_far = self.in_flight.flying.get(draft.message)
                     if more := draft.text[so_far.length if so_far is not None else 0 :]:
                         self.say(draft.message, more)
         self._polling.ask()
@@ -286,27 +289,27 @@ class Waiters:
     """Waiters for conditions."""
 
     def __init__(self) -> None:
-        self._waiting: set[tuple[Callable[[], bool], asyncio.Future[None]]] = set()
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}  # in order
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     async def until(self, true: Callable[[], bool]) -> None:
-        waiter = (true, asyncio.get_running_loop().create_future())
-        self._waiting.add(waiter)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = true
         try:
-            await waiter[1]
+            await waiter
         finally:
-            self._waiting.discard(waiter)
+            del self._waiting[waiter]
 
     def look(self) -> None:
         """Check all conditions, and resume the waiters whose condition holds."""
-        for true, future in self._waiting:
+        for future, true in self._waiting.items():
             if not future.done() and true():
                 future.set_result(None)
 
     def fail(self, error: HoldfastError) -> None:
         """Fail all waiters."""
-        for _, future in self._waiting:
+        for future in self._waiting:
             if not future.done():
                 future.set_exception(error)

@@ -26,8 +26,8 @@ SNAPSHOT = 512  # events between two snapshots
 
 
 class LoadedLog(NamedTuple):
-    """A log as far as it was read. `saved` is the state of its snapshot, `shown` the events that
-    its display needs."""
+    """The part of a log that was read. `saved` is the state of its snapshot, `shown` the events
+    that its display needs."""
 
     saved: State
     state: State
@@ -104,8 +104,8 @@ class Snapshots:
         self._head, self._upto = state.head, state.window.upto
 
     def due(self, log: str, state: State) -> Snapshot | None:
-        """A snapshot, if the last one is old or starts before the current history of the model.
-        Opening the log starts from it."""
+        """Return a snapshot if one is due: the last one is old, or precedes the latest compaction
+        of the model's history. The log is opened from the latest snapshot."""
         if state.head - self._head < SNAPSHOT and state.window.upto == self._upto:
             return None
         self.note(state)
@@ -114,6 +114,6 @@ class Snapshots:
 
 
 def payload_of(event: Event | None, type: type[P]) -> P | None:
-    """The payload of an event, or None if it is gone or cannot be read."""
+    """Return the payload of an event, or None if it does not exist or cannot be read."""
     found = typed(event) if event is not None else None
     return found if isinstance(found, type) else None

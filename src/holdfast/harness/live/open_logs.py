@@ -10,36 +10,36 @@ from ...stores.port import Store
 from .log import Live
 
 
-class Lives:
+class OpenLogs:
     """Opens and closes logs. `look` is called with each event of each log."""
 
     def __init__(self, store: Store, look: Callable[[Key, Event], None]) -> None:
         self._store, self._look = store, look
-        self._lives: dict[Key, Live] = {}
+        self._logs: dict[Key, Live] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Key]:
-        return iter([*self._lives])
+        return iter([*self._logs])
 
     def get(self, where: Key) -> Live | None:
-        return self._lives.get(where)
+        return self._logs.get(where)
 
     async def open(self, where: Key) -> Live:
         """Open a log, or return it if it is open. Raises `SessionNotFound` if it does not exist."""
-        if (known := self._lives.get(where)) is not None and known.failure is None:
+        if (known := self._logs.get(where)) is not None and known.failure is None:
             return known
         live = Live(self._store, where)
         await live.open()
-        known = self._lives.get(where)
+        known = self._logs.get(where)
         if known is not None and known.failure is None:  # another task opened it first
             await live.aclose()
             return known
-        self._lives[where] = live
+        self._logs[where] = live
         live.watchers.append(lambda event: self._look(where, event))
         return live
 
     async def close(self, where: Key) -> None:
-        if (live := self._lives.pop(where, None)) is not None:
+        if (live := self._logs.pop(where, None)) is not None:
             await live.aclose()
 
     def leave(self, where: Key) -> None:

@@ -1,8 +1,8 @@
-"""The conversation as the model reads it: events to prompt messages. Pure.
+"""The conversation as the model reads it: converts events to prompt messages. Pure.
 
-A message stands where a run took it up, not where it arrived. Each call is followed by exactly one
-result. Content that only another model can read is left out. Finished turns are rendered once. The
-same events always give the same messages, byte for byte.
+A message appears where a run took it from the queue, not where it arrived. Each call is followed
+by exactly one result. Content that only another model can read is left out. Finished turns are
+rendered once. The same events always give the same messages, byte for byte.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class History:
     def messages(
         self, model: str, blobs: Mapping[str, bytes], notes: Iterable[str] = ()
     ) -> tuple[PromptMessage, ...]:
-        """The messages that `model` reads now. `notes` are inserted right before the newest input;
-        `blobs` are the bytes of attachments by hash."""
+        """Return the messages that `model` reads now. `notes` are inserted right before the newest
+        input; `blobs` are the bytes of attachments by hash."""
         before = self._earlier(model, blobs)
         now = _rendered(_in_order(self._open, self._taken), model, blobs)
         place = max((n for n, m in enumerate(now) if isinstance(m, FromUser)), default=len(now))
@@ -99,7 +99,7 @@ class History:
         return (*before[:-1], *_joined([*last, *now[:place], *told, *now[place:]]))
 
     def cut(self, tokens: int, turns: int) -> ev.CompactionMade | None:
-        """The compaction that leaves at most this many tokens and turns, or None if there is
+        """Return the compaction that leaves at most this many tokens and turns, or None if there is
         none."""
         left_tokens = sum(turn.tokens for turn in self.turns)
         left_turns = len(self.turns)
@@ -116,22 +116,22 @@ class History:
         return None
 
     def carried(self, upto: int) -> list[int]:
-        """The messages that arrived before the cut and are read after it, and the events that
-        edited them."""
+        """Return the messages that arrived before the cut but are read after it, and the events
+        that edited them."""
         kept = [turn for turn in self.turns if turn.end > upto]
         later = [seq for turn in kept for seq in (*(m.seq for m in turn.messages), *turn.edits)]
         later += [e.seq for e in self._open if e.kind in ("message.received", "queue.changed")]
         return [seq for seq in later if seq <= upto]
 
     def until(self, seq: int, model: str, blobs: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
-        """The messages to summarise: the turns up to event `seq`."""
+        """Return the messages to summarise: the turns up to event `seq`."""
         told = [m for turn in self.turns if turn.end <= seq for m in turn.messages]
         now = _rendered(told, model, blobs)
         return tuple(_joined([*self._start(now), *now]))
 
     def blobs(self, model: str) -> set[str]:
-        """The hashes of the attachments that `messages` needs: those that were not rendered for
-        `model` in a finished turn."""
+        """Return the hashes of the attachments that `messages` needs, without those that were
+        already rendered for `model` in a finished turn."""
         new = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
         parts = [part for message in new if message.role == "user" for part in message.parts]
         for event in self._open:
@@ -145,11 +145,12 @@ class History:
         }
 
     def _known(self, model: str) -> int:
-        """How many turns are rendered for this model."""
+        """Return how many turns are already rendered for this model."""
         return self._rendered[1] if self._rendered[0] == model else 0
 
     def _earlier(self, model: str, blobs: Mapping[str, bytes]) -> list[PromptMessage]:
-        """The messages of the finished turns. The next message may be merged into the last one."""
+        """Return the messages of the finished turns. The next message may be merged into the last
+        one."""
         known = self._known(model)
         rendered = self._rendered[2] if known else []
         for turn in self.turns[known:]:
@@ -160,7 +161,7 @@ class History:
         return rendered
 
     def _start(self, messages: list[PromptMessage]) -> list[PromptMessage]:
-        """The messages, with an introduction before the first one if it is needed."""
+        """Return the messages, with an introduction before the first one if it is needed."""
         if self.summary:
             return [FromUser((Text(SUMMARY + self.summary),))]
         begins = messages and isinstance(messages[0], FromModel)
@@ -213,13 +214,13 @@ def _waits(event: Event, taken: set[int]) -> bool:
 
 
 def _edited(event: Event) -> set[int]:
-    """The messages that an event edited."""
+    """Return the messages that an event edited."""
     payload = typed(event)
     return set(reworded(payload)) if isinstance(payload, ev.QueueChanged) else set()
 
 
 def _in_order(events: list[Event], taken: set[int]) -> list[Message]:
-    """The messages in the order in which the model read them."""
+    """Return the messages in the order in which the model read them."""
     place: dict[int, int] = {}
     for event in events:
         payload = typed(event) if event.kind in _TAKING else None
@@ -279,11 +280,11 @@ def _answered(call: ToolCall) -> Answered:
     id, outcome = call.provider_id or call.id, call.outcome
     if outcome is None:
         return Answered(id, call.name, NOTES["open"], failed=True)
-    return Answered(id, call.name, told(outcome), failed=outcome.outcome != "ok")
+    return Answered(id, call.name, outcome_text(outcome), failed=outcome.outcome != "ok")
 
 
-def told(outcome: Outcome) -> str:
-    """An outcome as text for the model."""
+def outcome_text(outcome: Outcome) -> str:
+    """Return an outcome as text for the model."""
     if outcome.content is not None:
         return outcome.content
     if outcome.result is not None:

@@ -9,75 +9,61 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
-import msgspec
-from msgspec import Raw, Struct
-from msgspec.structs import replace
-
 from ...errors import HarnessClosed, HoldfastError, LogReplaced, SessionNotFound
 from ...log.events import Event, Key
 from ...log.state import State
 from ...stores.port import Store
 from ...values.delta import Delta
-from ...values.stream_items import CaughtUp, Item
-from .drafts import Speech
+from ...values.stream_items import CaughtUp, Item, is_stub, item_size, set_apart
+from .drafts import MessagesInFlight
 
 MISSED = 64  # events that are read at once for a listener that is behind, and are buffered
 MISSED_BYTES = 128 << 10  # … and their total bytes; at least one event is read
 BUFFER = 512  # items that are buffered for a listener before it has to read the log itself
 BUFFER_BYTES = 256 << 10  # … or their total bytes
-LARGE = 64 << 10  # bytes of event data above which listeners buffer a stub, as in `info().apart`
-_APART, _STUB = b'{"apart":', 256  # the prefix of a stub's data, and its largest size in bytes
 
 
-class _Apart(Struct):
-    size: int
-
-
-class _Stub(Struct):
-    apart: _Apart
-
-
-class Hearer(Protocol):
-    """A subscriber."""
+class Subscriber(Protocol):
+    """The interface of a subscriber."""
 
     def put(self, item: Item) -> None: ...
 
     def end(self) -> None: ...
 
 
-class Audience:
-    """The subscribers of one log. `joined` is called for each new one."""
+class Subscribers:
+    """The subscribers of one log. `joined` is called for each new subscriber."""
 
     def __init__(self, joined: Callable[[], None]) -> None:
         self._joined = joined
-        self._hearers: set[Hearer] = set()
+        self._subscribers: dict[Subscriber, None] = {}  # in the order in which they joined
 
     def __bool__(self) -> bool:
-        return bool(self._hearers)
+        return bool(self._subscribers)
 
-    def join(self, hearer: Hearer) -> None:
+    def join(self, subscriber: Subscriber) -> None:
         """Add a subscriber, until it leaves."""
-        self._hearers.add(hearer)
+        self._subscribers[subscriber] = None
         self._joined()
 
-    def leave(self, hearer: Hearer) -> None:
-        self._hearers.discard(hearer)
+    def leave(self, subscriber: Subscriber) -> None:
+        self._subscribers.pop(subscriber, None)
 
-    def tell(self, item: Item) -> None:
-        for hearer in self._hearers:
-            hearer.put(item)
+    def publish(self, item: Item) -> None:
+        for subscriber in self._subscribers:
+            subscriber.put(item)
 
     def end(self) -> None:
         """End all subscriptions."""
-        for hearer in self._hearers:
-            hearer.end()
+        for subscriber in self._subscribers:
+            subscriber.end()
 
 
-class Heard(Protocol):
-    """The view of a log that a listener uses."""
+class ListenedLog(Protocol):
+    """The part of a live log that a listener uses."""
 
-    audience: Audience
-    speech: Speech
+    subscribers: Subscribers
+    in_flight: MessagesInFlight
     key: Key
     log: str
 
@@ -93,43 +79,14 @@ class Heard(Protocol):
     async def event(self, seq: int) -> Event | None: ...
 
 
-def item_size(item: Item) -> int:
-    """The approximate size of an item in bytes."""
-    if isinstance(item, Event):
-        return 256 + len(item.data)
-    return 64 + (len(item.text) if isinstance(item, Delta) else 0)
-
-
-def set_apart(event: Event) -> Event:
-    """The event, or a stub without its data if they are large. The stub is like that of
-    `read(inline=False)`, but without the hash, which would be expensive to compute."""
-    if len(event.data) <= LARGE:
-        return event
-    return replace(event, data=Raw(_APART + b'{"size":%d}}' % len(event.data)))
-
-
-def is_stub(event: Event) -> bool:
-    """Whether an event looks like a stub, so that its data must be read from the log. A small
-    payload can look like a stub; then the log returns the same data."""
-    return len(event.data) < _STUB and bytes(event.data).startswith(_APART)
-
-
-def stub_size(event: Event) -> int:
-    """The size in bytes of the data that a stub stands for."""
-    try:
-        return msgspec.json.decode(event.data, type=_Stub).apart.size
-    except msgspec.MsgspecError:
-        return len(event.data)  # not a stub
-
-
 class Listener:
-    """One reader of a log: first the events that it missed, then `CaughtUp`, then live events. Each
-    event comes once, in order, and deltas have no gaps. A reader that falls behind reads from the
-    log: its buffer is bounded in number and bytes, and large data stay in the log until they are
-    read. Without `whole`, events with large data are stubs (`is_stub`). Close it, or read it to
-    its end."""
+    """One reader of a log: it gets the events that it missed, then `CaughtUp`, then live events.
+    Each event comes once, in order, and deltas have no gaps. A reader that falls behind reads
+    from the log: its buffer is bounded in number and bytes, and large data stays in the log
+    until it is read. Without `whole`, events with large data are stubs (`is_stub`). Close the
+    listener, or read it to its end."""
 
-    def __init__(self, live: Heard, after: int, now: bool, *, whole: bool = True) -> None:
+    def __init__(self, live: ListenedLog, after: int, now: bool, *, whole: bool = True) -> None:
         self.after = after
         self._live = live
         self._whole = whole
@@ -137,7 +94,7 @@ class Listener:
         self._size = 0
         self._behind = not now
         self._ended = False
-        self._told = now
+        self._caught_up = now
         self._woken = asyncio.Event()
         self._offsets: dict[str, int] = {}
 
@@ -160,7 +117,7 @@ class Listener:
         self._woken.set()
 
     def close(self) -> None:
-        self._live.audience.leave(self)
+        self._live.subscribers.leave(self)
         self.end()
 
     def __aiter__(self) -> AsyncGenerator[Item, None]:
@@ -197,10 +154,10 @@ class Listener:
                 self._woken.clear()
                 await self._woken.wait()
         finally:
-            self._live.audience.leave(self)
+            self._live.subscribers.leave(self)
 
     async def _missed(self) -> AsyncGenerator[Item, None]:
-        """The events in the log that were not delivered yet, up to the live state."""
+        """Yield the events in the log that were not delivered yet, up to the current state."""
         live, most = self._live, MISSED
         while self._behind:
             some, failed = await self._some(most)
@@ -212,15 +169,15 @@ class Listener:
                 raise failed
             if self.after >= live.state.head:
                 self._behind = False
-        if not self._told:
-            self._told = True
+        if not self._caught_up:
+            self._caught_up = True
             yield CaughtUp(live.log, self.after)
 
     async def _some(self, most: int) -> tuple[list[Event], HoldfastError | None]:
-        """The next events of the log, as many as the buffer may hold (a store's pages are larger),
-        and the error that stopped the read, if any."""
+        """Read the next events of the log, as many as fit into the buffer (a page of the store may
+        be larger). Returns them, and the error that stopped the read, if any."""
         live, found, held = self._live, list[Event](), 0
-        upto = live.state.head + 1  # no further, or text of later messages would repeat
+        upto = live.state.head + 1  # no further, or the text of later messages would be repeated
         read = live.store.read(
             live.key, after=self.after, before=upto, limit=most, log=live.log, inline=False
         )
@@ -236,13 +193,13 @@ class Listener:
         return found, None
 
     async def _given(self, item: Item) -> Item:
-        """An item, with all its data if `whole` is set."""
+        """Return the item, with all its data if `whole` is set."""
         if not self._whole or not isinstance(item, Event) or not is_stub(item):
             return item
         return await self._live.event(item.seq) or item
 
     def _in_flight(self) -> list[Delta]:
-        flying = self._live.speech.flying.items()
+        flying = self._live.in_flight.flying.items()
         found = [self._next(Delta(id, 0, so_far.text)) for id, so_far in flying]
         return [delta for delta in found if isinstance(delta, Delta)]
 
@@ -255,7 +212,7 @@ class Listener:
         elif isinstance(item, Delta) and not item.thought:
             known = self._offsets.get(item.message, 0)
             if item.offset > known:  # some deltas were dropped: use the full text so far
-                so_far = self._live.speech.flying.get(item.message)
+                so_far = self._live.in_flight.flying.get(item.message)
                 if so_far is None:
                     return None  # the message itself is about to arrive
                 text = so_far.text[known : item.offset] + item.text

@@ -11,8 +11,8 @@ GRACE = 1.0  # seconds that work gets to end after it was cancelled
 
 
 class Stoppable:
-    """Work that can be stopped: at the next safe point (`stop`), at once (`halt`), or because the
-    right to continue was lost (`lost`)."""
+    """Work that can be stopped: at the next safe point (`stop`), at once (`halt`), or for good
+    because of an error such as a lost lease (`lost`)."""
 
     def __init__(self) -> None:
         self.stopping = False  # at the next safe point
@@ -30,12 +30,12 @@ class Stoppable:
             self._halted.set_result(None)
 
     def lost(self, error: BaseException) -> None:
-        """Cancel the current work, and do nothing more."""
+        """Cancel the current work, and start no more."""
         self.failure = error
         self.halt()
 
-    def go_on(self) -> None:
-        """Reset an earlier halt, unless it is final."""
+    def reset(self) -> None:
+        """Clear an earlier halt, unless the work was stopped for good."""
         if not self.stopping and self.failure is None:
             if self._halted.done():
                 self._halted = asyncio.get_running_loop().create_future()
@@ -43,8 +43,8 @@ class Stoppable:
                 self.aborted = asyncio.Event()
 
     async def within(self, seconds: float | None, work: Coroutine[Any, Any, T]) -> T | None:
-        """The result of `work`, or None if it was halted or timed out. Raises the error passed to
-        `lost`."""
+        """Return the result of `work`, or None if it was halted or timed out. Raises the error
+        passed to `lost`."""
         task = asyncio.create_task(work)
         try:
             either = {task, self._halted}

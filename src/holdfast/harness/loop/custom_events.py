@@ -13,7 +13,7 @@ from .typed_output import convert
 
 
 def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
-    """The payload of an application's event, checked against its declared type."""
+    """Return the payload of an application's event, validated against its declared type."""
     if wrong := kind_problem(kind):
         raise InvalidValue(field="kind", problem=wrong, remedy=OWN_KIND)
     if (declared := known.get(kind)) is None:

@@ -40,7 +40,7 @@ ANSWERS = ("approved", "denied", "answered")
 
 
 def decide(state: State, bounds: RunBounds, now: int) -> Step:
-    """The next step of a log at `now` (ms)."""
+    """Return the next step of a log at `now` (ms)."""
     if (step := _by_the_clock(state, now)) is not None:
         return step
     if (run := state.active) is None:
@@ -88,7 +88,7 @@ def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
 
 
 def _full(state: State, bounds: RunBounds, more: int = 0) -> bool:
-    """Whether the model would read more than its bounds allow, with this many more turns."""
+    """Whether the prompt would exceed its bounds with this many more turns."""
     window = state.window
     return window.tokens > bounds.tokens or window.turns + more > bounds.turns
 
@@ -107,7 +107,7 @@ def _ending(state: State, run: Run, bounds: RunBounds, now: int) -> Finish | Non
 
 
 def _open_calls(state: State) -> Step | None:
-    """The next step for the open calls of the last message, most urgent first."""
+    """Return the next step for the open calls of the last message, most urgent first."""
     # A nested call is handled together with its parent, as long as that one is open.
     calls = {id: call for id, call in state.calls.items() if call.parent not in state.calls}
     if lost := {id: call for id, call in calls.items() if call.status == "started"}:
@@ -122,7 +122,7 @@ def _open_calls(state: State) -> Step | None:
 
 
 def _begun(calls: Mapping[str, OpenCall]) -> Step:
-    """The step for calls that were started and whose outcome is unknown after a crash."""
+    """Return the step for calls that were started before a crash and whose outcome is unknown."""
     if again := tuple(id for id, call in calls.items() if call.repeat and not call.parent):
         return RunTools(again)
     if told := tuple(id for id, call in calls.items() if call.tell or call.parent):
@@ -131,7 +131,8 @@ def _begun(calls: Mapping[str, OpenCall]) -> Step:
 
 
 def _asking(state: State) -> Step:
-    """Wait for a person or for sub-agents, unless a steering message supersedes the question."""
+    """Return the step that waits for a person or for sub-agents, or that closes questions because a
+    steering message superseded them."""
     asked = (id for id, item in state.pending.items() if item.call in state.calls)
     instead = tuple(
         id for id in asked if not ids.is_child(id)
@@ -145,8 +146,8 @@ def _asking(state: State) -> Step:
 
 
 def _ready(call: OpenCall) -> bool:
-    """Whether a call can be carried out: it needed no approval, or was approved; or it asked a
-    question and has the answer."""
+    """Whether a call can be carried out: it was approved, needs no approval, or its question was
+    answered."""
     if call.parent is not None:
         return False
     return call.status in (ANSWERS if call.parked else ("proposed", "approved"))
@@ -166,7 +167,8 @@ def _spent(run: Run, bounds: RunBounds) -> str | None:
 
 
 def deadline(run: Run, bounds: RunBounds) -> int | None:
-    """When a run has used up its time if it is driven without a break (ms)."""
+    """Return the time (ms) at which a run that is driven without interruption reaches its time
+    limit."""
     seconds = run.limits.get("seconds", bounds.limits.seconds)
     if seconds is None or run.status != "running":
         return None
@@ -174,7 +176,7 @@ def deadline(run: Run, bounds: RunBounds) -> int | None:
 
 
 def next_due(state: State) -> int | None:
-    """The next time at which a timer, a warning or an expiry is due."""
+    """Return the next time at which a timer, a warning or an expiry is due."""
     times = [timer.at for timer in state.timers.values()]
     for item in state.pending.values():
         times.extend(at for at in (_warning(item), item.expires) if at is not None)
@@ -182,7 +184,8 @@ def next_due(state: State) -> int | None:
 
 
 def rest_of(state: State, bounds: RunBounds, now: int) -> Rest | None:
-    """Whether neither a driver nor a sub-agent has anything to do in a log; see `rest`."""
+    """Return `finished` or `waiting` if neither a driver nor a sub-agent has anything to do in a
+    log, otherwise None; see `rest`."""
     return rest(state, idle=isinstance(decide(state, bounds, now), (Idle, SetDue)))
 
 

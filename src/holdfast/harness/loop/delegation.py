@@ -1,9 +1,9 @@
 """Delegation: the events between a thread and the threads of its sub-agents. Every step can be
 repeated after a crash, since ids derive from the id of the call.
 
-A call that delegates a task creates the thread of the sub-agent, and waits as a pending item. The
-end of the sub-agent's run is the answer to that item. The answer is due until the sub-agent's log
-records that it was given.
+A call that delegates a task creates the thread of the sub-agent, and waits as a pending item.
+The end of the sub-agent's run is the answer to that item. The answer stays due until the
+sub-agent's log records that it was delivered.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ FORKED = (
 
 
 def thread_of(call: str) -> str:
-    """The thread of the sub-agent that a call started."""
+    """Return the thread of the sub-agent that a call started."""
     return f"sub/{call}"
 
 
 def child_of(item: str) -> str | None:
-    """The thread of the sub-agent that an item stands for, if any."""
+    """Return the thread of the sub-agent that a pending item waits for, if any."""
     call = ids.child_call(item)
     return None if call == item else thread_of(call)
 
 
 def subagent_model_key(name: str | None) -> str:
-    """The metadata key of the model that is set for a sub-agent; without a name, for all."""
+    """Return the metadata key that sets the model of a sub-agent; without a name, the key that sets
+    the model of all sub-agents."""
     return "subagent_model" if name is None else f"subagent_model.{name}"
 
 
 def chosen(shared: State, name: str | None) -> str | None:
-    """The model that is set in this session for a sub-agent, or for all."""
+    """Return the model that this session sets for a sub-agent, or for all sub-agents."""
     for setting in (subagent_model_key(name), subagent_model_key(None)):
         if isinstance(ref := shared.settings.get(setting), str):
             return ref
@@ -94,8 +95,8 @@ async def begin(
 
 
 def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) -> str | None:
-    """The model of a sub-agent, in this order: the call's, the session's, the sub-agent's own, the
-    one that its parent uses now."""
+    """The model for a sub-agent, in order of precedence: from the call, the session, the
+    sub-agent's definition, or else the parent's current model."""
     config, state = driving.config, driving.state
     if wanted is not None:
         try:
@@ -149,7 +150,7 @@ async def _make(
 
 
 def _granted(driving: Driving, thread: str) -> list[NewEvent]:
-    """The current grants also apply in the sub-agent."""
+    """Return the events that pass the current grants on to the sub-agent's thread."""
     grants = driving.state.grants
     given: list[dict[str, Any]] = [{"tool": name} for name in grants.tools]
     given += [{"category": name} for name in grants.categories]
@@ -193,8 +194,8 @@ async def stop_all(driving: Driving) -> None:
 
 
 async def report(driving: Driving, step: Report) -> None:
-    """Answer the call that started this thread with the result, then record in this log that it was
-    answered."""
+    """Answer the call that started this thread with the result of the run. Then record in this
+    thread's log that the call was answered."""
     sub = driving.state.sub
     assert sub is not None
     assert sub.item is not None
@@ -238,7 +239,8 @@ async def _outcome(driving: Driving) -> dict[str, Any]:
 
 
 def _used(event: Event) -> dict[str, int]:
-    """The usage that an event records: of a model call here, or of a sub-agent of this one."""
+    """Return the usage that an event records: that of a model call in this thread, or that of a
+    sub-agent."""
     payload = typed(event)
     if isinstance(payload, ev.MessageCompleted):
         return payload.usage

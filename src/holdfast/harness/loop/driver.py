@@ -1,4 +1,4 @@
-"""One driver of one log: its state, its fenced writes, and the run that it has taken up."""
+"""One driver of one log: its state, its fenced writes, and the run that it drives."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Driving(Stoppable):
         self.flight: Flight | None = None
         self.unhooked: list[Event] = []
         self.turn = asyncio.Lock()  # nested calls start one at a time
-        self._gave_way = False  # to incoming messages; the next write does not yield again
+        self._gave_way = False  # it yielded to incoming messages; the next write does not
         self._span = RunSpan(config.tracing, live.key, config.agent.key)
 
     @property
@@ -83,8 +83,8 @@ class Driving(Stoppable):
 
     @property
     def bounds(self) -> RunBounds:
-        """The bounds for the next decision. If the run cannot be compacted any further, the window
-        is unbounded, and the model itself rejects a prompt that is too long."""
+        """The bounds for the next decision. If the run cannot be compacted any further, the prompt
+        is unbounded; the model itself then rejects a prompt that is too long."""
         bounds, run = self.config.bounds, self.state.active
         if run is None or self.uncut is None or run.id != self.uncut:
             return bounds
@@ -92,7 +92,7 @@ class Driving(Stoppable):
 
     @property
     def mine(self) -> bool:
-        """Whether there is no active run, or this driver has taken it up."""
+        """Whether this driver drives the active run, or no run is active."""
         run = self.state.active
         return run is None or (run.status == "running" and run.id == self.took)
 
@@ -104,7 +104,7 @@ class Driving(Stoppable):
         return self.config.clock(self.live.key)
 
     def still(self, step: Step) -> bool:
-        """Whether the step is still the one to perform, given all events since it was decided."""
+        """Whether `decide` would still return the same step, given all events since."""
         return decide(self.state, self.bounds, self.now()) == step
 
     def take(self, run: str | None) -> None:
@@ -116,16 +116,17 @@ class Driving(Stoppable):
     def ready(self) -> None:
         """Reset an earlier halt, before the next step."""
         if self.state.abort is None:
-            self.go_on()
+            self.reset()
 
     def event(self, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
-        """An event of the active run."""
+        """Create an event of the active run."""
         rest.setdefault("run", self.run.id if self.state.active else None)
         return NewEvent.of(kind, payload, **rest)
 
     async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
         """Append, and wait until the local state includes the events. Returns False, and writes
-        nothing, if the log has grown: decide again. Messages that are being sent go first."""
+        nothing, if the log has grown: then decide again. Messages that are being sent are
+        written first."""
         if expected is not None and self.live.posting and not self._gave_way:
             self._gave_way = True
             await self.live.posted()
@@ -141,7 +142,7 @@ class Driving(Stoppable):
         return True
 
     async def write_shared(self, *events: NewEvent, expected: int | None = None) -> bool:
-        """Append to the log that all threads share; like `write`."""
+        """Append to the log of thread `main`, which all threads share; otherwise like `write`."""
         if self.shared is self.live:
             return await self.write(*events, expected=expected)
         shared = self.shared
@@ -154,8 +155,8 @@ class Driving(Stoppable):
         return True
 
     async def watch(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """The result of `work`, or None if it was stopped by an abort, a deadline or the shutdown
-        of the harness. Raises if the lease is lost."""
+        """Return the result of `work`, or None if it was stopped by an abort, a deadline or the
+        shutdown of the harness. Raises if the lease is lost."""
         until = deadline(self.run, self.config.bounds) if self.state.active else None
         left = None if until is None else max(0.0, (until - self.now() + 2) / 1000)
         return await self.within(left, work)
@@ -169,7 +170,7 @@ class Driving(Stoppable):
 
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
-        """Context manager: drive the log, and renew the lease in the background."""
+        """Context manager that drives the log and renews the lease in the background."""
         async with self.hold.kept():
             with self.live.driven_by(self.look, self.lost):
                 try:

@@ -1,5 +1,5 @@
-"""What functions of an application can do to the session in which they are called. All of it is
-written to the log."""
+"""The changes that an application's functions can make to the session in which they are called.
+Every change is written to the log."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ CHAIN = 20  # runs that may start each other in a row
 
 
 class Effects(Reading):
-    """Read and change the session, on behalf of call `call` of the function `name`."""
+    """Reads and changes the session, on behalf of call `call` of the function `name`."""
 
     def __init__(self, driving: Driving, call: str, name: str) -> None:
         super().__init__(driving)
         self.call, self.name = call, name
 
     def _acts(self) -> Driving:
-        """The driver to write with, as long as the function may still act."""
+        """Return the driver to write with. Raises an error if the function may no longer change the
+        session."""
         return self._driving
 
     async def update_state(self, function: Edit | None = None, /, **changes: Any) -> Any:
@@ -53,7 +54,8 @@ class Effects(Reading):
         await self._acts().write(_message(self._driving, self.name, text, how))
 
     async def switch_mode(self, mode: str, text: str | None = None) -> None:
-        """Switch to another mode from the next step on; `text` joins the run with it."""
+        """Switch to another mode from the next step on. `text`, if given, joins the run together
+        with the switch."""
         driving, agent = self._acts(), self.agent
         left: Mode | None = None
         while True:
@@ -127,7 +129,7 @@ async def _change_state(driving: Driving, agent: Agent, edit: Edit) -> Any:
 
 
 def _message(driving: Driving, by: str, text: str, how: How) -> NewEvent:
-    """A message as if a user had sent it; `by` names the function that sent it."""
+    """Create a message as if a user had sent it; `by` names the function that sent it."""
     run, waiting = driving.state.run, len(driving.state.queue)
     if waiting >= MOST:
         raise QueueFull(session=driving.live.key.session, limit=MOST)

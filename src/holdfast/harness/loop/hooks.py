@@ -13,7 +13,7 @@ from .driver import Driving
 from .tool_context import Acting
 
 PATIENCE = 30.0  # seconds that a hook may take, since the run waits for it
-DEPTH = 25  # rounds of hooks for events of hooks
+DEPTH = 25  # rounds of hooks that are called for events of other hooks
 
 
 async def catch_up(driving: Driving) -> None:

@@ -1,4 +1,4 @@
-"""The lease of one driver: it is renewed in the background, and fences the driver's writes."""
+"""The lease of one driver: it is renewed in the background and fences the driver's writes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ...errors import HeadMoved, LeaseLost, LogReplaced, SessionNotFound, StoreU
 from ...log.events import NewEvent
 from ...stores.port import Lease
 from ..agents.config import Config
-from ..live.debounce import Later
+from ..live.debounce import Debounced
 from ..live.log import Live
 from ..telemetry.logs import BoundLog
 
 
 class Hold:
-    """A lease that is held. `lost` is called when it is lost. All writes here are fenced."""
+    """A lease that this driver holds. `lost` is called when it is lost. All writes here are
+    fenced."""
 
     def __init__(
         self,
@@ -29,11 +30,11 @@ class Hold:
         self.lease = lease
         self._config, self._store, self._live, self._log = config, live.store, live, log
         self._lost = lost
-        self._renewal = Later(lease.ttl / 3000, self._renew)
+        self._renewal = Debounced(lease.ttl / 3000, self._renew)
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Context manager: renew the lease in the background."""
+        """Context manager that renews the lease in the background."""
         self._renewal.ask()
         try:
             yield
@@ -51,8 +52,8 @@ class Hold:
         self._renewal.ask()
 
     async def append(self, events: Sequence[NewEvent], expected: int | None) -> int:
-        """Append, and retry with the same events while the store is unavailable; their ids make
-        that safe. Returns the number of the last event."""
+        """Append. Retries with the same events while the store is unavailable, which is safe
+        because of their ids. Returns the number of the last event."""
         live, attempts = self._live, self._config.policy.retry.storage
         for n in range(1, attempts.times + 1):
             try:
@@ -72,7 +73,7 @@ class Hold:
                 return done.head
         raise AssertionError("unreachable")
 
-    async def let_go(self) -> bool:
+    async def release_if_idle(self) -> bool:
         """Release the lease. Returns False, and keeps it, if there are new events to decide on."""
         try:
             await self._store.release(self.lease, head=self._live.state.head)

@@ -18,13 +18,13 @@ from ...models.port import Model, ModelCall, TextChunk, ThoughtChunk, ToolSpec
 from ...stores.port import BlobRef
 from ...values.usage import normalised
 from ..faults import RunFault, classify, make, public, retry_after, retryable
-from ..live.debounce import Later
+from ..live.debounce import Debounced
 from .driver import Driving, Flight
-from .model_stream import AnswerTooLong, ModelOutput, heard
+from .model_stream import AnswerTooLong, ModelOutput, checked_chunks
 from .policy import hidden
 from .prompt_context import Built, ContextFailed, build
 from .proposed_calls import proposed
-from .typed_output import output_spec, wanted
+from .typed_output import answer_tool, output_spec
 
 TRIES = 3  # attempts to end a run while messages arrive
 DRAFT = 0.25  # seconds between two writes of a draft
@@ -56,11 +56,11 @@ async def call_model(driving: Driving) -> None:
         await _log(driving, built, ref, said)
     except (InvalidValue, TypeError) as error:  # the log cannot hold the answer
         driving.flight = flight
-        await _unkept(driving, ref, error)
+        await _fail_unloggable(driving, ref, error)
 
 
-async def _unkept(driving: Driving, ref: str, error: Exception) -> None:
-    """End a run whose model gave an answer that cannot be logged; its text is kept if possible."""
+async def _fail_unloggable(driving: Driving, ref: str, error: Exception) -> None:
+    """Fail a run because the model's answer cannot be logged. Its text is kept if possible."""
     lost = ModelError(model=ref, problem="the answer cannot be written to the log")
     lost.__cause__ = error
     fault = classify(lost, source="model", policy=driving.config.policy)
@@ -72,7 +72,7 @@ async def _unkept(driving: Driving, ref: str, error: Exception) -> None:
 
 
 async def _answer(driving: Driving) -> tuple[Built, str, ModelOutput] | CallFailure:
-    """The model's answer, or why no model could answer."""
+    """Return the model's answer, or the reason why no model could answer."""
     policy = driving.config.policy
     try:
         built = await build(driving)
@@ -83,7 +83,7 @@ async def _answer(driving: Driving) -> tuple[Built, str, ModelOutput] | CallFail
     refs = [*dict.fromkeys(filter(None, (first, *driving.config.fallbacks)))]
     for ref, then in zip(refs, [*refs[1:], None], strict=True):
         try:
-            return built, ref, await _patiently(driving, _model(driving, ref), built)
+            return built, ref, await _retried(driving, _model(driving, ref), built)
         except AnswerTooLong as error:  # a fallback would get the same prompt
             return CallFailure(make("limit_size", str(error)), error, ref)
         except Exception as error:  # a custom model may raise anything
@@ -101,7 +101,7 @@ async def _answer(driving: Driving) -> tuple[Built, str, ModelOutput] | CallFail
 
 
 def _model(driving: Driving, ref: str) -> Model:
-    """The model of this reference. It may no longer be served since it was chosen."""
+    """Return the model with this reference. Raises `ModelError` if it is no longer available."""
     try:
         return driving.config.model(ref)
     except InvalidValue as error:
@@ -111,8 +111,9 @@ def _model(driving: Driving, ref: str) -> Model:
         ) from error
 
 
-async def _patiently(driving: Driving, model: Model, built: Built) -> ModelOutput:
-    """One answer of one model, retried by the policy as long as nothing was streamed."""
+async def _retried(driving: Driving, model: Model, built: Built) -> ModelOutput:
+    """Return the answer of one model. As long as nothing was streamed, the call is retried
+    according to the policy."""
     attempts, aborted = driving.config.policy.retry.model, driving.aborted
     call = await _call(driving, model, built)
     for n in range(1, attempts.times + 1):
@@ -133,7 +134,7 @@ async def _patiently(driving: Driving, model: Model, built: Built) -> ModelOutpu
 
 
 def _check_going(aborted: asyncio.Event) -> None:
-    """Stop a call that ignored its cancellation: the next run may already be active."""
+    """Stop a call that ignored its cancellation, because the next run may already be active."""
     if aborted.is_set():
         raise asyncio.CancelledError
 
@@ -157,7 +158,7 @@ async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
 
 
 async def _blobs(driving: Driving, model: Model) -> dict[str, bytes]:
-    """The attachments that the model has not seen yet, read once per driver."""
+    """Return the attachments that the model has not seen yet; each is read once per driver."""
     store, scope = driving.live.store, driving.live.key.scope
     for part in driving.live.history.blobs(model.ref):
         if part not in driving.blobs:
@@ -175,7 +176,7 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: ModelOu
     config, aborted = driving.config, driving.aborted
     namespace, _, name = model.ref.partition("/")
     with config.tracing.chat(namespace, name, driving.run.steps) as span:
-        chunks = heard(model, call)
+        chunks = checked_chunks(model, call)
         try:
             async for chunk in chunks:
                 _check_going(aborted)
@@ -204,7 +205,7 @@ class DraftWriter:
     def __init__(self, driving: Driving, flight: Flight) -> None:
         self._driving, self._flight = driving, flight
         self._sent = 0
-        self._later = Later(DRAFT, self._write)
+        self._later = Debounced(DRAFT, self._write)
 
     def grew(self) -> None:
         self._later.ask()
@@ -231,8 +232,8 @@ class DraftWriter:
 
 
 async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> None:
-    """Write the message and the decision about each of its calls in one append; if nothing is left
-    to do, with the end of the run."""
+    """Write the message and the decision about each of its calls in one append. If nothing is
+    left to do, the same append ends the run."""
     flight, state = driving.flight, driving.state
     assert flight is not None
     assert said.end is not None
@@ -267,18 +268,18 @@ async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> N
     if ends and await _finished(driving, events):
         return
     await driving.write(*events)
-    if ends and _over(driving) and await wanted(driving) is not None:
+    if ends and _can_end(driving) and await answer_tool(driving) is not None:
         await fail(driving, make("no_output"))
 
 
 async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
-    """Write the message and the end of the run in one append, if nothing is left to do. Retries if
-    a queued message arrives in between."""
+    """If nothing is left to do, write the message and the end of the run in one append. Retries
+    if a queued message arrives in between."""
     for _ in range(TRIES):
-        if not _over(driving):
+        if not _can_end(driving):
             return False
         run, head = driving.run.id, driving.state.head
-        missing = make("no_output") if await wanted(driving) is not None else None
+        missing = make("no_output") if await answer_tool(driving) is not None else None
         if await driving.write(*events, _end(driving, missing), expected=head):
             status = "done" if missing is None else "failed"
             driving.log.info("run_finished", category="run", run=run, status=status)
@@ -288,8 +289,8 @@ async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
     return False
 
 
-def _over(driving: Driving) -> bool:
-    """Whether no abort or steering message has arrived."""
+def _can_end(driving: Driving) -> bool:
+    """Whether the run can end: neither an abort nor a steering message has arrived."""
     state = driving.state
     return state.abort is None and not any(q.how == "steer" for q in state.queue)
 
@@ -308,7 +309,7 @@ def finished(
     error: str | None = None,
     stack: str | None = None,
 ) -> NewEvent:
-    """The end of the run, with the time when the log is due again."""
+    """Create the event that ends the run, with the time when the log is due again."""
     state = driving.state
     times = [timer.at for timer in state.timers.values()]
     due = driving.now() if state.queue or state.owes else min(times, default=None)
@@ -323,7 +324,7 @@ async def fail(
     driving.live.failed(driving.run.id, error)
     driving.log.error("run_failed", category="run", error=fault, model=model)
     while driving.state.active is not None:
-        kept = [*interrupted(driving, fault.code), *forgotten(driving)]
+        kept = [*interrupted(driving, fault.code), *steering_removed(driving)]
         end = _end(driving, fault)
         if await driving.write(*kept, end, expected=driving.state.head):
             driving.flight = None
@@ -332,14 +333,14 @@ async def fail(
             return  # then it ends as aborted
 
 
-def forgotten(driving: Driving) -> list[NewEvent]:
-    """Remove the steering messages that the ending run sent to itself."""
+def steering_removed(driving: Driving) -> list[NewEvent]:
+    """Create the event that removes steering messages which the ending run sent to itself."""
     mine = [q.seq for q in driving.state.queue if q.how == "steer" and q.run == driving.run.id]
     return [driving.event("queue.changed", ev.QueueChanged(remove=mine))] if mine else []
 
 
 def interrupted(driving: Driving, reason: str | None, *, shown: bool = True) -> list[NewEvent]:
-    """The text of a message that will not be completed."""
+    """Create the event with the text of a message that will not be completed."""
     flight = driving.flight
     if flight is None or not flight.text:
         return []

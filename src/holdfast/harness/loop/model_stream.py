@@ -71,10 +71,10 @@ class ModelOutput(Struct):
         return bool(self.text or self.thought or self.calls or self.bound)
 
 
-async def heard(model: Model, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-    """The chunks of the model's answer. Raises `ModelError` for an invalid chunk,
-    `ModelUnavailable` if the call was cancelled from inside the model, and `AnswerTooLong` if the
-    answer exceeds the limit, after the text up to the limit."""
+async def checked_chunks(model: Model, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+    """Yield the chunks of the model's answer. Raises `ModelError` for an invalid chunk,
+    `ModelUnavailable` if the model cancelled its own call, and `AnswerTooLong` if the answer
+    exceeds the limit, after the text up to the limit."""
     left = ANSWER
     async with aclosing(model.stream(call)) as stream:
         while (chunk := await _next(model.ref, stream)) is not None:
@@ -111,7 +111,7 @@ async def _next(ref: str, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
 
 
 def _kept(ref: str, chunk: Any) -> Chunk:
-    """The chunk in a form that the log can hold."""
+    """Return the chunk in a form that the log can hold."""
     match chunk:
         case TextChunk(text=str()) | ThoughtChunk(text=str()):
             text = clean(chunk.text)
@@ -134,7 +134,8 @@ def _kept(ref: str, chunk: Any) -> Chunk:
 
 
 def arguments(given: Any) -> Any:
-    """Arguments as JSON. Values that JSON cannot hold become text, which every tool rejects."""
+    """Return the arguments as JSON. Values that JSON cannot hold become text, which every tool
+    rejects."""
     try:
         text = to_json(given)
         wrapped = b"[" * ROOM + bytes(text) + b"]" * ROOM

@@ -1,4 +1,4 @@
-"""Nested calls: a tool that invokes another. The inner call is checked, logged and carried out like
+"""Nested calls: one tool invokes another. The inner call is checked, logged and carried out like
 any other; the model sees only the result of the outer one."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...log.state import OpenCall
 from ..tools import Tool, ToolResult, as_result
 from ..tools.values import UNKNOWN
 from .driver import Driving
-from .proposed_calls import judged, outcome
+from .proposed_calls import decision_events, outcome
 from .tool_call import Ready, carried_out, kept, prepared, refused, started
 from .tool_context import DEPTH, Acting
 
@@ -37,14 +37,14 @@ async def invoke(
         return before
     if id not in driving.state.calls:
         payload = ev.ToolNested(call=call, parent=outer.call)
-        about = await judged(driving, call, tool)
+        about = await decision_events(driving, call, tool)
         driving.judged.add(id)
         await driving.write(driving.event("tool.nested", payload, id=ids.nest_id(id)), *about)
     return await _settled(driving, outer, call)
 
 
 async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult:
-    """Wait for the approval, if one is needed; then carry the call out, or return its outcome."""
+    """Wait for the approval, if one is needed. Then carry the call out, or return its outcome."""
     id = call.id
     with outer.time.held():  # waiting for a person does not count
         while await _waits(driving, id):
@@ -74,9 +74,9 @@ async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult
 
 
 async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEvent) -> bool:
-    """Write that a call starts, or the event that must come first. Returns False, and writes
-    nothing, if the state has changed. Nested calls start one at a time, so that concurrent calls of
-    one tool do not interfere."""
+    """Write the event that starts a call, or the event that must come first. Returns False, and
+    writes nothing, if the state has changed. Nested calls start one at a time, so that
+    concurrent calls of one tool do not interfere."""
     async with driving.turn:
         if driving.state.calls.get(id) != open:
             return False
@@ -88,8 +88,8 @@ async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEv
 
 
 async def _waits(driving: Driving, id: str) -> bool:
-    """Wait for the next event, or for the expiry of the item. Returns whether the call was still
-    waiting before. The driver is busy with the outer call, so the item must be expired here."""
+    """Wait for the next event, or until the item expires. Returns whether the call was still
+    waiting before. The item must be expired here, since the driver is busy with the outer call."""
     open = driving.state.calls.get(id)
     if open is None or open.status != "waiting":
         return False
@@ -107,8 +107,8 @@ async def _waits(driving: Driving, id: str) -> bool:
 
 
 async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
-    """The outcome of an inner call that is in the log, so that it is not repeated. Raises if the id
-    was used for a different call before."""
+    """Return the outcome of an inner call if it is in the log, so that the call is not repeated.
+    Raises if the id was used for a different call before."""
     live, id = driving.live, call.id
     given = msgspec.json.decode(msgspec.json.encode(call.arguments))
     async for event in live.store.read(live.key, after=driving.run.seq, log=live.log):
@@ -116,7 +116,7 @@ async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
             made = event.payload(ev.ToolNested).call
             if (made.name, made.arguments) != (call.name, given):
                 raise ToolError(
-                    problem=f"nested call {id} was {made.name!r} with other arguments before"
+                    problem=f"id {id} was already used for {made.name!r} with other arguments"
                 )
         if event.kind == "tool.finished" and event.id == ids.done_id(id):
             said = event.payload(ev.ToolFinished)

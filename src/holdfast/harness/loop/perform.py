@@ -23,8 +23,8 @@ from ..tools.values import UNKNOWN, clean
 from .delegation import report, stop_all
 from .driver import Driving
 from .hooks import run_hooks
-from .model_call import call_model, finished, forgotten, interrupted
-from .model_stream import heard
+from .model_call import call_model, finished, interrupted, steering_removed
+from .model_stream import checked_chunks
 from .proposed_calls import outcome, title, too_many
 from .steps import (
     AskOutcome,
@@ -66,8 +66,9 @@ async def perform(step: Step, driving: Driving) -> None:
 
 
 async def take_up(driving: Driving) -> None:
-    """Resume a run that waited, or that another driver left. Text of an unfinished message is kept
-    in the log, but not shown to the model, which will write it again."""
+    """Resume a run that waited, or that another driver left. The text of an unfinished message
+    is kept in the log, but not shown to the model, which will write the message again."""
+    head = driving.state.head  # of the state that was decided on; events may arrive meanwhile
     reason = "answered" if driving.run.status == "waiting" else "driver_lost"
     events = [
         driving.event(
@@ -79,7 +80,7 @@ async def take_up(driving: Driving) -> None:
     ]
     payload = ev.RunResumed(driver=driving.config.owner, reason=reason)
     events.append(driving.event("run.resumed", payload))
-    if await driving.write(*events, expected=driving.state.head):
+    if await driving.write(*events, expected=head):
         driving.take(driving.run.id)
 
 
@@ -136,6 +137,8 @@ async def _refuse(driving: Driving, step: Refuse) -> None:
     message = await driving.live.payload(step.seq, ev.MessageCompleted)
     if message is None:
         raise unreadable(driving, step.seq)
+    if not driving.still(step):
+        return
     some = message.calls[len(message.calls) - step.left :][:BATCH]
     before = driving.state.excess
     written = await driving.write(
@@ -164,7 +167,7 @@ async def _conclude(driving: Driving, step: Conclude) -> None:
 
 
 async def _concluded(driving: Driving, id: str, call: OpenCall) -> NewEvent:
-    """The outcome of a call that is not carried out, by the decision about it."""
+    """Return the outcome of a call that is not carried out, derived from the decision about it."""
     if call.status == "started":
         result = ToolResult(code="unknown", content=UNKNOWN)
         return outcome(driving, id, result, "unknown")
@@ -254,9 +257,9 @@ async def _wait(driving: Driving, step: Wait) -> None:
 
 
 async def _finish(driving: Driving, step: Finish) -> None:
-    await stop_all(driving)  # first: nothing would do it after the run has ended
+    await stop_all(driving)  # first, since nothing aborts them after the run has ended
     state = driving.state
-    events = [*interrupted(driving, step.code), *forgotten(driving), *_closed(driving, step)]
+    events = [*interrupted(driving, step.code), *steering_removed(driving), *_closed(driving, step)]
     while len(events) > BATCH:  # many nested calls are open
         if not await driving.write(*events[:BATCH], expected=state.head):
             return
@@ -274,7 +277,7 @@ async def _finish(driving: Driving, step: Finish) -> None:
 
 
 def _closed(driving: Driving, step: Finish) -> list[NewEvent]:
-    """The events that settle all open items and calls of a run that ends."""
+    """Return the events that settle all open items and calls of a run that ends."""
     how: Any = "superseded" if step.status == "interrupted" else "abandoned"
     events = [_settle(driving, id, how) for id in driving.state.pending]
     for id, call in driving.state.calls.items():
@@ -286,8 +289,8 @@ def _closed(driving: Driving, step: Finish) -> list[NewEvent]:
 
 
 async def _compact(driving: Driving, step: Compact) -> None:
-    """Compact older turns, with a summary if the harness has a summariser; if that fails,
-    without."""
+    """Compact older turns, with a summary if the harness has a summariser. If summarising fails,
+    compact without a summary."""
     bounds, history = driving.config.bounds, driving.live.history
     made = history.cut(bounds.tokens // 2, max(1, bounds.turns // 2))
     if made is None:  # a single turn is too large: let the model reject it
@@ -323,7 +326,7 @@ async def _summary(driving: Driving, upto: int) -> str:
     try:
         if callable(config.summarise):
             return _short(clean(str(await settled(config.summarise(messages)))))
-        async with aclosing(heard(config.model(ref), call)) as chunks:
+        async with aclosing(checked_chunks(config.model(ref), call)) as chunks:
             said = [chunk.text async for chunk in chunks if isinstance(chunk, TextChunk)]
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and asked_to_stop():

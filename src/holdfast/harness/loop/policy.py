@@ -32,7 +32,7 @@ def allowed(
     grants: Grants = NO_GRANTS,
     several: bool = False,
 ) -> tuple[Approval, str]:
-    """The decision about a call, and what it is based on."""
+    """Return the decision about a call, and its source: tool, rule, grant or mode."""
     of_tool, of_category = rules.tools.get(tool), rules.categories.get(category or "")
     for said, who in ((own, "tool"), (of_tool, "rule"), (of_category, "rule"), (mode, "mode")):
         if said == "deny":
@@ -51,5 +51,5 @@ def allowed(
 
 
 def hidden(tool: str, category: str | None, rules: Rules) -> bool:
-    """Whether a tool is hidden from the model, since a rule of the session denies it."""
+    """Whether a tool is hidden from the model because a rule of the session denies it."""
     return "deny" in (rules.tools.get(tool), rules.categories.get(category or ""))

@@ -93,12 +93,14 @@ class Reading:
         return [event async for event in last][::-1]
 
     async def render(self, item: Context, **options: Any) -> str:
-        """The text of another context. Raises `RecursionError` if a context renders itself."""
+        """Return the text of another context. Raises `RecursionError` if a context renders
+        itself."""
         return as_text(await rendered(self, item, options))
 
 
 async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] = {}) -> Any:
-    """The return value of a context. Raises `RecursionError` if a context renders itself."""
+    """Render a context and return its value. Raises `RecursionError` if a context renders
+    itself."""
     if item.name in _rendering.get():
         raise RecursionError(f"context {item.name!r} renders itself")
     token = _rendering.set((*_rendering.get(), item.name))
@@ -109,8 +111,8 @@ async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] =
 
 
 def _parts(name: str, role: str, said: Any) -> list[ContextPart]:
-    """The parts of a context's return value, by role. A list whose items have roles becomes several
-    parts."""
+    """Return the parts of a context's return value, by role. A list whose items have roles becomes
+    several parts."""
     if isinstance(said, dict) and "content" in said:
         role = said.get("role", role)
         if role not in ROLES:
@@ -158,14 +160,14 @@ def check_length(what: str, size: int) -> None:
     if size > CONTEXT:
         raise InvalidValue(
             field=what,
-            problem=f"has {size} characters, more than a prompt may have besides the conversation",
+            problem=f"has {size} characters, which is too much in addition to the conversation",
             remedy=f"use at most {CONTEXT}",
             limit=CONTEXT,
         )
 
 
 async def _added(driving: Driving, state: State) -> list[ContextPart]:
-    """The active contexts that tools and hooks added."""
+    """Return the active contexts that tools and hooks have added."""
     found = []
     for id, shown in state.contexts.items():
         if shown.active:
@@ -187,8 +189,9 @@ async def _said(reading: Reading, told: Instructions | None) -> str:
 
 
 def as_text(said: Any) -> str:
-    """The return value of a context as text: text is unchanged, items of a list become paragraphs,
-    `{"content": …}` its content, None is empty, and other values become JSON."""
+    """Convert the return value of a context to text. Text is unchanged, None becomes empty, items
+    of a list become paragraphs, `{"content": …}` becomes its content, and other values become
+    JSON."""
     if said is None:
         return ""
     if isinstance(said, str):

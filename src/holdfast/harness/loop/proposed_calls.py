@@ -1,4 +1,4 @@
-"""Tool calls that a model proposes. Each is validated, and then allowed, put up for approval or
+"""Tool calls that a model proposes. Each is validated, then allowed, submitted for approval or
 denied, before any of them is carried out. The decisions are logged with the message itself."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..tools import Approval, BadArguments, Tool, ToolResult
 from .driver import Driving
 from .policy import allowed, hidden
 from .tool_context import Acting
-from .typed_output import NUDGE, answer, wanted
+from .typed_output import NUDGE, answer, answer_tool
 
 TITLE = 200
 NUDGES = 3  # reminders in a row to a model that does not give its typed answer
@@ -28,10 +28,10 @@ NUDGES = 3  # reminders in a row to a model that does not give its typed answer
 async def proposed(
     driving: Driving, chunks: Sequence[CallChunk]
 ) -> tuple[list[ev.Call], list[NewEvent]]:
-    """The calls as they are logged, with new ids, and the decision events."""
+    """Return the calls as they are logged, with new ids, and the decision events."""
     config = driving.config
     tools = config.agent.tools_in(config.mode(driving.state))
-    output = await wanted(driving)
+    output = await answer_tool(driving)
     if output is not None:
         tools = {**tools, FINAL: output}
         if not chunks:
@@ -52,22 +52,22 @@ async def proposed(
         ids.add(chunk.id)
         if n < CALLS:
             driving.judged.add(call.id)
-            events.extend(await judged(driving, call, found))
+            events.extend(await decision_events(driving, call, found))
         elif n < OPEN_CALLS:  # the rest is rejected in later steps
             events.append(too_many(driving, call.id))
     return calls, events
 
 
 def too_many(driving: Driving, call: str) -> NewEvent:
-    """The outcome of a call beyond the limit of one message."""
+    """Return the outcome of a call that exceeds the number of calls allowed in one message."""
     problem = f"A message can make at most {CALLS} calls: this one was not made."
     return outcome(driving, call, ToolResult(content=problem, failed=True))
 
 
-async def judged(
+async def decision_events(
     driving: Driving, call: ev.Call, tool: Tool | None, *, again: int = 0
 ) -> list[NewEvent]:
-    """The decision about one call: no events mean that it may be carried out. With `again`, a new
+    """Return the events that decide on one call; none if it may be carried out. With `again`, a new
     approval is requested, whatever the outcome of an earlier one."""
     if tool is None:
         problem = f"There is no tool {call.name!r} here."
@@ -91,7 +91,8 @@ async def judged(
 async def approval(
     driving: Driving, call: ev.Call, tool: Tool, arguments: dict[str, Any]
 ) -> Approval:
-    """The approval policy's decision about a call, by the current rules, grants, mode and tool."""
+    """Return the approval policy's decision about a call, based on the current rules, grants, mode
+    and tool."""
     mode = driving.config.mode(driving.state)
     said: Approval | None
     try:
@@ -114,19 +115,20 @@ async def approval(
 
 
 def denied(driving: Driving, tool: Tool) -> bool:
-    """Whether a rule or the mode denies the tool now, whatever was decided when it was proposed."""
+    """Whether a rule or the mode denies the tool now, whatever was decided when the call was
+    proposed."""
     rules, mode = driving.shared.state.rules, driving.config.mode(driving.state)
     return hidden(tool.name, tool.category, rules) or mode.approval == "deny"
 
 
 def forbidden(driving: Driving, call: str) -> NewEvent:
-    """The outcome of a call that a rule, a mode or the tool itself denies."""
+    """Return the outcome of a call that a rule, a mode or the tool itself denies."""
     result = ToolResult(content="This call is not allowed here.", code="denied")
     return outcome(driving, call, result, "denied")
 
 
 def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> NewEvent:
-    """The request for an approval, bound to the tool, its version and the arguments."""
+    """Create the request for an approval, bound to the tool, its version and the arguments."""
     expires = None if tool.expires is None else driving.now() + int(tool.expires * 1000)
     detail = {
         "tool": tool.name,
@@ -151,7 +153,7 @@ def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> New
 
 
 def title(call: ev.Call) -> str:
-    """A call as users read it: `refund(order='42', cents=1999)`."""
+    """Format a call as users read it: `refund(order='42', cents=1999)`."""
     given = call.arguments if isinstance(call.arguments, dict) else {}
     listed = ", ".join(f"{name}={value!r}" for name, value in given.items())
     return f"{call.name}({listed})"[:TITLE]
@@ -160,7 +162,8 @@ def title(call: ev.Call) -> str:
 def outcome(
     driving: Driving, call: str, result: ToolResult, how: Any = None, **more: Any
 ) -> NewEvent:
-    """The outcome of a call. Its id derives from the call's id, so that there is only one."""
+    """Create the event with the outcome of a call. Its id derives from the call's id, so that there
+    is only one."""
     text = None if result.data is None else msgspec.json.encode(result.data).decode()
     same = text is None or text == result.content
     payload = ev.ToolFinished(
@@ -177,7 +180,7 @@ def outcome(
 
 
 async def _nudged(driving: Driving) -> int:
-    """How many reminders the model got since its last tool call."""
+    """Return how many reminders the model has received since its last tool call."""
     live, found = driving.live, 0
     read = live.store.read(live.key, after=driving.run.seq, reverse=True, log=live.log)
     async with contextlib.aclosing(read) as events:

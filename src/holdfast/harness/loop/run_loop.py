@@ -54,7 +54,7 @@ async def _steps(driving: Driving) -> None:
         _must_be_understood(driving)
         step = decide(driving.state, driving.bounds, driving.now())
         if isinstance(step, Idle):
-            if await driving.hold.let_go():
+            if await driving.hold.release_if_idle():
                 return
         elif not isinstance(step, BESIDE) and not driving.mine:
             check_tools(driving)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Idle(Struct, frozen=True):
-    """Nothing to do until the next event."""
+    """Do nothing until the next event."""
 
 
 class SetDue(Struct, frozen=True):
@@ -42,7 +42,8 @@ class Supersede(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True):
-    """Start a run with this input. The model is called too, unless the window is `full`."""
+    """Start a run with this input. The model is called in the same step, unless the window is
+    `full`."""
 
     input: int
     full: bool = False
@@ -60,7 +61,7 @@ class Compact(Struct, frozen=True):
 
 
 class Refuse(Struct, frozen=True):
-    """Reject some of the last `left` calls of message `seq`, which has more calls than allowed."""
+    """Reject some of the last `left` calls of message `seq`, which exceeds the limit of calls."""
 
     seq: int
     left: int
@@ -95,8 +96,8 @@ class Report(Struct, frozen=True):
 
 
 class Finish(Struct, frozen=True):
-    """End the run, and settle everything that is open in it. `code` is the reason, if it is not
-    done."""
+    """End the run, and settle everything that is open in it. `code` is the reason if the run did
+    not succeed."""
 
     status: Literal["done", "failed", "aborted", "interrupted"]
     code: str | None = None

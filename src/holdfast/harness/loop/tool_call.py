@@ -25,10 +25,10 @@ from ..tools.values import clean
 from .cancellation import GRACE, forget
 from .driver import Driving
 from .hooks import run_hooks
-from .proposed_calls import TITLE, approval, asked, denied, forbidden, judged, outcome
+from .proposed_calls import TITLE, approval, asked, decision_events, denied, forbidden, outcome
 from .steps import RunTools
 from .tool_context import Acting
-from .typed_output import wanted
+from .typed_output import answer_tool
 
 STOPPED = "It was stopped while it was running; its effects until then remain."
 
@@ -67,7 +67,7 @@ def refused(driving: Driving, ready: Ready) -> bool:
 
 
 def check_tools(driving: Driving) -> None:
-    """Raise `ToolMissing` before resuming a run that needs a tool that does not exist."""
+    """Raise `ToolMissing` if a run that is about to resume needs a tool which does not exist."""
     config, state = driving.config, driving.state
     for call in state.calls.values():
         needed = call.status == "approved" or (call.status == "started" and call.repeat)
@@ -77,20 +77,20 @@ def check_tools(driving: Driving) -> None:
 
 
 async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
-    """A call that is ready to run, or the event to write instead. If the tool has changed since the
-    decision, approval is requested again. If it does not exist any more, the driver stops before
-    anything happens."""
+    """A call that is ready to run, or the event to write instead. If the tool has changed since
+    the decision, approval is requested again. If the tool no longer exists, the driver stops
+    before anything happens."""
     call = await _call(driving, id, open)
     config = driving.config
     tool = config.agent.tool(open.name, config.mode(driving.state))
     if open.name == FINAL:
-        tool = await wanted(driving)
+        tool = await answer_tool(driving)
     if tool is None and call.fingerprint is not None:
         key = driving.live.key
         raise ToolMissing(session=key.session, agent=config.agent.key, tool=open.name)
     if tool is None or (open.status == "proposed" and id not in driving.judged):
         # Another driver checked it, but its decision is lost: check it again before it runs.
-        if about := await judged(driving, call, tool, again=driving.state.head):
+        if about := await decision_events(driving, call, tool, again=driving.state.head):
             return about[0]
         assert tool is not None, "a missing tool was rejected above"
     arguments, by, edited = await _terms(driving, call, open)
@@ -110,8 +110,8 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
 
 
 async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, str, bool]:
-    """The arguments of a call, what allows it, and whether an approver changed them, now or before
-    an earlier attempt."""
+    """Return the arguments of a call, the reason why it is allowed, and whether an approver changed
+    the arguments, now or before an earlier attempt."""
     arguments, by, edited = call.arguments, "policy", False
     if open.started is not None:
         before = await driving.live.payload(open.started, ev.ToolStarted)
@@ -129,7 +129,7 @@ async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, 
 
 
 async def _answer(driving: Driving, open: OpenCall) -> CallAnswer | None:
-    """The answer to a question that the call asked."""
+    """Return the answer to a question that the call asked."""
     event = None if open.answer is None else await driving.live.event(open.answer)
     said = typed(event) if event is not None else None
     if event is None or not isinstance(said, ev.PendingSettled):
@@ -138,7 +138,7 @@ async def _answer(driving: Driving, open: OpenCall) -> CallAnswer | None:
 
 
 async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
-    """Whether the tool was approved after it had changed."""
+    """Whether the tool was approved after its last change."""
     if open.status != "approved" or "~" not in (open.item or ""):
         return False
     opened = int((open.item or "").rpartition("~")[2])
@@ -164,7 +164,7 @@ async def _call(driving: Driving, id: str, open: OpenCall) -> ev.Call:
 
 
 def unreadable(driving: Driving, seq: int) -> LogDamaged:
-    """The error for an event whose calls cannot be read any more."""
+    """Return the error for an event whose calls can no longer be read."""
     key = driving.live.key
     return LogDamaged(
         problem=f"event {seq} cannot be read any more: abort the run to continue",
@@ -176,7 +176,8 @@ def unreadable(driving: Driving, seq: int) -> LogDamaged:
 
 
 def started(driving: Driving, ready: Ready) -> NewEvent:
-    """The intent. After this event, a call without an outcome may have taken effect."""
+    """Create the event that records the intent. Once it is logged, a call without an outcome may
+    have taken effect."""
     tool = ready.tool
     payload = ev.ToolStarted(
         call=ready.call.id,
@@ -220,8 +221,8 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
 
 
 async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult:
-    """Write the outcome. If the log cannot hold it, since it is too large or not JSON, the tool has
-    failed."""
+    """Write the outcome. If the log cannot hold it, because it is too large or not JSON, the
+    tool counts as failed."""
     try:
         await driving.write(outcome(driving, ready.call.id, result))
     except InvalidValue as error:
@@ -231,7 +232,8 @@ async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult
 
 
 async def _park(driving: Driving, ready: Ready, park: Park) -> None:
-    """Open the pending item of a call, unless the item has a known id and was answered first."""
+    """Open the pending item of a call. Does nothing if the item has a known id and was answered
+    first."""
     try:
         await _asks(driving, ready, park)
     except (InvalidValue, TypeError) as error:  # the log cannot hold the question
@@ -249,7 +251,7 @@ async def _asks(driving: Driving, ready: Ready, park: Park) -> None:
 
 
 def _parked(driving: Driving, ready: Ready, park: Park) -> NewEvent:
-    """The pending item of a call that resumes with the answer."""
+    """Return the pending item of a call that resumes with the answer."""
     expires = None if park.expires is None else driving.now() + int(park.expires * 1000)
     payload = ev.PendingOpened(
         id=park.id or f"{ready.call.id}!{driving.state.head}",
@@ -294,8 +296,8 @@ async def _cut(
 
 
 async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = None) -> ToolResult:
-    """The result of the tool, or its error as text for the model. No exception of the tool leaves
-    this function."""
+    """Return the result of the tool, or its error as text for the model. No exception of the tool
+    leaves this function."""
     tool, call = ready.tool, ready.call
     acting = Acting(driving, call.id, tool.name, 0 if outer is None else outer.depth + 1)
     acting.answer, acting.open = ready.answer, True

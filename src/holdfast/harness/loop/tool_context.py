@@ -10,7 +10,7 @@ import msgspec
 from ...errors import ToolError
 from ...log import events as ev
 from ...log.codec import LIMITS
-from ..agents.subagents import told
+from ..agents.subagents import delegation_result
 from ..sandbox.port import Place, Ran, Reason
 from ..tools import CallAnswer, Tool, ToolResult
 from ..tools.allowance import Allowance
@@ -26,7 +26,8 @@ DEPTH = 9  # levels of nested calls
 
 
 class Acting(Effects):
-    """A `ToolContext`. `key` is the same every time this call is carried out, in any process."""
+    """The `ToolContext` of a call. `key` is the same every time the call is carried out, in any
+    process."""
 
     def __init__(self, driving: Driving, call: str, name: str, depth: int = 0) -> None:
         super().__init__(driving, call, name)
@@ -41,8 +42,8 @@ class Acting(Effects):
         self.returned = False  # in time; its background work may still write
 
     def _acts(self) -> Driving:
-        """Raises if the outcome of the call is in the log although it has not returned: it was
-        stopped, and ignored the cancellation."""
+        """Return the driver to write with. Raises an error if the call was stopped but ignored the
+        cancellation: its outcome is already in the log."""
         if self.open and not self.returned and self.call not in self._driving.state.calls:
             raise ToolError(problem="this call has ended, so it can no longer change the session")
         return self._driving
@@ -70,7 +71,7 @@ class Acting(Effects):
         if self.answer is not None:
             if self.answer.outcome != "answered":
                 await stop(self._driving, [self.call])
-            return told(self.answer)
+            return delegation_result(self.answer)
         if self._depth:
             raise ToolError(problem="a nested call cannot delegate tasks")
         sub = next((item for item in self.agent.subagents if item.name == name), None)
@@ -93,7 +94,7 @@ class Acting(Effects):
 
     @property
     def mode_after_plan(self) -> str | None:
-        """The mode to switch to once a plan is approved, if this mode names one."""
+        """Return the mode to switch to once a plan is approved, if this mode names one."""
         return self.agent.mode(self.mode).after_plan
 
 

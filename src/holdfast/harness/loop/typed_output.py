@@ -1,4 +1,4 @@
-"""Typed answers: a run that needs one ends with a call of the tool `final_result`, whose only
+"""Typed answers. A run that must return one ends with a call of the tool `final_result`, whose only
 argument is the answer. This works with every model that can call tools."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NUDGE = f"Give your answer by calling {FINAL}."
 
 
 def output_tool(type: Any) -> Tool:
-    """The tool whose argument is an answer of this type."""
+    """Create the tool whose argument is an answer of this type."""
 
     def final(value: Any) -> Any:
         return value
@@ -39,14 +39,15 @@ def output_tool(type: Any) -> Tool:
         ) from error
 
 
-def wish(type: Any) -> dict[str, Any]:
-    """The type as it is stored in a message, for the driver of the run."""
+def output_request(type: Any) -> dict[str, Any]:
+    """Return the type in the form in which a message stores it, for the driver of the run."""
     made = output_tool(type)
     return {"name": getattr(type, "__name__", str(type)), "schema": made.schema}
 
 
-async def wanted(driving: Driving) -> Tool | None:
-    """The tool that takes the typed answer of the active run, or None if the answer is text."""
+async def answer_tool(driving: Driving) -> Tool | None:
+    """Return the tool that takes the typed answer of the active run, or None if the answer is plain
+    text."""
     seq = driving.run.output
     if seq is None:
         kind = driving.config.agent.output_type
@@ -65,8 +66,8 @@ async def wanted(driving: Driving) -> Tool | None:
 
 
 def _by_schema(schema: dict[str, Any]) -> Tool:
-    """The tool for this schema. Without the package `jsonschema`, only the main keywords of the
-    schema are checked."""
+    """Create the tool for this schema. Without the package `jsonschema`, only the main keywords of
+    the schema are checked."""
     try:
         return Tool.from_schema(FINAL, ABOUT, schema, _same)
     except MissingExtra:
@@ -79,7 +80,7 @@ def _same(given: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outline:
-    """The form of one dict, checked with `mismatch`."""
+    """Parses one dict of arguments, validated with `mismatch`."""
 
     schema: dict[str, Any]
 
@@ -92,17 +93,18 @@ class Outline:
 
 
 async def output_spec(driving: Driving) -> ToolSpec | None:
-    """The specification of the answer tool for the model."""
-    found = await wanted(driving)
+    """Return the description of the answer tool for the model."""
+    found = await answer_tool(driving)
     return None if found is None else found.spec
 
 
 def answer(result: Any) -> Any:
-    """The answer, from the arguments of the call."""
+    """Extract the answer from the arguments of the call."""
     return result.get(VALUE) if isinstance(result, dict) else result
 
 
 def convert(value: Any, type: Any) -> Any:
-    """Convert a stored answer to the type that the caller requested, or to that of its tool."""
+    """Convert a stored answer to the type that the caller requested, or else to the type of its
+    tool."""
     made = type if isinstance(type, Tool) else output_tool(type)
     return made.parse({VALUE: msgspec.to_builtins(value)})[VALUE]

@@ -1,8 +1,8 @@
-"""Replays: a recorded conversation run again with the recorded answers.
+"""Replay: runs a recorded conversation again, with the recorded answers.
 
-`play` is the entry point; `recording` and `track` have what was recorded and the position of the
-replay, `store` compares what drivers write, `recorded_models` and `recorded_tools` answer,
-`report` is the result.
+`play` is the entry point. `recording` and `track` hold the recorded events and the position of the
+replay, `store` compares the events that drivers write, `recorded_models` and `recorded_tools`
+return the recorded answers and results, and `report` holds the result.
 """
 
 from .player import play

@@ -1,4 +1,5 @@
-"""The agents of a replay: the program's own with recorded tools, or one built from a log."""
+"""The agents of a replay: the program's own agent with recorded tools, or an agent built from a
+log."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .track import Track
 
 @dataclass(frozen=True, eq=False)
 class ReplayAgent(Agent):
-    """An agent with recorded tools. `known` are tools that the log names and the agent lacks."""
+    """An agent with recorded tools. `known` are the tools that the log names but the agent does
+    not have."""
 
     props: Any = None
     known: Mapping[str, Tool] = field(default_factory=dict)
@@ -28,7 +30,7 @@ class ReplayAgent(Agent):
 
 
 def quiet(agent: Agent, track: Track, props: RecordedTools) -> Agent:
-    """The program's agent with recorded tools and without hooks. Sources of tools are not
+    """Return the program's agent with recorded tools and without hooks. Sources of tools are not
     connected; the tools that the log names are used instead."""
     listed = [*agent.tools, *(item for mode in agent.modes for item in mode.tools)]
     sources = any(not isinstance(item, Tool) for item in listed)
@@ -47,26 +49,26 @@ def _quiet(tools: Sequence[Any], props: RecordedTools) -> list[Any]:
 
 
 def rebuilt(track: Track, props: RecordedTools, key: str) -> Agent:
-    """An agent built from a log: with the names of its modes and tools, and its prompts."""
-    built = [p for p in track.payloads if isinstance(p, ev.ContextBuilt)]
-    changed = [p.mode for p in track.payloads if isinstance(p, ev.ModeChanged)]
-    left = [p.left for p in track.payloads if isinstance(p, ev.ModeChanged) and p.left]
-    modes = dict.fromkeys([*left[:1], *(p.mode for p in built if p.mode), *changed])
-    added = {p.id for p in track.payloads if isinstance(p, ev.ContextAdded)}
+    """Build an agent from a log, with its prompts and the names of its modes and tools."""
+    built, changed = track.every(ev.ContextBuilt), track.every(ev.ModeChanged)
+    left = [change.left for change in changed if change.left]
+    known = [*(context.mode for context in built), *(change.mode for change in changed)]
+    modes = dict.fromkeys(filter(None, [*left[:1], *known]))
+    added = {context.id for context in track.every(ev.ContextAdded)}
 
-    def told() -> ev.ContextBuilt:
+    def context_shown() -> ev.ContextBuilt:
         return track.shown() or (built[0] if built else ev.ContextBuilt(hash=""))
 
     def instructions(_: Any) -> str:
-        shown = _parts(told(), "system")
-        text = told().system
+        shown = _parts(context_shown(), "system")
+        text = context_shown().system
         for name, content in reversed(shown):
             text = text.removesuffix(f"## {name}\n{content}").rstrip("\n")
         kept = [f"## {name}\n{content}" for name, content in shown if name not in added]
         return "\n\n".join(filter(None, [text, *kept]))
 
     def notes(_: Any) -> list[dict[str, str]]:
-        shown = _parts(told(), "message")
+        shown = _parts(context_shown(), "message")
         return [{"role": "message", "content": text} for name, text in shown if name not in added]
 
     return ReplayAgent(
@@ -87,11 +89,12 @@ def _parts(built: ev.ContextBuilt, role: str) -> list[tuple[str, str]]:
 
 
 def from_log(track: Track, props: RecordedTools) -> dict[str, Tool]:
-    """Recorded tools for all calls with a fingerprint; tools without one did not exist."""
+    """Return recorded tools for all calls that have a fingerprint. A call without a fingerprint
+    named a tool that did not exist."""
     found: dict[str, Tool] = {}
     thread = threads(track)
-    for payload in track.payloads:
-        for call in payload.calls if isinstance(payload, ev.MessageCompleted) else ():
+    for message in track.every(ev.MessageCompleted):
+        for call in message.calls:
             if call.fingerprint is not None and call.name not in found:
                 found[call.name] = props.named(call.name, thread=thread)
     return found

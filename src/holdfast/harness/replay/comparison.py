@@ -1,7 +1,7 @@
-"""How a replayed event is compared with the recorded one. Pure.
+"""Comparison of a replayed event with the recorded one. Pure.
 
-Ids, times and costs are not compared. Of a text that was redacted in the recording, only the
-remaining parts are compared.
+Ids, times and costs are not compared. If a text was redacted in the recording, only its remaining
+parts are compared.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ CALL = ("name", "arguments", "fingerprint")
 
 
 class ComparisonTerms(Struct, frozen=True, kw_only=True):
-    """What is compared: everything if the program's agent is available (`whole`), otherwise only
-    what does not depend on it; `masked` if texts were redacted, `bare` if all were."""
+    """What is compared. `whole`: everything, since the program's agent is available; otherwise
+    only what does not depend on the agent. `masked`: some texts were redacted. `bare`: all texts
+    were."""
 
     whole: bool = True
     masked: bool = False
@@ -61,7 +62,7 @@ class ComparisonTerms(Struct, frozen=True, kw_only=True):
 
 
 def payload_fields(event: NewEvent) -> dict[str, Any]:
-    """The payload as it was written; empty if it is not an object."""
+    """Return the payload as it was written; empty if it is not an object."""
     try:
         found = msgspec.json.decode(event.data)
     except msgspec.DecodeError:
@@ -70,7 +71,7 @@ def payload_fields(event: NewEvent) -> dict[str, Any]:
 
 
 def body(event: NewEvent) -> dict[str, Any]:
-    """The payload with default values for missing fields."""
+    """Return the payload, with default values for missing fields."""
     found, kind = payload_fields(event), KINDS.get(event.kind)
     with suppress(msgspec.ValidationError):
         payload = msgspec.convert(found, kind) if kind is not None else None
@@ -82,7 +83,7 @@ def body(event: NewEvent) -> dict[str, Any]:
 def differs(
     recorded: Event, came: NewEvent, ids: Mapping[str, str], terms: ComparisonTerms
 ) -> tuple[str, Any, Any] | None:
-    """The first difference: its path and both values. `ids` maps new ids to the recorded ones."""
+    """Return the first difference: its path and both values. `ids` maps new ids to recorded ids."""
     if recorded.kind != came.kind:
         return "kind", recorded.kind, came.kind
     old, new = body(recorded), body(came)
@@ -117,7 +118,7 @@ def _call(call: dict[str, Any]) -> list[Any]:
 
 
 def _values(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """The differences between two values, in the order of the old one."""
+    """Yield the differences between two values, in the order of the recorded one."""
     if isinstance(old, dict) and any(map(masked, old)):
         return  # even the names are redacted
     if isinstance(old, dict) and isinstance(new, dict):
@@ -131,7 +132,7 @@ def _values(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def same(old: Any, new: Any) -> bool:
-    """Whether a value equals the recorded one, as far as that was not redacted."""
+    """Whether a value equals the recorded one, ignoring parts that were redacted."""
     if isinstance(old, str) and PLACEHOLDER.search(old) is not None:
         if not isinstance(new, str):
             return PLACEHOLDER.fullmatch(old) is not None

@@ -1,4 +1,4 @@
-"""The drivers of a replay. They are stopped where the recorded ones stopped."""
+"""The drivers of a replay. They stop where the recorded drivers stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...log import events as ev
 from ...log.events import Key
 from ..agents.config import Config
 from ..loop.driver import Driving
-from . import circumstances
+from . import recorded_config
 from .track import Track
 
 
@@ -21,19 +21,20 @@ class ReplayDrivers:
         self.configs: dict[Key, Config] = {}
 
     def stop(self, track: Track) -> None:
-        """Stop the driver if the recorded one crashed, left the run or was cancelled here."""
+        """Stop the driver if the recorded driver crashed, handed over the run or was cancelled at
+        this point."""
         coming = track.following()
         driving = self.drives.get(track.key)
         if coming is None or driving is None or track.stopped or track.outside() is not None:
             return
         payload = coming[1]
-        broken = circumstances.breaks(track)
+        broken = recorded_config.breaks(track)
         if broken == "lost":
             self.crash(track)
         elif broken == "left" and not isinstance(payload, ev.MessageInterrupted):
             self.leave(track)
         elif isinstance(payload, ev.ToolFinished) and payload.code == "cancelled":
-            track.stopped, track.late = True, circumstances.ends_with(track, "limit_time")
+            track.stopped, track.late = True, recorded_config.ends_with(track, "limit_time")
             driving.halt()
 
     def crash(self, track: Track) -> LeaseLost:
@@ -58,7 +59,7 @@ class ReplayDrivers:
             driving.halt()
 
     def gone(self, track: Track) -> LeaseLost:
-        """The error for a driver that has lost its lease."""
+        """Return the error of a driver that has lost its lease."""
         key = track.key
         return LeaseLost(
             tenant=key.tenant,
@@ -70,13 +71,13 @@ class ReplayDrivers:
         )
 
     def tune(self, track: Track) -> None:
-        """Give the driver the recorded bounds, owner and model."""
+        """Configure the driver with the recorded bounds, owner and model."""
         if (config := self.configs.get(track.key)) is not None and not track.free:
             config = self.configs[track.key] = replace(
                 config,
-                bounds=circumstances.bounds(track),
-                owner=circumstances.driver(track),
-                default_model=circumstances.model(track) or config.default_model,
+                bounds=recorded_config.bounds(track),
+                owner=recorded_config.driver(track),
+                default_model=recorded_config.model(track) or config.default_model,
             )
             if (driving := self.drives.get(track.key)) is not None:
                 driving.use(config)

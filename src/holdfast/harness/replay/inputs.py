@@ -1,4 +1,5 @@
-"""The recorded messages and decisions of users, for a log that has left the recording."""
+"""The recorded messages and decisions of users, used for a log whose replay has left the
+recording."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ CHANGES = (
 
 
 class RecordedInputs:
-    """Hands in the recorded inputs: each message when the previous one was answered, each decision
-    for the same call."""
+    """Supplies the recorded inputs: each message after the previous one was answered, and each
+    decision for the same call as in the recording."""
 
     def __init__(self, stage: ReplayStore, track: Track, live: Live) -> None:
         self._stage, self._track, self._live = stage, track, live
@@ -47,7 +48,7 @@ class RecordedInputs:
         await self._live.reach(done.head)
 
     async def _decide(self) -> bool:
-        """Settle the pending items with the recorded decisions; whether there was any."""
+        """Settle the pending items with the recorded decisions. Returns whether there was one."""
         decided = False
         for id, item in list(self._live.state.pending.items()):
             opened = await self._live.payload(item.seq, ev.PendingOpened)
@@ -64,10 +65,9 @@ class RecordedInputs:
     def _decision(
         self, id: str, opened: ev.PendingOpened | None
     ) -> tuple[Event, ev.PendingSettled] | None:
-        track, same = self._track, {id}
-        for payload in track.payloads:
-            if isinstance(payload, ev.PendingOpened) and _about(payload) == _about(opened):
-                same.add(payload.id)
+        track = self._track
+        items = track.every(ev.PendingOpened)
+        same = {id, *(item.id for item in items if _about(item) == _about(opened))}
         for place in self._left:
             payload = track.payloads[place]
             if isinstance(payload, ev.PendingSettled) and payload.id in same:
@@ -76,12 +76,13 @@ class RecordedInputs:
         return None
 
     def _voters(self, id: str) -> list[str | None]:
-        """The recorded voters of an item."""
-        pairs = zip(self._track.events, self._track.payloads, strict=True)
-        return [e.actor for e, p in pairs if isinstance(p, ev.PendingVoted) and p.id == id]
+        """Return the recorded voters of an item."""
+        votes = self._track.recorded()
+        return [e.actor for e, p in votes if isinstance(p, ev.PendingVoted) and p.id == id]
 
     async def _next_message(self) -> bool:
-        """Hand in the next message and the changes before it; whether there was one."""
+        """Send the next recorded message, and the changes before it. Returns whether there was
+        one."""
         if self._live.state.active is not None:
             return False
         for place in list(self._left):

@@ -1,4 +1,4 @@
-"""What was recorded about calls: their results, decisions and fingerprints. Pure."""
+"""The recorded results, decisions and fingerprints of calls. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ..tools import Park, Ref, ToolResult
 from .track import Track
 
 
-def fate(track: Track, call: str) -> ToolResult | Park | None:
-    """The result or the question of a started call; None if the recording has neither."""
+def recorded_outcome(track: Track, call: str) -> ToolResult | Park | None:
+    """Return the recorded result of a started call, or the question that it asked; None if the
+    recording has neither."""
     for event, payload in track.ahead():
         if event.kind in ("run.resumed", "run.started"):
             return None
@@ -26,7 +27,8 @@ def fate(track: Track, call: str) -> ToolResult | Park | None:
 
 
 def decision(track: Track, name: str, arguments: Any) -> str:
-    """The decision about a call of the next message; `bad` if its arguments were rejected."""
+    """Return the recorded decision about a call of the next message; `bad` if its arguments were
+    rejected."""
     coming = track.answer()
     if coming is None or not isinstance(coming[1], ev.MessageCompleted):
         return "auto"
@@ -34,18 +36,21 @@ def decision(track: Track, name: str, arguments: Any) -> str:
     if not made:
         return "auto"
     for payload in track.payloads[track.at :]:
-        if isinstance(payload, ev.ToolStarted) and payload.call == made[0].id:
+        if getattr(payload, "call", None) != made[0].id:
+            continue
+        if isinstance(payload, ev.ToolStarted):
             return "auto"
-        if isinstance(payload, ev.PendingOpened) and payload.call == made[0].id:
+        if isinstance(payload, ev.PendingOpened):
             return "auto" if payload.parked else "ask"
-        if isinstance(payload, ev.ToolFinished) and payload.call == made[0].id:
+        if isinstance(payload, ev.ToolFinished):
             known = {"denied": "deny", "bad_arguments": "bad"}
             return known.get(payload.code or "", "auto")
     return "auto"
 
 
 def fingerprint(track: Track, name: str) -> str | None:
-    """The fingerprint of a tool in the next message, or in the last one that called it."""
+    """Return the fingerprint of a tool in the next message, or in the last message that called
+    it."""
     coming = track.answer()
     made = coming[1].calls if coming and isinstance(coming[1], ev.MessageCompleted) else []
     found = next((call.fingerprint for call in made if call.name == name), None)
@@ -53,9 +58,10 @@ def fingerprint(track: Track, name: str) -> str | None:
 
 
 def typed(track: Track) -> dict[int, str | None]:
-    """The messages that request a typed answer, and the fingerprint of the tool that gave it."""
+    """Return the messages that request a typed answer, and the fingerprint of the tool that
+    provided it."""
     found: dict[int, str | None] = {}
-    for event, payload in zip(track.events, track.payloads, strict=True):
+    for event, payload in track.recorded():
         if isinstance(payload, ev.MessageReceived) and payload.output is not None:
             found[event.seq] = None
         for call in payload.calls if isinstance(payload, ev.MessageCompleted) else ():
@@ -65,11 +71,11 @@ def typed(track: Track) -> dict[int, str | None]:
 
 
 def answers(track: Track) -> bool:
-    """Whether the agent itself requested typed answers: its model was asked for one, or gave one,
-    without a request in a message."""
+    """Whether the agent itself requested typed answers: its model was asked for one, or gave
+    one, although no message requested it."""
     if typed(track):
         return False
-    for event, payload in zip(track.events, track.payloads, strict=True):
+    for event, payload in track.recorded():
         if isinstance(payload, ev.MessageReceived) and event.run and event.actor is None:
             return True
         calls = payload.calls if isinstance(payload, ev.MessageCompleted) else ()
@@ -79,13 +85,13 @@ def answers(track: Track) -> bool:
 
 
 def threads(track: Track) -> bool:
-    """Whether a function ran in a thread: a cancelled call could not be stopped."""
-    ended = (p for p in track.payloads if isinstance(p, ev.ToolFinished))
-    return any(p.outcome == "unknown" and "cancelled" in str(p.result) for p in ended)
+    """Whether a tool's function ran in a thread, so that a cancelled call could not be stopped."""
+    ended = track.every(ev.ToolFinished)
+    return any(end.outcome == "unknown" and "cancelled" in str(end.result) for end in ended)
 
 
 def result(said: ev.ToolFinished) -> ToolResult:
-    """The result of a recorded call."""
+    """Convert a recorded outcome to the result of the call."""
     refs = []
     for ref in said.refs:
         try:
@@ -104,7 +110,7 @@ def result(said: ev.ToolFinished) -> ToolResult:
 
 
 def parked(opened: ev.PendingOpened) -> Park:
-    """The question of a recorded call."""
+    """Return the question of a recorded call."""
     detail = opened.detail if isinstance(opened.detail, dict) else {}
     own = {name: value for name, value in detail.items() if name not in ("tool", "arguments")}
     what: Any = opened.what

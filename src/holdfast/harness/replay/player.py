@@ -13,18 +13,18 @@ from ...models.port import Model
 from ..agents.agent import Agent
 from ..agents.config import Config
 from ..agents.runtime import HarnessRuntime
-from ..agents.subagents import kin
+from ..agents.subagents import agent_of_thread
 from ..live.log import Live
-from ..live.open_logs import Lives
+from ..live.open_logs import OpenLogs
 from ..loop.run_loop import drive
 from ..sandbox import NoSandbox
 from ..telemetry.logs import LogConfig
 from ..telemetry.spans import tracing
 from .agents import quiet, rebuilt
-from .circumstances import bounds, clock, driver, model, models
 from .comparison import ComparisonTerms
 from .inputs import RecordedInputs
 from .outcomes import typed as typed_answers
+from .recorded_config import bounds, clock, driver, model, models
 from .recorded_models import POLICY, RecordedModels
 from .recorded_tools import RecordedTools, final, swapped_tools
 from .recording import Recording
@@ -72,8 +72,8 @@ async def play(
 
 
 class _Player:
-    """Plays the logs of one session one after the other; that of a sub-agent when its parent waits
-    for it."""
+    """Plays the logs of one session one after the other. The log of a sub-agent is played when its
+    parent waits for it."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class _Player:
     ) -> None:
         self._stage, self._agent = stage, agent
         self._model, self._tools, self._resources = model, tools, resources
-        self._lives = Lives(stage, lambda key, event: None)
+        self._open_logs = OpenLogs(stage, lambda key, event: None)
         self._logs = LogConfig(level="silent", propagate=False).open()
         self._playing: dict[Key, asyncio.Task[None]] = {}
         self._by: dict[Key, Key | None] = {}  # the log that waits for a log
@@ -95,7 +95,7 @@ class _Player:
         for task in self._playing.values():
             task.cancel()
         await asyncio.gather(*self._playing.values(), return_exceptions=True)
-        await self._lives.aclose()
+        await self._open_logs.aclose()
         await self._logs.aclose()
 
     async def all(self) -> None:
@@ -104,7 +104,8 @@ class _Player:
             await self.child(key)
 
     async def child(self, key: Key, by: Key | None = None) -> None:
-        """Play a recorded log to its end, unless it waits for `by` itself."""
+        """Play a recorded log to its end. Does nothing if the log itself waits for `by`, the log
+        that needs it."""
         if key not in self._stage.tracks or key in self._above(by):
             return
         if key not in self._playing:
@@ -113,7 +114,7 @@ class _Player:
         await asyncio.shield(self._playing[key])
 
     def _above(self, key: Key | None) -> set[Key]:
-        """A log and the logs that wait for it."""
+        """Return a log and the logs that wait for it."""
         found: set[Key] = set()
         while key is not None and key not in found:
             found.add(key)
@@ -127,7 +128,7 @@ class _Player:
             return
         config = stage.drivers.configs[track.key] = self._config(track, agent)
         runtime = HarnessRuntime(config, stage)
-        live = await self._lives.open(track.key)
+        live = await self._open_logs.open(track.key)
         shared = await self._shared(track, live)
         if stage.plan.terms.masked:  # a schema would reject redacted values
             answers = typed_answers(track)
@@ -141,12 +142,7 @@ class _Player:
             stage.drivers.tune(track)
             await self._driven(track, runtime, live, shared)
             if track.at == before and not (track.over or track.free or track.stopped):
-                coming = track.following()
-                assert coming is not None
-                state = {"nothing": _status(live)}
-                kind = coming[0].kind
-                stage.notes.add(track, coming[0], "kind", kind, state, why="nothing was written")
-                stage.end(track, "diverged")
+                self._stalled(track, {"nothing": _status(live)}, "nothing was written")
         if track.free and not track.over:
             await RecordedInputs(stage, track, live).feed(
                 lambda: self._driven(track, runtime, live, shared)
@@ -158,20 +154,17 @@ class _Player:
             return live
         if self._stage.tracks[main].at == 0:
             await self._stage.begin(self._stage.tracks[main])
-        return await self._lives.open(main)
+        return await self._open_logs.open(main)
 
     def _agent_of(self, track: Track) -> Agent | None:
         props = RecordedTools(self._stage, track, self._tools)
         state = fold(track.events[: track.start + 1])
         if self._agent is None:
             return rebuilt(track, props, state.sub.agent if state.sub else _named(track))
-        agent = self._agent if state.sub is None else kin(self._agent, state.sub)
+        agent = self._agent if state.sub is None else agent_of_thread(self._agent, state.sub)
         if agent is None:
             name = state.sub.agent if state.sub else None
-            self._stage.notes.add(
-                track, track.events[0], "agent", name, None, why="no such sub-agent"
-            )
-            self._stage.end(track, "diverged")
+            self._stage.diverge(track, track.events[0], "agent", name, None, "no such sub-agent")
             return None
         return quiet(agent, track, props)
 
@@ -207,15 +200,12 @@ class _Player:
                 before = self._progress(live)
                 await asyncio.wait({work}, timeout=PATIENCE)
                 if self._progress(live) == before and not (stage.busy or work.done()):
-                    self._stalled(track)
+                    self._stalled(track, None, "no progress")
                     return
             await work
         except Exception as error:  # a log from outside can lead to any error
-            coming = track.following()
-            event = coming[0] if coming is not None else None
-            code = getattr(error, "code", type(error).__name__)
-            stage.notes.add(track, event, "error", None, {"code": code}, why=str(error))
-            stage.end(track, "diverged")
+            code = {"code": getattr(error, "code", type(error).__name__)}
+            stage.diverge(track, track.next_event, "error", None, code, str(error))
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -223,12 +213,10 @@ class _Player:
     def _progress(self, live: Live) -> int:
         return live.state.head + sum(track.at for track in self._stage.tracks.values())
 
-    def _stalled(self, track: Track) -> None:
-        coming = track.following()
-        event = coming[0] if coming is not None else None
-        why = "no progress"
-        self._stage.notes.add(track, event, "kind", event.kind if event else None, None, why=why)
-        self._stage.end(track, "diverged")
+    def _stalled(self, track: Track, came: Any, why: str) -> None:
+        event = track.next_event
+        recorded = event.kind if event is not None else None
+        self._stage.diverge(track, event, "kind", recorded, came, why)
 
 
 def _status(live: Live) -> str:

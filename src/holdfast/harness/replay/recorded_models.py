@@ -13,7 +13,7 @@ from ...models.recorded import RecordedModel, recorded_chunks
 from ...models.registry import Models
 from ...models.scripted import split_words
 from ..faults import Attempts, ErrorPolicy, Retry, RunFault
-from .circumstances import breaks
+from .recorded_config import breaks
 from .store import ReplayStore, forever
 from .track import Track
 
@@ -53,7 +53,7 @@ class RecordedModels(Models):
 
 
 class ReplayedModel:
-    """A model that gives the recorded answer, or that of the model which replaces it."""
+    """A model that returns the recorded answer, or the answer of the model that replaces it."""
 
     def __init__(self, ref: str, stage: ReplayStore, track: Track, swapped: Model | None) -> None:
         self.ref, self._stage, self._track, self._swapped = ref, stage, track, swapped
@@ -82,7 +82,8 @@ class ReplayedModel:
             self._stage.busy -= 1
 
     async def _same_prompt(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-        """After the replay has left the recording: an answer only to an identical prompt."""
+        """Find the recorded answer to an identical prompt, after the replay has left the
+        recording."""
         stage, track = self._stage, self._track
         try:
             async for chunk in RecordedModel(track.events, ref=self.ref).stream(call):
@@ -93,8 +94,8 @@ class ReplayedModel:
             was, came = (
                 (error.expected, error.found) if isinstance(error, Diverged) else (None, None)
             )
-            stage.notes.add(track, asked[0] if asked else None, path, was, came, str(error))
-            stage.end(track, "prompt")
+            event = asked[0] if asked else None
+            stage.diverge(track, event, path, was, came, str(error), stopped="prompt")
             await forever()
 
     async def _recorded(self) -> AsyncGenerator[Chunk, None]:
@@ -107,8 +108,9 @@ class ReplayedModel:
         payload = coming[1]
         if isinstance(payload, ev.MessageCompleted):
             if payload.model is not None and payload.model != self.ref and "/" in payload.model:
-                problem = "another model gave the recorded answer"
-                raise ModelUnavailable(model=self.ref, problem=problem)
+                raise ModelUnavailable(
+                    model=self.ref, problem="another model gave the recorded answer"
+                )
             for chunk in recorded_chunks(payload):
                 yield chunk
             return
@@ -119,7 +121,7 @@ class ReplayedModel:
         yield EndChunk("other")
 
     async def _interrupted(self) -> None:
-        """End as in the recording: with an error, or by an interruption."""
+        """End the call as in the recording: with an error, or by an interruption."""
         stage, track = self._stage, self._track
         if (broken := breaks(track)) is not None:
             await stage.hand_in(track)

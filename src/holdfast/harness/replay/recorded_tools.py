@@ -1,4 +1,5 @@
-"""Tools that return the recorded results. Only replaced tools are called, from their step on."""
+"""Tools that return the recorded results. Only replacement tools are really called, from the step
+on at which they replace the recorded ones."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from ...errors import InvalidValue
 from ...log import events as ev
 from ...log.state import FINAL
 from ..tools import Issue, Park, Tool, ToolResult, tool
+from ..tools.definition import DictForm
 from ..tools.signature import is_async
 from ..tools.values import ROOT
 from .comparison import masked
-from .outcomes import decision, fate, fingerprint, result
+from .outcomes import decision, fingerprint, recorded_outcome, result
 from .store import ReplayStore, forever
 from .track import Track
 
@@ -32,8 +34,9 @@ class GivenArguments(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class LenientForm:
-    """The arguments of a tool, converted by its own form; redacted arguments are not converted."""
+class LenientForm(DictForm):
+    """Converts the arguments of a tool by the tool's own form; redacted arguments are not
+    converted."""
 
     inner: Any
     refused: Callable[[dict[str, Any]], bool]
@@ -50,32 +53,28 @@ class LenientForm:
             values, issues = arguments, [Issue(ROOT, "were rejected")] if bad else []
         return GivenArguments.of(values, arguments), issues
 
-    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
-        return function(arguments, context)
-
 
 @dataclass(frozen=True)
-class AnyForm:
-    """Any arguments, for a tool of which only the name is known."""
+class AnyForm(DictForm):
+    """Accepts any arguments, for a tool of which only the name is known."""
 
     schema: dict[str, Any]
 
     def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
         return GivenArguments.of(arguments, arguments), []
 
-    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
-        return function(arguments, context)
-
 
 class RecordedTools:
-    """The recorded tools of one log. `swapped` tools are called instead, from their step on."""
+    """The recorded tools of one log. The tools in `swapped` are really called, from their step
+    on."""
 
     def __init__(self, stage: ReplayStore, track: Track, swapped: Mapping[str, Tool]) -> None:
         self._stage, self._track, self._swapped = stage, track, swapped
         self._used: set[int] = set()
 
     def of(self, known: Tool) -> Tool:
-        """A tool with the declaration of the program's tool that returns recorded results."""
+        """Return a tool that has the declaration of the program's tool, and returns recorded
+        results."""
         approval: Any = known.approval
         if callable(approval) and self._stage.plan.terms.masked:
             approval = self._decided(known)
@@ -88,7 +87,7 @@ class RecordedTools:
         return known.replace(form=form, function=function, approval=approval)
 
     def named(self, name: str, *, thread: bool = False) -> Tool:
-        """A recorded tool of which only the name is known."""
+        """Return a recorded tool of which only the name is known."""
         return Tool(
             name=name,
             description="",
@@ -97,13 +96,14 @@ class RecordedTools:
         )
 
     def fitted(self, known: Mapping[str, Tool]) -> dict[str, Tool]:
-        """The tools with the fingerprints that they had at this place."""
+        """Set the fingerprint of each tool to the one it had at this point of the recording."""
         for name, item in known.items():
             object.__setattr__(item, "fingerprint", fingerprint(self._track, name))
         return dict(known)
 
     def _decided(self, known: Tool) -> Callable[..., Any]:
-        """The recorded decision if the arguments are redacted."""
+        """Return an approval function that uses the recorded decision if the arguments are
+        redacted."""
         judge: Any = known.approval
         wanted = inspect.signature(judge).parameters
         takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted.values())
@@ -125,7 +125,8 @@ class RecordedTools:
             return await self._result(name, arguments.raw, context)
 
         def in_thread(arguments: GivenArguments, context: Any) -> Awaitable[ToolResult]:
-            """Returns an awaitable, but the harness treats it as a function for a thread."""
+            """Return an awaitable. The harness still treats this as a function to run in a
+            thread."""
             return recorded(arguments, context)
 
         return recorded if asynchronous else in_thread
@@ -134,13 +135,17 @@ class RecordedTools:
         stage, track = self._stage, self._track
         if name in self._swapped and stage.swaps(track):
             return await self._other(self._swapped[name], arguments, context)
-        found = self._same_call(name, arguments) if track.free else fate(track, context.call)
+        found = (
+            self._same_call(name, arguments)
+            if track.free
+            else recorded_outcome(track, context.call)
+        )
         if isinstance(found, Park):
             raise found
         if found is None and track.free:
-            what = f"{name}({arguments})"
-            stage.notes.add(track, None, "tool.finished", None, what, why="no recorded result")
-            stage.end(track, "no_answer")
+            call = f"{name}({arguments})"
+            told = ("tool.finished", None, call, "no recorded result")
+            stage.diverge(track, None, *told, stopped="no_answer")
         if found is None:
             await forever()
         assert found is not None
@@ -154,12 +159,11 @@ class RecordedTools:
             self._stage.busy -= 1
 
     def _same_call(self, name: str, arguments: Any) -> ToolResult | None:
-        """After the replay has left the recording: a recorded result of the same tool for the same
-        arguments; each is used once."""
-        track, ids = self._track, list[str]()
-        for payload in track.payloads:
-            if isinstance(payload, ev.MessageCompleted):
-                ids += [c.id for c in payload.calls if (c.name, c.arguments) == (name, arguments)]
+        """After the replay has left the recording, find a recorded result of the same tool for
+        the same arguments. Each result is used once."""
+        track = self._track
+        made = [call for message in track.every(ev.MessageCompleted) for call in message.calls]
+        ids = [call.id for call in made if (call.name, call.arguments) == (name, arguments)]
         for place, payload in enumerate(track.payloads):
             if not isinstance(payload, ev.ToolFinished) or payload.call not in ids:
                 continue
@@ -170,7 +174,7 @@ class RecordedTools:
 
 
 def final(known: str | None) -> Tool:
-    """The tool of a typed answer that accepts any type."""
+    """Return the tool for a typed answer, which accepts any type."""
     form = AnyForm({"type": "object"})
     made = Tool(name=FINAL, description="", form=form, function=lambda given, context: given)
     object.__setattr__(made, "fingerprint", known)
@@ -178,7 +182,7 @@ def final(known: str | None) -> Tool:
 
 
 def swapped_tools(tools: Mapping[str, Any]) -> dict[str, Tool]:
-    """The functions and tools that replace recorded tools, as tools."""
+    """Convert the functions and tools that replace recorded tools to tools."""
     found = {}
     for name, given in tools.items():
         if not isinstance(given, Tool) and not callable(given):

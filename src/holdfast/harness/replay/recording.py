@@ -1,4 +1,4 @@
-"""What is replayed: the events of each thread, read from a store or elsewhere."""
+"""Recordings: the events of each thread to replay, read from a store or a bundle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Recording:
         return None
 
     def check(self, scope: Scope, thread: str | None) -> Recording:
-        """Cut the threads at erased events. `SessionNotFound` if there is no thread."""
+        """Cut the threads at erased events. Raises `SessionNotFound` if there is no thread."""
         if not self.threads:
             raise SessionNotFound(
                 tenant=scope.tenant, session=scope.session, thread=thread or "main"
@@ -38,8 +38,8 @@ class Recording:
         return self
 
     def unreadable(self) -> list[str]:
-        """The kinds of events that cannot be compared: a context that is only in the log and was
-        redacted there cannot be built again."""
+        """Return the kinds of events that cannot be compared. If an added context was redacted, the
+        prompt context cannot be built again, because the log has the only copy."""
         for events, _ in self.threads.values():
             for event in events:
                 if event.kind == "context.added" and masked(body(event)):
@@ -60,7 +60,7 @@ class _Stored(Recording):
 
 
 async def stored_recording(store: Store, scope: Scope, thread: str | None) -> Recording:
-    """The threads of a session in a store, or one of them."""
+    """Read the threads of a session from a store, or one of them."""
     found = _Stored(store, scope)
     for row in await threads_of(store, scope):
         if thread in (None, row.thread):
@@ -71,5 +71,5 @@ async def stored_recording(store: Store, scope: Scope, thread: str | None) -> Re
 
 
 def _readable(event: Event) -> bool:
-    """Whether an event was not erased; after an erased one nothing can be decided again."""
+    """Whether an event was not erased. Steps after an erased event cannot be decided again."""
     return event.kind not in KINDS or "erased" not in payload_fields(event)

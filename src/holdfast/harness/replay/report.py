@@ -1,13 +1,14 @@
-"""The result of a replay, and the notes it is made of. Pure."""
+"""The result of a replay, and the notes from which it is made. Pure."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ...log.events import Event, Key
+from ...log.events import Event
 from ...models.port import ModelCall
+from .track import Track
 
 Stopped: TypeAlias = Literal["end", "diverged", "prompt", "no_answer", "waiting", "erased"]
 
@@ -37,9 +38,9 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
     `same` means that the replay produced everything that was recorded. `first` is the first
     divergence, `others` are the later ones if the replay continued. `steps` counts model calls,
-    `compared` the events that were compared, `given` the inputs that were handed in. `stopped` is
-    why it ended; `asked` is the model call at that point. `events` are the new events instead of
-    the recorded ones, by thread. `mode` is that of the bundle.
+    `compared` the events that were compared, `given` the inputs that were handed in. `stopped`
+    says why the replay ended; `asked` is the model call at that point. `events` maps each thread
+    to the new events that replace the recorded ones. `mode` is that of the bundle.
     """
 
     same: bool
@@ -55,15 +56,9 @@ class Replayed(Struct, frozen=True, kw_only=True):
     mode: RedactionMode = "local"
 
 
-class ReplayPosition(Protocol):
-    """The position of a replay in one log."""
-
-    key: Key
-    steps: int
-
-
 class ReplayNotes:
-    """What was found during a replay."""
+    """Notes collected during a replay: the divergences, why the replay stopped, and the model call
+    at that point."""
 
     def __init__(self) -> None:
         self.divergences: list[Divergence] = []
@@ -72,7 +67,7 @@ class ReplayNotes:
 
     def add(
         self,
-        track: ReplayPosition,
+        track: Track,
         event: Event | None,
         path: str,
         recorded: Any,
@@ -96,7 +91,7 @@ class ReplayNotes:
 
 
 def shown(value: Any) -> Any:
-    """A value for a report: long texts are truncated."""
+    """Return a value for a report; long texts are truncated."""
     if isinstance(value, str) and len(value) > SHOWN:
         return f"{value[:SHOWN]}… ({len(value)} characters)"
     return value

@@ -31,7 +31,8 @@ TURNS = ("tool.finished", "pending.opened")  # kinds that may have to wait for t
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):
-    """How to replay: the step from which models and tools are replaced, and what is compared."""
+    """How to replay: the step from which models and tools are replaced, and the terms of the
+    comparison."""
 
     from_step: int | None = None
     terms: ComparisonTerms = ComparisonTerms()
@@ -79,7 +80,7 @@ class ReplayStore(MemoryStore):
                 await self._play(track)
 
     async def _child_of(self, track: Track, event: Event) -> None:
-        """Before the answer of a sub-agent, replay the sub-agent."""
+        """Replay a sub-agent before its answer is handed in."""
         payload = typed(event)
         if self.child is None or not isinstance(payload, ev.PendingSettled):
             return
@@ -108,6 +109,21 @@ class ReplayStore(MemoryStore):
             self.notes.stopped = why
         track.over = True
         return self.drivers.crash(track)
+
+    def diverge(
+        self,
+        track: Track,
+        event: Event | None,
+        path: str,
+        recorded: Any,
+        came: Any,
+        why: str = "",
+        *,
+        stopped: Stopped = "diverged",
+    ) -> LeaseLost:
+        """Record a divergence from a recorded event, and end the replay of this log."""
+        self.notes.add(track, event, path, recorded, came, why)
+        return self.end(track, stopped)
 
     # Appends of drivers
 
@@ -156,8 +172,8 @@ class ReplayStore(MemoryStore):
         )
 
     def _counted(self, events: Sequence[NewEvent]) -> list[NewEvent]:
-        """The events that are compared: not those that tools write, nor, without the program's
-        agent, its decisions about calls."""
+        """Return the events to compare: without those that tools write, and, if the program's agent
+        is not available, without decisions about calls."""
         whole = self.plan.terms.whole
         made = [n for n, event in enumerate(events) if event.kind == "message.completed"]
         about = made[0] if made and not whole else len(events)
@@ -180,7 +196,7 @@ class ReplayStore(MemoryStore):
         events: Sequence[NewEvent],
         expected: int | None,
     ) -> None:
-        """Compare events, and add the recorded ones instead."""
+        """Compare events, and add the recorded ones in their place."""
         ids: dict[str, str] = {}
         if not counted:
             self._nothing(track, events)
@@ -194,31 +210,26 @@ class ReplayStore(MemoryStore):
         for n, event in enumerate(counted):
             if n:
                 await self.hand_in(track)
-            if (coming := track.following()) is None:
+            if (coming := track.next_event) is None:
                 if not track.free:
                     raise self.end(track)
                 await super().append(track.key, _from(events, event))
                 return
             terms = msgspec.structs.replace(self.plan.terms, swapped=self.swaps(track))
-            if (found := differs(coming[0], event, ids, terms)) is not None:
+            if (found := differs(coming, event, ids, terms)) is not None:
                 await self._diverged(track, event, found, events)
                 return
-            ids.update(_renamed(coming[0], event))
+            ids.update(_renamed(coming, event))
             await self._play(track)
 
     def _nothing(self, track: Track, events: Sequence[NewEvent]) -> None:
-        """Handle an append without anything to compare. Too many in a row are a divergence."""
+        """Handle an append that has nothing to compare. Too many in a row count as a divergence."""
         place, times = self._empty.get(track.key, (track.at, 0))
         times = times + 1 if place == track.at else 1
         self._empty[track.key] = track.at, times
-        coming = track.following()
+        coming = track.next_event
         if times > EMPTY and events and coming is not None:
-            sides = (
-                {coming[0].kind: payload_fields(coming[0])},
-                {events[0].kind: payload_fields(events[0])},
-            )
-            self.notes.add(track, coming[0], "kind", *sides)
-            raise self.end(track, "diverged")
+            raise self.diverge(track, coming, "kind", _whole(coming), _whole(events[0]))
 
     async def _its_turn(self, track: Track, counted: Sequence[NewEvent]) -> None:
         """Wait, so that results of parallel calls are written in the recorded order."""
@@ -241,7 +252,7 @@ class ReplayStore(MemoryStore):
             raise self.drivers.gone(track)
 
     def _cut(self, track: Track, count: int) -> bool:
-        """Whether there is an input between the next `count` events."""
+        """Whether an input comes between the next `count` events."""
         place, left = track.at, count
         while left and place < len(track.events):
             if not track.ours[place]:
@@ -256,18 +267,20 @@ class ReplayStore(MemoryStore):
         found: tuple[str, Any, Any],
         events: Sequence[NewEvent],
     ) -> None:
-        coming = track.following()
+        coming = track.next_event
         assert coming is not None
-        self.notes.add(track, coming[0], *self._said(track, coming[0], event, found))
+        sides = self._said(track, coming, event, found)
         if not self.swaps(track):
-            raise self.end(track, "diverged")
+            raise self.diverge(track, coming, *sides)
+        self.notes.add(track, coming, *sides)
         self.set_free(track)
         await super().append(track.key, _from(events, event))
 
     def _said(
         self, track: Track, recorded: Event, came: NewEvent, found: tuple[str, Any, Any]
     ) -> tuple[str, Any, Any]:
-        """The two sides for a report: events of different kinds with their payloads."""
+        """Return the path and both values of a difference, as the report shows them: for different
+        kinds, the whole events; for a changed context, the part that differs."""
         if came.kind == "context.built" and found[0] in ("kind", "hash"):
             old = track.shown() or ev.ContextBuilt(hash="")
             new = body(came)
@@ -275,17 +288,13 @@ class ReplayStore(MemoryStore):
                 return "system", old.system, new.get("system", "")
             return "messages", old.messages, new.get("messages", [])
         if found[0] == "kind":
-            return (
-                "kind",
-                {recorded.kind: payload_fields(recorded)},
-                {came.kind: payload_fields(came)},
-            )
+            return "kind", _whole(recorded), _whole(came)
         return found
 
     # After the replay has left the recording
 
     def set_free(self, track: Track) -> None:
-        """Leave the recording: from here on the log has the new events."""
+        """Leave the recording: from here on, the log contains the new events."""
         left: dict[str, list[int]] = {}
         expected = track.expected()
         for place in range(track.at, len(track.events)):
@@ -327,7 +336,7 @@ class ReplayStore(MemoryStore):
         """Do nothing: nobody reads drafts."""
 
     async def drafts(self, key: Key) -> list[Draft]:
-        """The draft of a driver that crashed in the recording."""
+        """Return the draft of a driver that crashed in the recording."""
         found = []
         for event, payload in self.tracks[key].ahead() if key in self.tracks else ():
             if not isinstance(payload, ev.MessageInterrupted) or payload.shown:
@@ -345,8 +354,13 @@ class ReplayStore(MemoryStore):
         return data
 
 
+def _whole(event: NewEvent) -> dict[str, Any]:
+    """Return an event with its payload, for a report."""
+    return {event.kind: payload_fields(event)}
+
+
 def _finals(events: Sequence[NewEvent]) -> set[str]:
-    """The calls that give a typed answer."""
+    """Return the calls that provide a typed answer."""
     made = (
         payload_fields(event).get("calls", [])
         for event in events
@@ -360,7 +374,7 @@ def _from(events: Sequence[NewEvent], first: NewEvent) -> Sequence[NewEvent]:
 
 
 def _renamed(recorded: Event, came: NewEvent) -> dict[str, str]:
-    """New ids of the calls of a message: the recorded ids."""
+    """Map the new ids of a message's calls to the recorded ids."""
     if recorded.kind != "message.completed":
         return {}
     old, new = body(recorded).get("calls") or [], body(came).get("calls") or []

@@ -1,19 +1,21 @@
 """One recorded log, and the position of its replay.
 
-The replay must produce again the events that a driver decided to write. All other events are inputs
-and are handed in at their places. Pure.
+The replay must produce again the events that a driver decided to write. All other events are
+inputs, which are added at their recorded positions. Pure.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...log import events as ev
 from ...log.codec import typed
 from ...log.events import Event, Key
 from ...log.state import FINAL
+
+P = TypeVar("P", bound=ev.Payload)
 
 _ALWAYS = {
     *("run.started", "run.resumed", "run.waiting", "run.finished", "model.called"),
@@ -50,13 +52,14 @@ class Track:
         self.over = False
 
     def _ours(self, whole: bool, masked: bool, ignore: Collection[str]) -> list[bool]:
-        """Whether the replay must produce each event. Without the program's agent, approvals and
-        denials cannot be decided again; with redacted texts, typed answers cannot be checked."""
+        """Return, for each event, whether the replay must produce it. Without the program's agent,
+        approvals and denials cannot be decided again; if texts are redacted, typed answers cannot
+        be checked."""
         completed = [p for p in self.payloads if masked and isinstance(p, ev.MessageCompleted)]
         nested = {call.id for p in completed for call in p.calls if call.name == FINAL}
         begun: set[str] = set()  # calls that were started, or needed an approval
         found = []
-        for event, payload in zip(self.events, self.payloads, strict=True):
+        for event, payload in self.recorded():
             mine = event.run is not None and event.seq > self.start
             mine = mine and not event.id.startswith("copied:")  # written by an export
             call = getattr(payload, "call", None)
@@ -70,7 +73,7 @@ class Track:
             elif isinstance(payload, ev.PendingSettled):
                 mine = mine and payload.outcome in ("superseded", "abandoned")
             elif isinstance(payload, ev.MessageReceived):
-                mine = mine and event.actor is None  # a message of the loop to the model
+                mine = mine and event.actor is None  # a message that the loop wrote for the model
             elif isinstance(payload, ev.ContextBuilt):
                 mine = mine and whole
             else:
@@ -85,28 +88,43 @@ class Track:
         return self.at >= len(self.events)
 
     def expected(self) -> int | None:
-        """The place of the next event that the replay must produce."""
+        """Return the position of the next event that the replay must produce."""
         places = range(self.at, len(self.events))
         return next((place for place in places if self.ours[place]), None)
 
     def outside(self) -> Event | None:
-        """The next event, if it is an input."""
+        """Return the next event, if it is an input."""
         if self.at < len(self.events) and not self.ours[self.at]:
             return self.events[self.at]
         return None
 
     def ahead(self) -> Iterator[tuple[Event, Any]]:
-        """The remaining events that the replay must produce, with their payloads."""
+        """Return the remaining events that the replay must produce, with their payloads."""
         for place in range(self.at, len(self.events)):
             if self.ours[place]:
                 yield self.events[place], self.payloads[place]
 
     def following(self) -> tuple[Event, Any] | None:
-        """The next event that the replay must produce."""
+        """Return the next event that the replay must produce."""
         return next(self.ahead(), None)
 
+    @property
+    def next_event(self) -> Event | None:
+        """Return the next event that the replay must produce, without its payload."""
+        coming = self.following()
+        return coming[0] if coming is not None else None
+
+    def every(self, kind: type[P]) -> list[P]:
+        """All recorded payloads of one type, played or not."""
+        return [payload for payload in self.payloads if isinstance(payload, kind)]
+
+    def recorded(self) -> Iterator[tuple[Event, Any]]:
+        """All events with their payloads, played or not."""
+        return zip(self.events, self.payloads, strict=True)
+
     def answer(self) -> tuple[Event, Any] | None:
-        """The answer of a model that is being called; `context.built` is written with it."""
+        """Return the recorded answer to the current model call. It may follow a `context.built`
+        event of the same call."""
         return next((found for found in self.ahead() if found[0].kind != "context.built"), None)
 
     def passed(self) -> None:
@@ -130,6 +148,6 @@ class Track:
         self.moved = asyncio.Event()
 
     def shown(self) -> ev.ContextBuilt | None:
-        """The current context of the model, apart from the conversation."""
+        """Return the current context of the model, apart from the conversation."""
         coming = self.payloads[self.at] if self.at < len(self.payloads) else None
         return coming if isinstance(coming, ev.ContextBuilt) else self._shown

@@ -79,7 +79,8 @@ async def unpack(place: Place, data: bytes) -> Restored:
 
 
 async def _entries(place: Place) -> AsyncGenerator[DirectoryEntry, None]:
-    """Files and folders of a place, each once and in order, each folder before its contents."""
+    """Yield the files and folders of a place, each once and in order, each folder before its
+    contents."""
     seen: set[str] = set()  # a path may appear twice if files are moved meanwhile
     folders = ["."]
     while folders:
@@ -99,7 +100,7 @@ async def _entries(place: Place) -> AsyncGenerator[DirectoryEntry, None]:
 
 
 async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
-    """The entries of a folder; empty if it was removed meanwhile."""
+    """Return the entries of a folder; empty if it was removed meanwhile."""
     try:
         return await place.tree(path, depth=1, limit=ENTRIES + 2)
     except NoSuchFile:
@@ -108,14 +109,15 @@ async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
 
 
 def _check_legible(path: str) -> None:
-    """Reject a name that is not valid UTF-8: a file cannot be opened by its replacement text."""
+    """Reject a name that is not valid UTF-8: its escaped form would not open the file."""
     if "\ufffd" in path:
-        problem = f"{path!r} has a name that is not valid UTF-8: rename it"
-        raise SandboxError(problem=problem, path=path)
+        raise SandboxError(
+            problem=f"{path!r} has a name that is not valid UTF-8: rename it", path=path
+        )
 
 
 async def _read(place: Place, entry: DirectoryEntry, left: int) -> bytes | None:
-    """The bytes of a file, or None if it was removed meanwhile."""
+    """Return the bytes of a file, or None if it was removed meanwhile."""
     try:
         data = await place.read(entry.path, limit=left + 1)
     except NoSuchFile:
@@ -164,9 +166,9 @@ class _Member(Struct, frozen=True):
 
 
 def _strict() -> type[tarfile.TarInfo]:
-    """A header class for one archive. An invalid header is an error: `tarfile` would treat it as
-    the end of the archive. The size of extended headers is limited, of each and of all together,
-    because `tarfile` reads them into memory."""
+    """Create a header class for one archive. An invalid header raises an error, while `tarfile`
+    would treat it as the end of the archive. The size of extended headers is limited, for each
+    header and in total, because `tarfile` reads them into memory."""
     left, longs = EXTRAS, LONGS
 
     class Strict(tarfile.TarInfo):
@@ -193,7 +195,7 @@ def _strict() -> type[tarfile.TarInfo]:
 
 
 class _Bounded:
-    """Reads at most `limit` decompressed bytes, as a guard against decompression bombs."""
+    """Reads at most `limit` decompressed bytes, to protect against decompression bombs."""
 
     def __init__(self, source: gzip.GzipFile, limit: int) -> None:
         self._source, self._left = source, limit
@@ -228,7 +230,7 @@ def _open(plain: gzip.GzipFile) -> tarfile.TarFile:
 
 
 def _members(data: bytes) -> Generator[_Member, None, None]:
-    """The checked members of an archive, read once from beginning to end."""
+    """Yield the checked members of an archive, read once from beginning to end."""
     count = size = 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as plain, _open(plain) as tar:
@@ -252,7 +254,7 @@ _DAMAGED = (
 
 
 def _path(info: tarfile.TarInfo) -> str | None:
-    """The path to write a member to, or None to skip it. Rejects invalid members."""
+    """Return the path to write a member to, or None to skip it. Rejects invalid members."""
     names = [name for name in info.name.split("/") if name not in ("", ".")]
     if info.name.startswith("/") or ".." in names:
         raise OutsideSandbox(path=info.name[:200])
@@ -299,20 +301,27 @@ def _is_skipped(path: str) -> bool:
 
 def _within(field: str, found: int, limit: int) -> None:
     if found > limit:
-        problem, remedy = f"are more than {limit}", "remove some, or transfer them one by one"
-        raise InvalidValue(field=field, problem=problem, remedy=remedy, limit=limit)
+        raise InvalidValue(
+            field=field,
+            problem=f"are over the limit of {limit}",
+            remedy="remove some, or transfer them one by one",
+            limit=limit,
+        )
 
 
 def _check_depth(path: str) -> None:
     if path.count("/") + 1 > DEPTH:
         raise InvalidValue(
             field="depth",
-            problem=f"is more than {DEPTH} names for {path[:200]!r}",
+            problem=f"is over the limit of {DEPTH} levels for {path[:200]!r}",
             remedy="move it to a higher folder, or remove it",
             limit=DEPTH,
         )
 
 
 def _refused(problem: str) -> InvalidValue:
-    remedy = "send a .tar.gz of regular files with relative paths"
-    return InvalidValue(field="archive", problem=problem, remedy=remedy)
+    return InvalidValue(
+        field="archive",
+        problem=problem,
+        remedy="send a .tar.gz of regular files with relative paths",
+    )

@@ -19,13 +19,13 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from ...errors import InvalidValue, OutsideSandbox, SandboxError
+from ...log.codec import check_choice
 from ...log.events import Key, Scope, new_id
 from .dockercli import DEAD, END, MISSING, TAKEN, DockerCli, flags, limits, mount, variables
-from .files import Files
 from .folder import SandboxFolder
+from .folder_sandbox import FolderPlace, FolderSandbox
 from .port import Command, Ran, Reason, digest
 from .process import MARK, Running
-from .removal import IsGone, SweptFolders, WorkFolders, sweep
 
 WORKSPACE = "/workspace"
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,44}[a-z0-9])?")
@@ -44,7 +44,7 @@ class Mount(Struct, frozen=True, kw_only=True):
 Mounts: TypeAlias = Sequence[Mount] | Callable[[Key, Any], Sequence[Mount]]
 
 
-class DockerSandbox:
+class DockerSandbox(FolderSandbox):
     """A container for each session, created from `image` when it is first needed.
 
     `workspace` is a folder on this machine with one folder for each session; with `shared`, all
@@ -84,17 +84,10 @@ class DockerSandbox:
                 remedy="use 1 to 46 of a-z, 0-9 and -, with no - at either end",
                 limit=46,
             )
-        if persistence not in ("workspace", "container"):
-            raise InvalidValue(
-                field="persistence",
-                problem=f"is {persistence!r}",
-                remedy='pass "workspace" or "container"',
-            )
+        check_choice("persistence", persistence, ("workspace", "container"))
+        super().__init__(Path(workspace), shared=shared)
         self._image = image
-        self._workspace = Path(workspace)
-        self._sessions = WorkFolders(self._workspace)
         self._prefix = prefix
-        self._shared = shared
         self._mounts = mounts
         self._limits = limits(cpus=cpus, memory=memory, pids=pids, network=network, user=user)
         self._env = variables(env or {})
@@ -126,22 +119,11 @@ class DockerSandbox:
         name = self.name(session)
         async with self._lock(name):
             await self.cli.call("rm", "--force", name, fine=MISSING)
-        if not self._shared:
-            await asyncio.to_thread(self._sessions.remove, session)
-
-    async def condemn(self, session: Scope, store: str) -> None:
-        """Record that a session in this store is about to be deleted."""
-        if not self._shared:
-            await asyncio.to_thread(self._sessions.condemn, session, store)
-
-    async def sweep(self, is_gone: IsGone) -> SweptFolders:
-        """Remove what is left of deleted sessions."""
-        return (
-            SweptFolders() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
-        )
+        await super().destroy(session)
 
     async def leave(self, name: str, reason: Reason) -> None:
-        """Close one place of a container; the last one in this process ends the container."""
+        """Close one place of a container. Closing the last place in this process ends the
+        container."""
         async with self._lock(name):
             self._users[name] = self._users.get(name, 1) - 1
             if self._users[name] > 0:
@@ -156,7 +138,7 @@ class DockerSandbox:
         return self._locks.setdefault(name, asyncio.Lock())
 
     def _folder(self, scope: Scope) -> SandboxFolder:
-        mine = self._workspace if self._shared else self._sessions.of(scope)
+        mine = self._dir if self._shared else self._sessions.of(scope)
         try:
             mine.mkdir(mode=0o700, parents=True, exist_ok=True)
             return SandboxFolder(str(mine.resolve()), seen_as=WORKSPACE)
@@ -164,7 +146,7 @@ class DockerSandbox:
             raise SandboxError(problem=f"cannot create a folder: {error.strerror}") from error
 
     def _arguments(self, name: str, folder: SandboxFolder, mounts: Sequence[Mount]) -> list[str]:
-        """The arguments of `docker create`."""
+        """Return the arguments of `docker create`."""
         env = {"HOME": WORKSPACE, **self._env}
         where = [mount(folder.path, WORKSPACE, read_only=self.read_only)]
         for each in mounts:
@@ -182,7 +164,7 @@ class DockerSandbox:
         ]
 
 
-class DockerPlace(Files):
+class DockerPlace(FolderPlace):
     """The running container of one session."""
 
     folder = WORKSPACE
@@ -194,8 +176,6 @@ class DockerPlace(Files):
         self._sandbox = sandbox
         self._name = name
         self._arguments = arguments
-        self._running: set[Running] = set()
-        self._closed = False
         self._started = False
 
     async def start(self) -> None:
@@ -204,30 +184,16 @@ class DockerPlace(Files):
         await self._sandbox.cli.call("start", self._name)
         self._started = True
 
-    async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109  # it ends the command, not the wait
-    ) -> Ran:
-        asked = Command.of(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout)
-        if self._closed:
-            raise SandboxError(problem="the sandbox is closed")
+    async def _run(self, asked: Command) -> Ran:
         if not self._started:
             await self.start()
         mark = new_id()
         running = await self._exec(asked, mark)
-        self._running.add(running)
         try:
-            ran = await running.result()
+            ran = await self._result(running)
         except asyncio.CancelledError:
             await self._end(mark)
             raise
-        finally:
-            self._running.discard(running)
         if ran.timed_out or self._closed:
             await self._end(mark)
         elif ran.exit_code == 1 and not ran.stdout and DEAD.match(ran.stderr):
@@ -259,7 +225,8 @@ class DockerPlace(Files):
             return str(PurePosixPath(WORKSPACE, names))
 
     async def _end(self, mark: str) -> None:
-        """End a command inside the container: ending `docker exec` alone leaves it running."""
+        """End a command inside the container, since ending `docker exec` alone leaves it
+        running."""
         grace = f"{self._sandbox.cli.grace:g}"
         with suppress(SandboxError):  # the container is gone, and the command with it
             await self._sandbox.cli.call(
@@ -269,9 +236,7 @@ class DockerPlace(Files):
     async def close(self, reason: Reason) -> None:
         if self._closed:
             return
-        self._closed = True
-        for running in self._running:
-            running.stop()
+        self._stop()
         await self._sandbox.leave(self._name, reason)
 
 

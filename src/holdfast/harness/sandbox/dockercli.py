@@ -1,4 +1,4 @@
-"""The `docker` command: how to run it and build its arguments. Independent of sessions."""
+"""The `docker` command: runs it and builds its arguments. Independent of sessions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DockerCli:
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
     ) -> Running:
-        """Prepare a docker command, with `env` added to the environment of this process."""
+        """Prepare a docker command. `env` is added to the environment of this process."""
         return Running(
             [self._path, *words],
             env={**os.environ, **(env or {})},
@@ -75,14 +75,14 @@ def _said(ran: Ran) -> str:
 
 
 def flags(option: str, values: Iterable[str]) -> list[str]:
-    """Repeat an option for each value."""
+    """Return arguments that repeat an option for each value."""
     return [word for value in values for word in (option, value)]
 
 
 def limits(
     *, cpus: float | None, memory: str | None, pids: int, network: str, user: str | None
 ) -> list[str]:
-    """The options for a container's limits, network and user (default: the current user)."""
+    """Return the options for a container's limits, network and user (default: the current user)."""
     said = ["--network", network, "--pids-limit", str(pids)]
     if user is None and hasattr(os, "getuid"):
         user = f"{os.getuid()}:{os.getgid()}"
@@ -93,7 +93,8 @@ def limits(
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Check that docker accepts the names of these environment variables, and copy them."""
+    """Return a copy of these environment variables, after checking that docker accepts their
+    names."""
     for name in env:
         if not _VARIABLE.fullmatch(name):
             raise InvalidValue(
@@ -105,7 +106,8 @@ def variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def mount(source: str, target: str, *, read_only: bool) -> str:
-    """One value of `--mount`: its fields are written as CSV, so that paths may have commas."""
+    """Return the value of one `--mount` option. Its fields are written as CSV, so that paths may
+    contain commas."""
     if not target.startswith("/"):
         raise InvalidValue(
             field="mounts", problem=f"has the target {target!r}", remedy="pass an absolute path"

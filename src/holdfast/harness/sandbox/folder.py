@@ -1,9 +1,9 @@
 """File access inside one folder, by untrusted paths.
 
 A path is resolved from the folder down, one name at a time, each relative to the open folder
-before it. The kernel never follows a link: this module reads the link and resolves its target. So
-replacing a folder by a link meanwhile cannot lead outside. A hard link to a file outside cannot be
-detected. Everything here blocks: call it in a thread.
+before it. The kernel never follows a link: this module reads the link and resolves its target.
+So a folder that is replaced by a link meanwhile cannot lead outside. A hard link to a file
+outside cannot be detected. Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ LINKS = 40  # links followed in one path, as on Linux
 MAX_DEPTH = 100  # names of a path, and levels of folders in a listing
 SKIPPED = frozenset({".git", "node_modules"})
 NOT_EMPTY = "Directory not empty: remove its contents first, or remove it with all=true"
-_PIECE = 1 << 20
 
 
 class SandboxFolder:
-    """The files below `path`. Absolute paths and links are relative to `seen_as`, which is the
-    path of the same folder for commands."""
+    """The files below `path`. Absolute paths and links are resolved relative to `seen_as`, the
+    path under which commands see the same folder."""
 
     def __init__(self, path: str, *, seen_as: str | None = None) -> None:
         self.path = path
@@ -40,11 +39,8 @@ class SandboxFolder:
         """The bytes of a file, at most `limit`."""
         with self._walk(path) as walk:
             name = walk.go(path)
-            file = walk.open(name, os.O_RDONLY)
-            try:
-                return _read(file, limit)
-            finally:
-                os.close(file)
+            with open(walk.open(name, os.O_RDONLY), "rb") as file:
+                return file.read(limit)
 
     def write(
         self, path: str, data: bytes, *, append: bool = False, executable: bool = False
@@ -53,13 +49,11 @@ class SandboxFolder:
         with self._walk(path) as walk:
             name = walk.go(path, make=True)
             if append:
-                file = walk.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-                try:
-                    _write(file, data)
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                with open(walk.open(name, flags), "ab") as file:
+                    file.write(data)
                     if executable:
-                        _allow_running(file)
-                finally:
-                    os.close(file)
+                        _allow_running(file.fileno())
             else:
                 walk.replace(name, data, executable=executable)
 
@@ -122,7 +116,7 @@ class SandboxFolder:
                 os.rename(name, new, src_dir_fd=source.at, dst_dir_fd=target.at)
 
     def remove(self, path: str, *, all: bool = False) -> None:
-        """Remove a file, a link, or a folder, which must be empty unless `all`."""
+        """Remove a file, a link or a folder. A folder must be empty, unless `all` is set."""
         with self._walk(path) as walk:
             name = walk.go(path, last=True)
             if name == ".":
@@ -140,19 +134,19 @@ class SandboxFolder:
         """Open a folder, and create it if needed. Yields its descriptor and its path inside
         the root, without links."""
         with ExitStack() as stack:
-            with _told(path):
+            with _sandbox_errors(path):
                 walk = stack.enter_context(closing(_Walk(self)))
                 walk.go(path, make=make, into=True)
             yield walk.at, "/".join(walk.names)
 
     @contextmanager
     def _walk(self, path: str) -> Iterator[_Walk]:
-        with _told(path), closing(_Walk(self)) as walk:
+        with _sandbox_errors(path), closing(_Walk(self)) as walk:
             yield walk
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _sandbox_errors(path: str) -> Iterator[None]:
     """Convert errors of the operating system to Holdfast's errors."""
     try:
         yield
@@ -180,7 +174,7 @@ class _Walk:
             os.close(self._open.pop())
 
     def names_of(self, path: str) -> list[str]:
-        """The names of a path from the root; an absolute path must be below the root."""
+        """Return the names of a path from the root; an absolute path must be below the root."""
         root = self._folder.seen_as
         if path.startswith("/"):
             if path != root and not path.startswith(f"{root}/"):
@@ -259,8 +253,8 @@ class _Walk:
         return True
 
     def open(self, name: str, flags: int) -> int:
-        """Open a regular file, without following links. Rejects everything else, without
-        blocking."""
+        """Open a regular file, without following links and without blocking. Rejects everything
+        else."""
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(name, flags, 0o666, dir_fd=self.at)
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -277,38 +271,19 @@ class _Walk:
                 raise ValueError("is not a regular file")
             mode = stat.S_IMODE(found.st_mode)
         new = f".{secrets.token_hex(8)}.new"
-        file = self.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        opened = self.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
-            try:
+            with open(opened, "wb") as file:
                 if mode is not None:
-                    os.fchmod(file, mode)
+                    os.fchmod(opened, mode)
                 if executable:
-                    _allow_running(file)
-                _write(file, data)
-            finally:
-                os.close(file)
+                    _allow_running(opened)
+                file.write(data)
             os.replace(new, name, src_dir_fd=self.at, dst_dir_fd=self.at)
         except BaseException:
             with suppress(OSError):
                 os.unlink(new, dir_fd=self.at)
             raise
-
-
-def _read(file: int, limit: int | None) -> bytes:
-    pieces, left = [], limit
-    while left is None or left > 0:
-        piece = os.read(file, _PIECE if left is None else min(left, _PIECE))
-        if not piece:
-            break
-        pieces.append(piece)
-        left = None if left is None else left - len(piece)
-    return b"".join(pieces)
-
-
-def _write(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
 
 
 def _allow_running(file: int) -> None:
@@ -346,14 +321,14 @@ def _remove_all(path: str, name: str, opened: int) -> None:
 
 
 def _check_depth(folders: int) -> None:
-    """Reject a path that is too deep: each folder on the way is held open, and a tree that is too
-    deep cannot be listed."""
+    """Reject a path that is too deep: each folder on the way is held open, and a tree that is
+    too deep cannot be listed."""
     if folders > MAX_DEPTH:
         raise ValueError(f"is more than {MAX_DEPTH} folders deep: move it to a higher folder")
 
 
 def _levels(name: str, opened: int) -> int:
-    """The greatest depth of nested folders, starting with this one."""
+    """Return the greatest depth of nested folders, starting with this one."""
     most = 0
     for folder, folders, _, _ in os.fwalk(name, dir_fd=opened):
         most = max(most, folder.count("/") + 1)
@@ -370,5 +345,5 @@ def _is_there(name: str, opened: int) -> bool:
 
 
 def _text(path: str) -> str:
-    """A path as valid UTF-8 text."""
+    """Return a path as valid UTF-8 text."""
     return os.fsencode(path).decode("utf-8", "replace")

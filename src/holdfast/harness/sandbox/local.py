@@ -10,28 +10,27 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import InvalidValue, SandboxError
 from ...log.events import Key, Scope
-from .files import Files
 from .folder import SandboxFolder
+from .folder_sandbox import FolderPlace, FolderSandbox
 from .port import Command, Ran, Reason
 from .process import Running
-from .removal import IsGone, SweptFolders, WorkFolders, sweep
 
 
-class LocalSandbox:
+class LocalSandbox(FolderSandbox):
     """One folder below `dir` for each session; with `shared`, `dir` itself for all.
 
-    `env` is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict is
-    added to those, "inherit" is the environment of this process. `timeout`, in seconds, is the
-    default for a command. `output_limit` is how many bytes of each stream are kept. To end a
-    command, it is terminated first, and killed `kill_grace` seconds later. `shell` runs commands
-    that are text: by default bash if it is installed, else sh.
+    `env` is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict
+    is added to those, "inherit" is the environment of this process. `timeout` is the default
+    time limit of a command, in seconds. `output_limit` is how many bytes of each stream are
+    kept. A command that must end is terminated, and killed `kill_grace` seconds later. `shell`
+    is the program that runs commands given as text: by default bash if it is installed, else sh.
     """
 
     def __init__(
@@ -54,49 +53,27 @@ class LocalSandbox:
         for field, value in {"timeout": timeout, "output_limit": output_limit}.items():
             if not value > 0:
                 raise InvalidValue(field=field, problem=f"is {value}", remedy="pass more than 0")
-        self._dir = Path(dir)
-        self._sessions = WorkFolders(self._dir)
+        super().__init__(Path(dir), shared=shared)
         self._env = env
-        self._timeout = timeout
-        self._limit = output_limit
-        self._grace = kill_grace
+        self.timeout = timeout
+        self.limit = output_limit
+        self.grace = kill_grace
         self._shell = shell
-        self._shared = shared
+
+    @property
+    def shell(self) -> str:
+        """The program that runs commands given as text."""
+        return self._shell or shutil.which("bash") or "/bin/sh"
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> LocalPlace:
         return await asyncio.to_thread(self._open, session.scope)
-
-    async def condemn(self, session: Scope, store: str) -> None:
-        """Record that a session in this store is about to be deleted. If this process crashes
-        before it removes the folder, `sweep` removes it."""
-        if not self._shared:
-            await asyncio.to_thread(self._sessions.condemn, session, store)
-
-    async def destroy(self, session: Scope) -> None:
-        """Remove the session's folder; a shared folder stays. Raises `SandboxError` for what could
-        not be removed; it is renamed, and `sweep` tries again."""
-        if not self._shared:
-            await asyncio.to_thread(self._sessions.remove, session)
-
-    async def sweep(self, is_gone: IsGone) -> SweptFolders:
-        """Remove what is left of deleted sessions."""
-        return (
-            SweptFolders() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
-        )
 
     def _open(self, scope: Scope) -> LocalPlace:
         try:
             home, temporary = self._folders(scope)
         except OSError as error:
             raise SandboxError(problem=f"cannot create a folder: {error.strerror}") from error
-        return LocalPlace(
-            SandboxFolder(str(home)),
-            env=self._environment(home, temporary),
-            shell=self._shell or shutil.which("bash") or "/bin/sh",
-            timeout=self._timeout,
-            limit=self._limit,
-            grace=self._grace,
-        )
+        return LocalPlace(self, SandboxFolder(str(home)), self._environment(home, temporary))
 
     def _folders(self, scope: Scope) -> tuple[Path, Path]:
         self._dir.mkdir(parents=True, exist_ok=True)
@@ -120,62 +97,36 @@ class LocalSandbox:
         return found if isinstance(self._env, str) else {**found, **self._env}
 
 
-class LocalPlace(Files):
+class LocalPlace(FolderPlace):
     """The open folder of one session."""
 
     def __init__(
-        self,
-        folder: SandboxFolder,
-        *,
-        env: Mapping[str, str],
-        shell: str,
-        timeout: float,
-        limit: int,
-        grace: float,
+        self, sandbox: LocalSandbox, folder: SandboxFolder, env: Mapping[str, str]
     ) -> None:
         super().__init__(folder)
         self.folder = folder.path
-        self._env = env
-        self._shell = shell
-        self._timeout = timeout
-        self._limit = limit
-        self._grace = grace
-        self._running: set[Running] = set()
+        self._sandbox, self._env = sandbox, env
+        self._shell = sandbox.shell
         self._idle = asyncio.Event()
         self._idle.set()
-        self._closed = False
 
-    async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109  # it ends the command, not the wait
-    ) -> Ran:
-        if self._closed:
-            raise SandboxError(problem="the sandbox is closed")
-        asked = Command.of(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout)
-        running = self._of(asked)
-        self._running.add(running)
+    async def _run(self, asked: Command) -> Ran:
         self._idle.clear()
         try:
-            return await running.result()
+            return await self._result(self._process(asked))
         finally:
-            self._running.discard(running)
             if not self._running:
                 self._idle.set()
 
-    def _of(self, asked: Command) -> Running:
+    def _process(self, asked: Command) -> Running:
         return Running(
             asked.words(self._shell),
             where=lambda: self._enter(asked.cwd or "."),
             env={**self._env, **asked.env},
             stdin=asked.input,
-            timeout=asked.timeout or self._timeout,
-            limit=self._limit,
-            grace=self._grace,
+            timeout=asked.timeout or self._sandbox.timeout,
+            limit=self._sandbox.limit,
+            grace=self._sandbox.grace,
         )
 
     @contextmanager
@@ -186,7 +137,5 @@ class LocalPlace(Files):
             yield path if os.path.isdir(path) else os.path.join(self.folder, names)
 
     async def close(self, reason: Reason) -> None:
-        self._closed = True
-        for running in self._running:
-            running.stop()
+        self._stop()
         await self._idle.wait()

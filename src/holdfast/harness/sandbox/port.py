@@ -31,27 +31,15 @@ class Command(Struct, frozen=True, kw_only=True):
     stdin: bytes | str | None = None
     timeout: float | None = None
 
-    @classmethod
-    def of(
-        cls,
-        line: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | str | None = None,
-        timeout: float | None = None,
-    ) -> Command:
-        """Create the command from the arguments of `run`. Raises `InvalidValue`."""
-        if not line:
+    def __post_init__(self) -> None:
+        if not self.line:
             raise InvalidValue(
                 field="command", problem="is empty", remedy="pass the command to run"
             )
-        if timeout is not None and not timeout > 0:
+        if self.timeout is not None and not self.timeout > 0:
             raise InvalidValue(
-                field="timeout", problem=f"is {timeout}", remedy="pass seconds above 0"
+                field="timeout", problem=f"is {self.timeout}", remedy="pass seconds above 0"
             )
-        words = line if isinstance(line, str) else tuple(line)
-        return cls(line=words, cwd=cwd, env=dict(env or {}), stdin=stdin, timeout=timeout)
 
     @property
     def input(self) -> bytes | None:
@@ -188,41 +176,13 @@ class NoSandboxPlace:
 
     folder = "/"
 
-    async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109  # it ends the command, not the wait
-    ) -> Ran:
+    async def run(self, *arguments: Any, **options: Any) -> Ran:
         return Ran(stderr=NO_SANDBOX, exit_code=1)
 
-    async def read(self, path: str, *, limit: int | None = None) -> bytes:
+    async def _refuse(self, *arguments: Any, **options: Any) -> Any:
         raise SandboxError(problem=NO_SANDBOX)
 
-    async def write(
-        self, path: str, data: bytes, *, append: bool = False, executable: bool = False
-    ) -> None:
-        raise SandboxError(problem=NO_SANDBOX)
-
-    async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
-        raise SandboxError(problem=NO_SANDBOX)
-
-    async def tree(
-        self, path: str = ".", *, depth: int = 1, limit: int = 1_000
-    ) -> builtins.list[DirectoryEntry]:
-        raise SandboxError(problem=NO_SANDBOX)
-
-    async def make(self, path: str) -> None:
-        raise SandboxError(problem=NO_SANDBOX)
-
-    async def move(self, path: str, to: str) -> None:
-        raise SandboxError(problem=NO_SANDBOX)
-
-    async def remove(self, path: str, *, all: bool = False) -> None:
-        raise SandboxError(problem=NO_SANDBOX)
+    read = write = list = tree = make = move = remove = _refuse
 
     async def close(self, reason: Reason) -> None:
         return None

@@ -1,9 +1,9 @@
-"""Run one process on this machine, and end it together with every process it started.
+"""Runs one process on this machine, and ends it together with every process it started.
 
 A thread watches each process, so this does not depend on the event loop's child watcher. A
-process leads its own group, and its children inherit a mark in their environment. On Linux the mark
-finds those that left the group. When the process ends, its remaining children are killed: nothing
-outlives its command.
+process leads its own group, and its children inherit a mark in their environment. On Linux the
+mark finds children that left the group. When the process ends, its remaining children are
+killed: nothing outlives its command.
 """
 
 from __future__ import annotations
@@ -209,8 +209,9 @@ class Running:
         try:
             return process.wait(timeout=DEATH)
         except subprocess.TimeoutExpired as error:
-            problem = f"{self._words[0]!r} cannot be killed: it may run as another user"
-            raise SandboxError(problem=problem) from error
+            raise SandboxError(
+                problem=f"{self._words[0]!r} cannot be killed: it may run as another user"
+            ) from error
 
 
 class _Kept:

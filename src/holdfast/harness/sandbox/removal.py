@@ -1,5 +1,5 @@
-"""Removal of work folders: the intent is recorded first, nothing recurses, and what could not be
-removed is reported and retried later.
+"""Removal of work folders: the intent is recorded first, nothing recurses, and failures are
+reported and retried later.
 
 A folder is renamed before it is removed, so that a new session with the same id starts with an
 empty one. Blocking calls run in a thread.
@@ -55,14 +55,14 @@ class Intent(Struct, frozen=True):
 
 
 class SweptFolders(Struct, frozen=True):
-    """What a sweep did: how many folders it removed, and what it could not remove."""
+    """The result of a sweep: the number of folders removed, and what could not be removed."""
 
     folders: int = 0
     remains: tuple[Remains, ...] = ()
 
 
 class Left:
-    """What could not be removed: how many entries, and the first of them with the reason."""
+    """The entries that could not be removed: their number, and the first with its reason."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -77,8 +77,9 @@ class Left:
         """Raise `SandboxError` if anything could not be removed."""
         if self.count:
             entries = "entry" if self.count == 1 else "entries"
-            problem = f"cannot remove {self.count} {entries} of a folder ({self.first})"
-            raise SandboxError(problem=problem)
+            raise SandboxError(
+                problem=f"cannot remove {self.count} {entries} of a folder ({self.first})"
+            )
 
 
 # One tree
@@ -165,7 +166,7 @@ def _allow(name: str, opened: int) -> None:
 
 
 def _open_to_owner(name: str, above: int) -> None:
-    """Change the mode of the folder itself, without following a link that replaced it."""
+    """Change the mode of the folder itself. Does not follow a link that may have replaced it."""
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, 0o700, dir_fd=above, follow_symlinks=False)
         return
@@ -177,7 +178,7 @@ def _open_to_owner(name: str, above: int) -> None:
 
 
 def remove_tree(name: str, above: int) -> None:
-    """Remove a folder and its contents. Raises `SandboxError` for what could not be removed."""
+    """Remove a folder and its contents. Raises `SandboxError` if something could not be removed."""
     _allow(name, above)
     opened = os.open(name, _FOLDER, dir_fd=above)
     try:
@@ -208,7 +209,8 @@ class WorkFolders:
         return self._dir / digest(scope)[:32]
 
     def condemn(self, scope: Scope, store: str) -> None:
-        """Record that a session is about to be deleted. Does nothing if it has no folder."""
+        """Record that a session is about to be deleted. Does nothing if the session has no
+        folder."""
         folder = self.of(scope)
         if (found := _identity(folder)) is None:
             return
@@ -227,8 +229,8 @@ class WorkFolders:
             os.unlink(f"{self.of(scope)}{INTENT}")
 
     def remove(self, scope: Scope) -> None:
-        """Remove a session's folder, and what earlier removals left of it. Raises `SandboxError`
-        for what could not be removed. A folder that differs from the recorded one belongs to a new
+        """Remove a session's folder, and the remains of earlier removals. Raises `SandboxError` if
+        something could not be removed. A folder that differs from the recorded one belongs to a new
         session, and stays."""
         folder = self.of(scope)
         intended = _intent(f"{folder}{INTENT}")
@@ -325,7 +327,7 @@ async def mark_for_removal(sandbox: Any, scope: Scope, store: str) -> None:
 
 
 async def clear_sandbox(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
-    """Remove what a deleted session left in a sandbox; return what remains."""
+    """Remove the files of a deleted session from a sandbox; return what could not be removed."""
     try:
         await sandbox.destroy(scope)
     except SandboxError as error:
@@ -335,7 +337,7 @@ async def clear_sandbox(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
 
 async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFolders:
     """Finish the deletions that were started. `is_gone` returns True for a deleted session, False
-    for an existing one, None if unknown. Then remove what earlier removals left."""
+    for an existing one, None if unknown. Then remove the remains of earlier removals."""
     done = 0
     for intent in await asyncio.to_thread(folders.intents):
         gone = await is_gone(intent.scope, intent.store)
@@ -350,5 +352,5 @@ async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFol
 
 
 def remaining(problem: str) -> Remains:
-    """Something in a work folder that could not be removed."""
+    """A record of data in a work folder that could not be removed."""
     return Remains(where=WORK_FOLDER, what=problem, remedy=REMEDY)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
+from ...environment import wall_clock
 from ...errors import HarnessClosed, HeadMoved, PhaseError
 from ...log import events as ev
 from ...log.events import Key, NewEvent, Payload, ids, new_id
@@ -13,11 +14,13 @@ from ...log.state import State
 from ...stores.event_loop import OwnLoop
 from ...stores.port import Store
 from ...values.options import Content, SendOptions, check_options
+from ...values.watch import Rest
 from ..agents.config import Config
 from ..agents.runtime import HarnessRuntime
 from ..live.inputs import accept
-from ..live.log import Hearer, Live
-from ..loop.typed_output import output_tool, wish
+from ..live.log import Live, Subscriber
+from ..loop.decide import rest_of
+from ..loop.typed_output import output_request, output_tool
 from ..sandbox.port import Place
 
 S = TypeVar("S")
@@ -40,7 +43,7 @@ class SessionHost(Protocol[S]):
 
     async def close(self, id: str) -> bool: ...
 
-    def subscribed(self, hearer: Hearer) -> None: ...
+    def subscribed(self, subscriber: Subscriber) -> None: ...
 
     async def open(self, id: str, thread: str = "main") -> SessionCore[S]: ...
 
@@ -70,10 +73,10 @@ class SessionCore(Generic[S]):
 
     def touch(self) -> None:
         """Note that the session is in use."""
-        self.used = time.monotonic()
+        self.used = asyncio.get_running_loop().time()
 
     def close(self) -> None:
-        """Reject every later use."""
+        """Reject every later use of the session."""
         self.closed = True
 
     def check_open(self) -> None:
@@ -95,14 +98,19 @@ class SessionCore(Generic[S]):
             )
 
     async def catch_up(self, live: Live | None = None) -> State:
-        """The state, including all events that other processes have written so far."""
+        """Return the state, including all events that other processes have written so far."""
         self.check()
         live = live or self.live
         row = await self.host.store.row(live.key)
         return live.state if row is None else await live.reach(row.head)
 
+    def rest(self) -> Rest | None:
+        """Return `finished` if nothing is left to do in this thread, `waiting` if it can continue
+        only with input from a person, and None while work is in progress."""
+        return rest_of(self.live.state, self.config.bounds, wall_clock())
+
     async def place(self) -> Place:
-        """The sandbox of the session, opened if necessary."""
+        """Return the sandbox of the session, opened if necessary."""
         return await self.host.runtime.place(self.key, self.config.agent.key)
 
     async def append(
@@ -135,7 +143,7 @@ class SessionCore(Generic[S]):
         check_options(options)
         if (ref := options.get("model")) is not None:
             self.config.models.check(ref)
-        output = None if output_type is None else wish(output_type)
+        output = None if output_type is None else output_request(output_type)
         seq, _ = await accept(self.host.store, self.live, content, output=output, **options)
         if output_type is not None:
             self.host.runtime.outputs[self.live.log, seq] = output_tool(output_type)
@@ -150,7 +158,7 @@ class SessionCore(Generic[S]):
         run: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Request the end of the active run; with `run`, only if it is that one."""
+        """Request the end of the active run; with `run`, only if the active run has this id."""
         self.check()
         active = self.live.state.active
         if active is None or run not in (None, active.id):

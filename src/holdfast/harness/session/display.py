@@ -14,7 +14,7 @@ WINDOW = 0.016  # minimum seconds between two displays
 
 
 class Bell:
-    """A flag that is set when something happens, and that can be awaited."""
+    """A flag that can be set and awaited."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
@@ -45,14 +45,14 @@ class DisplayView(SessionPart):
             modes={mode.name: mode.model for mode in (first, *agent.modes)},
             default=agent.model or config.default_model,
         )
-        return live.stage.now(live.speech.now())
+        return live.stage.now(live.in_flight.now())
 
     async def changes(self) -> AsyncGenerator[Display, None]:
-        """The current display, then a new one whenever it changes. Updates are at least 16 ms
-        apart; the last one is exact. Ends when the session is closed."""
+        """Yield the current display, then a new one whenever it changes. Updates are at least 16
+        ms apart; the last one is exact. Ends when the session is closed."""
         self._core.check()
         live, bell = self._core.live, Bell()
-        live.audience.join(bell)
+        live.subscribers.join(bell)
         self._core.host.subscribed(bell)
         try:
             shown: Display | None = None
@@ -67,4 +67,4 @@ class DisplayView(SessionPart):
             if self.get() != shown:
                 yield self.get()
         finally:
-            live.audience.leave(bell)
+            live.subscribers.leave(bell)

@@ -29,9 +29,6 @@ class Forks(SessionPart, Generic[S]):
 
     _core: SessionCore[S]
 
-    def __init__(self, core: SessionCore[S]) -> None:
-        super().__init__(core)
-
     @property
     def id(self) -> str:
         """The name of this thread."""
@@ -90,7 +87,7 @@ class Forks(SessionPart, Generic[S]):
     async def edit(
         self, seq: int, text: str, *, actor: str | None = None, thread: str | None = None
     ) -> S:
-        """Replace the text of message `seq` and run it again in a fork, which is named `thread`;
+        """Replace the text of message `seq`, and run it again in a fork named `thread`;
         repeating the call with the same name has no further effect. Everything else about the
         message stays. The new text is from `actor`, or else from the original sender. Raises
         `InvalidValue` if event `seq` is not a message."""
@@ -132,8 +129,9 @@ class Forks(SessionPart, Generic[S]):
         actor: str | None = None,
         thread: str | None = None,
     ) -> S:
-        """Fork and send the messages. If `thread` was created for the same request before, it is
-        continued and nothing is duplicated; raises `SessionExists` if it was created otherwise."""
+        """Fork and send the messages. If `thread` was created for the same request before, that
+        thread is continued and nothing is duplicated. Raises `SessionExists` if it was created
+        in another way."""
         core, outputs = self._core, self._core.host.runtime.outputs
         core.check()
         back = await regeneration_of(core.live, seq)
@@ -167,7 +165,7 @@ class Forks(SessionPart, Generic[S]):
 
 
 async def row_of(store: Store, where: Key) -> Row:
-    """The row of a thread. Raises `SessionNotFound` if it does not exist."""
+    """Return the row of a thread. Raises `SessionNotFound` if it does not exist."""
     row = await store.row(where)
     if row is None:
         raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
@@ -175,7 +173,7 @@ async def row_of(store: Store, where: Key) -> Row:
 
 
 async def _keep(core: SessionCore[Any], where: Key, then: State) -> None:
-    """Write a snapshot of a fork, so that opening it does not read all events that it shares."""
+    """Write a snapshot of a fork, so that opening it does not read all the events it shares."""
     store = core.host.store
     row = await row_of(store, where)
     async for event in store.read(where, after=then.head, log=row.log):
@@ -190,7 +188,7 @@ async def _keep(core: SessionCore[Any], where: Key, then: State) -> None:
 
 
 async def _safe(live: Live, place: int) -> State:
-    """The state at an event. Raises `UnsafePoint` if something is open there."""
+    """Return the state at an event. Raises `UnsafePoint` if a call or an item is open there."""
     if place == live.state.head and live.state.safe:
         return live.state
     state, nearest = State(), 1

@@ -1,4 +1,4 @@
-"""The stream of one message: what its run does, as it happens."""
+"""The stream of one message: the events and deltas of its run, as they happen."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from functools import partial
 from typing import Any, Unpack
 
 from ...cancellation import ended
-from ...errors import HarnessClosed, InvalidValue
+from ...errors import HarnessClosed
 from ...log.events import Event
 from ...log.state import Run
-from ...stores.port import wall_clock
 from ...values.options import Content, SendOptions, check_options
-from ...values.result import Result
+from ...values.result import Result, StreamResult
 from ...values.stream_items import Item, Trouble
-from ...values.watch import Conclusion, MessageWatch, Rest, delegates
+from ...values.watch import Conclusion, MessageWatch, delegates
 from ..live.log import Listener, Live
-from ..loop.decide import rest_of
 from ..loop.typed_output import convert
 from .base import SessionCore, SessionPart
 from .pending_answers import asks
@@ -51,7 +49,7 @@ class Streaming(SessionPart):
         await self._core.abort(reason)
 
 
-class MessageStream:
+class MessageStream(StreamResult):
     """The events and deltas of one message, in order, until its run waits or has ended; then
     `result`. Leaving the loop does not stop the run; `cancel` does."""
 
@@ -59,19 +57,8 @@ class MessageStream:
         self, core: SessionCore[Any], content: Content, kind: Any, options: SendOptions
     ) -> None:
         self._core, self._content, self._kind, self._options = core, content, kind, options
-        self._result: Result | None = None
         self.seq: int | None = None
         self._cancelled = self._asked = False
-
-    @property
-    def result(self) -> Result:
-        if self._result is None:
-            raise InvalidValue(
-                field="result",
-                problem="is not available before the stream has ended",
-                remedy="read the stream to its end with `async for`, or use send",
-            )
-        return self._result
 
     def __aiter__(self) -> AsyncGenerator[Item, None]:
         return self._items()
@@ -88,7 +75,8 @@ class MessageStream:
             await core.abort(reason, run=run)
 
     async def _run(self) -> str | None:
-        """The run that took up the message, even if the stream has not been read so far."""
+        """Return the run that took the message from the queue, even if the stream has not been read
+        so far."""
         self._core.check_open()
         live, seq = self._core.live, self.seq or 1
         watch = MessageWatch(live.key, seq)
@@ -100,7 +88,7 @@ class MessageStream:
         """Whether this item is the last one for the message."""
         core, state = self._core, self._core.live.state
         newest = isinstance(item, Event) and item.seq == state.head
-        return watch.is_done(state, partial(_rest, core), asked=self._asked, newest=newest)
+        return watch.is_done(state, core.rest, asked=self._asked, newest=newest)
 
     async def _items(self) -> AsyncGenerator[Item, None]:
         core = self._core
@@ -154,17 +142,15 @@ class MessageStream:
 
     async def _until_asked(self, listener: Listener) -> None:
         """Stop reading once a sub-agent of the run waits for a person."""
-        core = self._core
         try:
-            while not self._asked:
-                await core.live.until(lambda: delegates(core.live.state))
-                self._asked = await Subagents(core).asked()
+            await Subagents(self._core).until_asked()
+            self._asked = True
         finally:
             listener.end()
 
 
 def _was(item: Item, head: int) -> bool:
-    """Whether more items up to event `head` follow this one."""
+    """Whether the item is an event before event `head`, so that more items follow."""
     return isinstance(item, Event) and item.seq < head
 
 
@@ -178,8 +164,8 @@ async def wait(core: SessionCore[Any], output_type: Any = None) -> Result:
         asked = await _until_it_waits(core)
         run, head = live.state.run, live.state.head
         watch = await _watched(live, run, head)
-        state, rest = live.state, partial(_rest, core)
-        if watch.is_done(state, rest, asked=asked, newest=True) or state.head == head:
+        state = live.state
+        if watch.is_done(state, core.rest, asked=asked, newest=True) or state.head == head:
             break  # otherwise the pending item may have been decided while the log was read
     if output_type is None and run is not None and run.output is not None:
         output_type = core.host.runtime.outputs.get((live.log, run.output), Any)
@@ -187,7 +173,7 @@ async def wait(core: SessionCore[Any], output_type: Any = None) -> Result:
 
 
 async def _watched(live: Live, run: Run | None, head: int) -> MessageWatch:
-    """The outcome of a run, from its events up to `head`."""
+    """Return the outcome of a run, from its events up to `head`."""
     watch = MessageWatch(live.key, run=run.id if run is not None else None)
     start = run.seq if run is not None else 1
     async for event in live.store.read(live.key, after=start - 1, before=head + 1, log=live.log):
@@ -201,7 +187,7 @@ async def _until_it_waits(core: SessionCore[Any]) -> bool:
     live = core.live
 
     def waits() -> bool:
-        return live.stuck is not None or delegates(live.state) or _rest(core) is not None
+        return live.stuck is not None or delegates(live.state) or core.rest() is not None
 
     while True:
         await live.until(waits)
@@ -213,12 +199,8 @@ async def _until_it_waits(core: SessionCore[Any]) -> bool:
             return True
 
 
-def _rest(core: SessionCore[Any]) -> Rest | None:
-    return rest_of(core.live.state, core.config.bounds, wall_clock())
-
-
 async def result_of(core: SessionCore[Any], watch: MessageWatch, type: Any = None) -> Result:
-    """The result of a message, as far as it was watched."""
+    """Return the result of a message, based on the events watched so far."""
     config = core.config
     kind = type if type is not None else config.agent.output_type
     mode = config.mode(core.live.state).name

@@ -1,5 +1,5 @@
-"""Notifications to a session from other programs. How soon the model reads one depends on its
-priority, and on whether a run is active. Each is in the log before `send` returns."""
+"""Notifications to a session from other programs. How soon the model reads a notice depends on
+its priority, and on whether a run is active. Each notice is in the log before `send` returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ...errors import HeadMoved, InvalidValue
 from ...log import events as ev
-from ...log.codec import check_name, typed
+from ...log.codec import check_choice, check_name, typed
 from ...log.events import Event, NewEvent, ids, new_id
 from ...log.state import ENTRIES
 from ..live.inputs import check_text, message_id
@@ -44,7 +44,7 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """The short text, for a model that is only informed."""
+        """The text without the payload."""
         return f"Notification from {self.source} ({self.kind}, {self.priority}): {self.summary}"
 
     @property
@@ -59,8 +59,8 @@ Policy: TypeAlias = Callable[[Notice, bool], Route]
 
 
 class NoticeDelivery(Struct, frozen=True):
-    """The delivery of a notice. `seq` is the event that carries it; a notice that was dropped at
-    once has none."""
+    """The delivery of a notice. `seq` is the event that carries the notice, or 0 if the notice was
+    dropped at once."""
 
     notice: Notice
     route: Route
@@ -99,14 +99,25 @@ class Notifications(SessionPart):
         A repeated `key` means the same notice. A mention replaces an unread one with the same
         source and the same `about`.
         """
-        notice = _checked(source, kind, summary, priority, payload, about)
+        notice = Notice(
+            source=source,
+            kind=kind,
+            summary=summary,
+            priority=priority,
+            payload=payload,
+            about=about,
+        )
+        _check(notice)
         if key is not None:
             check_name("key", key, limit=NAME)
         state = await self._core.catch_up()
         chosen = policy(notice, state.active is not None or bool(state.queue))
         if chosen not in ("steer", "queue", "mention", "drop"):
-            remedy = "return 'steer', 'queue', 'mention' or 'drop'"
-            raise InvalidValue(field="policy", problem=f"returned {chosen!r}", remedy=remedy)
+            raise InvalidValue(
+                field="policy",
+                problem=f"returned {chosen!r}",
+                remedy="return 'steer', 'queue', 'mention' or 'drop'",
+            )
         if chosen == "drop":
             return NoticeDelivery(notice, chosen, "dropped")
         key = None if key is None else ids.notice_id(source, key)
@@ -187,20 +198,13 @@ def _too_many() -> InvalidValue:
     )
 
 
-def _checked(
-    source: str, kind: str, summary: str, priority: Any, payload: Any, about: str | None
-) -> Notice:
-    check_name("source", source, limit=NAME)
-    check_name("kind", kind, limit=NAME)
-    check_text("summary", summary)
-    if about is not None:
-        check_name("about", about, limit=NAME)
-    if priority not in ROUTES:
-        remedy = f"use one of {', '.join(ROUTES)}"
-        raise InvalidValue(field="priority", problem=f"is {priority!r}", remedy=remedy)
-    return Notice(
-        source=source, kind=kind, summary=summary, priority=priority, payload=payload, about=about
-    )
+def _check(notice: Notice) -> None:
+    check_name("source", notice.source, limit=NAME)
+    check_name("kind", notice.kind, limit=NAME)
+    check_text("summary", notice.summary)
+    if notice.about is not None:
+        check_name("about", notice.about, limit=NAME)
+    check_choice("priority", notice.priority, ROUTES)
 
 
 def _marked(notice: Notice) -> dict[str, Any]:
@@ -208,7 +212,7 @@ def _marked(notice: Notice) -> dict[str, Any]:
 
 
 def _carried(event: Event) -> tuple[Notice, Route] | None:
-    """The notice that an event carries, and its route."""
+    """Return the notice that an event carries, and its route."""
     payload = typed(event)
     if (
         not isinstance(payload, (ev.MessageReceived, ev.ContextAdded))

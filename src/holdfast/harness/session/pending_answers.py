@@ -3,27 +3,28 @@ about them."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
-from ...errors import AlreadyDecided, InvalidValue, NotPending
+from ...environment import wall_clock
+from ...errors import AlreadyDecided, NotPending
 from ...log import events as ev
+from ...log.codec import check_choice
 from ...log.events import NewEvent, ids
 from ...log.state import OpenItem
-from ...stores.port import wall_clock
 from ...values.pending import Ask, Decision, ask
 from ..agents.subagents import tools_named
-from ..live.inbox import Answer, settle_pending
+from ..live.decisions import Answer, settle_pending
 from ..live.inputs import check_seconds
 from .base import SessionCore, SessionPart
 from .subagents import Subagents, thread_of_item
 from .views import Permissions
 
 Response: TypeAlias = Literal["approve", "decline", "always_allow_category"]
-RESPONSES = ("approve", "decline", "always_allow_category")
+RESPONSES = get_args(Response)
 
 
 async def asks(core: SessionCore[Any]) -> tuple[Ask, ...]:
-    """The pending items of this thread, oldest first, then those of its sub-agents."""
+    """Return the pending items of this thread, oldest first, then those of its sub-agents."""
     found, children = [], Subagents(core)
     for id, item in core.live.state.pending.items():
         if not ids.is_child(id) or await children.gone(id):
@@ -42,8 +43,8 @@ async def settle_item(
     answer: Any = None,
     channel: str | None = None,
 ) -> Decision:
-    """Decide on an item of this thread or of a sub-agent's; None means the only pending one.
-    `channel` names where the decision came from."""
+    """Decide on an item of this thread or of a sub-agent's thread; None means the only pending
+    one. `channel` names where the decision came from."""
     core.check()
     store, live = core.host.store, core.live
     where, item = await thread_of_item(store, core.key, item)
@@ -64,7 +65,7 @@ async def settle_item(
 async def extend_item(
     core: SessionCore[Any], item: str, seconds: float | None, actor: str | None
 ) -> None:
-    """Set an item to expire this many seconds from now; None: never."""
+    """Set an item to expire this many seconds from now, or never if None."""
     core.check_open()
     if item not in core.live.state.pending:
         pending = list(core.live.state.pending)
@@ -77,10 +78,12 @@ async def extend_item(
 
 
 class _PendingPart(SessionPart):
-    """Pending items of some kinds."""
+    """The pending items of one type: approvals, or all others."""
+
+    _approvals: bool
 
     def _matches(self, what: str) -> bool:
-        raise NotImplementedError
+        return (what == "approval") == self._approvals
 
     def _items(self) -> list[OpenItem]:
         """The items of this thread only."""
@@ -96,8 +99,7 @@ class _PendingPart(SessionPart):
 class Suspensions(_PendingPart):
     """Tool calls that asked a question and resume with its answer."""
 
-    def _matches(self, what: str) -> bool:
-        return what != "approval"
+    _approvals = False
 
     @property
     def has_pending(self) -> bool:
@@ -112,8 +114,7 @@ class Suspensions(_PendingPart):
 class Approvals(_PendingPart):
     """Tool calls that need an approval."""
 
-    def _matches(self, what: str) -> bool:
-        return what == "approval"
+    _approvals = True
 
     @property
     def is_armed(self) -> bool:
@@ -130,12 +131,7 @@ class Approvals(_PendingPart):
     ) -> Decision | None:
         """Decide on a call, given by the id of its item or of the call; by default the oldest.
         Returns None, and does nothing, if the call is no longer pending."""
-        if decision not in RESPONSES:
-            raise InvalidValue(
-                field="decision",
-                problem=f"is {decision!r}",
-                remedy=f"use one of {', '.join(RESPONSES)}",
-            )
+        check_choice("decision", decision, RESPONSES)
         waiting = [one for one in await self.list() if item in (None, one.id, one.call)]
         if not waiting:
             return None

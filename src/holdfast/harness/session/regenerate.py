@@ -31,8 +31,8 @@ class Regeneration(Struct, frozen=True):
     asked: tuple[SentMessage, ...]
 
     def events(self, text: str | None = None, actor: str | None = None) -> Iterator[NewEvent]:
-        """The events to write into the fork. `text` replaces the text of the last message, and
-        `actor` its sender."""
+        """Return the events to write into the fork. `text` replaces the text of the last message,
+        and `actor` its sender."""
         if self.dropped:
             yield NewEvent.of("queue.changed", ev.QueueChanged(remove=[*self.dropped]))
         for number, one in enumerate(self.asked, 1):
@@ -44,9 +44,9 @@ class Regeneration(Struct, frozen=True):
 
 
 async def regeneration_of(live: Live, seq: int) -> Regeneration:
-    """How to run message `seq` again. A message that arrived during another run is sent where a run
-    took it up. If it joined a run, all messages that the run had read before are sent too. Raises
-    `InvalidValue` if event `seq` is not a user message."""
+    """Return how to run message `seq` again. A message that arrived during another run is sent at
+    the point where a run took it up. If it joined a run, all messages that the run had read before
+    are sent too. Raises `InvalidValue` if event `seq` is not a user message."""
     check_count("seq", seq, least=1)
     found: dict[int, SentMessage] = {}
     state = before = begun = State()
@@ -93,5 +93,6 @@ def _numbers(queue: Sequence[QueuedInput]) -> tuple[int, ...]:
 
 
 def _refused(problem: str) -> InvalidValue:
-    remedy = "pass the number of a message.received event"
-    return InvalidValue(field="seq", problem=problem, remedy=remedy)
+    return InvalidValue(
+        field="seq", problem=problem, remedy="pass the number of a message.received event"
+    )

@@ -1,7 +1,7 @@
-"""A live session: the verbs of one conversation, and its parts.
+"""A live session: the methods of one conversation, and its parts.
 
-It keeps no state of its own: what it shows is folded from the log, and its verbs append to the log.
-Any number of processes may have the same session open.
+It has no state of its own: its values are folded from the log, and its methods append to the
+log. Any number of processes may have the same session open.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Session:
 
     @property
     def status(self) -> Status:
-        """The state of the session at a glance."""
+        """The status of the session at a glance."""
         return status_of(self._core)
 
     # Messages
@@ -116,8 +116,9 @@ class Session:
         run: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Abort the active run, in whichever process it is driven; with `run`, only if it is that
-        one. Calls with the same `key` count once. The text so far is kept, and so is the queue."""
+        """Abort the active run, in whichever process it is driven; with `run`, only if the active
+        run has this id. Calls with the same `key` count once. The text so far and the queue are
+        kept."""
         await self._core.abort(reason, actor=actor, run=run, key=key)
 
     # Pending items
@@ -146,7 +147,7 @@ class Session:
     async def deny(
         self, item: str | None = None, reason: str | None = None, *, actor: str | None = None
     ) -> Decision:
-        """Deny a tool call; the model reads the reason."""
+        """Deny a tool call. The model reads the reason."""
         return await settle_item(self._core, item, "denied", actor=actor, reason=reason)
 
     async def answer(
@@ -164,19 +165,19 @@ class Session:
         reason: str | None = None,
         actor: str | None = None,
     ) -> Decision | None:
-        """The same as `approval.respond`: approve, decline, or approve and grant the category."""
+        """Same as `approval.respond`: approve, decline, or approve and grant the category."""
         return await self.approval.respond(decision, item, reason=reason, actor=actor)
 
     async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
-        """Set an item to expire this many seconds from now; None: never."""
+        """Set an item to expire this many seconds from now, or never if None."""
         await extend_item(self._core, item, seconds, actor)
 
     # Reading
 
     def subscribe(self, after: int | None = None) -> Listener:
-        """Every event after number `after` (default: from now on), and the deltas of messages in
-        flight. A slow reader does not slow down the run. It ends when the session is closed, and
-        when the process is asked to terminate."""
+        """Yield every event after number `after` (default: from now on), and the deltas of
+        messages in flight. A slow reader does not slow down the run. The iteration ends when the
+        session is closed, and when the process is asked to terminate."""
         self._core.check()
         listener = self._core.live.listen(after)
         self._core.host.subscribed(listener)
@@ -267,7 +268,8 @@ class Session:
 
 
 def core_of(session: Session) -> SessionCore[Session]:
-    """The core of a session, for modules of this package that need more than its public methods."""
+    """Return the core of a session, for modules of this package that need more than its public
+    methods."""
     return session._core
 
 
@@ -281,16 +283,18 @@ def _seeded(message: tuple[str, str]) -> NewEvent:
         return NewEvent.of("message.received", ev.MessageReceived(text=text))
     if role == "assistant":
         return NewEvent.of("message.completed", ev.MessageCompleted(text=text))
-    problem, remedy = f"has the unknown role {role!r}", "use 'user' or 'assistant'"
-    raise InvalidValue(field="messages", problem=problem, remedy=remedy)
+    raise InvalidValue(
+        field="messages",
+        problem=f"has the unknown role {role!r}",
+        remedy="use 'user' or 'assistant'",
+    )
 
 
 def _pairs(messages: Any) -> list[tuple[str, str]]:
-    """Check that each message is a role and a text."""
+    """Check that each message is a pair of role and text."""
     remedy = "pass a list of (role, text) pairs"
     if not isinstance(messages, (list, tuple)):
-        problem = f"is {type(messages).__name__}"
-        raise InvalidValue(field="messages", problem=problem, remedy=remedy)
+        raise InvalidValue(field="messages", problem=f"is {type(messages).__name__}", remedy=remedy)
     for one in messages:
         whole = isinstance(one, (list, tuple)) and len(one) == 2
         if not whole or not all(isinstance(part, str) for part in one):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...log.catalog import Row
+from ...log.events import Event, Key
+from ...stores.measure import threads_of
+from ...stores.port import Store
 from ...values import usage
 from ...values.display import phase
 from ...values.status import Status
 from ...values.usage import Spent, Usage
 from .base import SessionCore, SessionPart
-from .subagents import rows_of
 from .views import Queue
 
 
@@ -68,7 +71,7 @@ class RunView(SessionPart):
 
 
 class FollowUps(Queue):
-    """The queued messages. When a run ends, in whatever way, the next message starts a new run."""
+    """The queued messages. When a run ends or fails, the next message starts a new run."""
 
     @property
     def count(self) -> int:
@@ -108,24 +111,22 @@ class UsageView(SessionPart):
         by thread, oldest first."""
         self._core.check_open()
         live, found = self._core.live, list[Spent]()
-        for row in await rows_of(live):
-            after = row.parent.at if row.parent is not None else 0
-            read = live.store.read(row.key, after=after, log=row.log)
-            said = [event async for event in read if event.kind == "message.completed"]
-            found.extend(usage.table(row.thread, said))
+        for row in await threads_of(live.store, live.key.scope):
+            found += usage.table(row.thread, await _answers(live.store, row.key, row.log, row))
         return found
 
     async def _read(self, count: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         self._core.check_open()
         live = self._core.live
-        after = self._forked_at()
-        read = live.store.read(live.key, after=after, log=live.log)
-        return count([event async for event in read if event.kind == "message.completed"])
+        return count(await _answers(live.store, live.key, live.log, live.row))
 
-    def _forked_at(self) -> int:
-        """The event at which the thread was forked: usage before it belongs to the parent."""
-        row = self._core.live.row
-        return row.parent.at if row is not None and row.parent is not None else 0
+
+async def _answers(store: Store, key: Key, log: str, row: Row | None) -> list[Event]:
+    """Return the model answers of a thread. In a fork, answers from before the fork are not
+    included, since they belong to the parent thread."""
+    after = row.parent.at if row is not None and row.parent is not None else 0
+    read = store.read(key, after=after, log=log)
+    return [event async for event in read if event.kind == "message.completed"]
 
 
 def status_of(core: SessionCore[Any]) -> Status:

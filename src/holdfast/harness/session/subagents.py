@@ -1,4 +1,4 @@
-"""The sub-agents of one thread: which ones work or have worked, and their pending items."""
+"""The sub-agents of one thread, working and finished, and their pending items."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from msgspec import Struct
 from ...cancellation import ended
 from ...errors import InvalidValue, NotPending, SessionNotFound
 from ...log import events as ev
-from ...log.catalog import Query, Row
+from ...log.catalog import Row
 from ...log.events import Key, NewEvent, ids
+from ...stores.measure import threads_of
 from ...stores.port import Store
 from ...values.pending import Ask
 from ...values.result import Result
 from ...values.watch import delegates
-from ..live.inbox import was
+from ..live.decisions import was
 from ..live.log import Live
 from ..loop.delegation import child_of, chosen, subagent_model_key
 from .base import SessionCore
 
-PAGE = 100
 Asks: TypeAlias = list[Ask]
 
 
@@ -65,7 +65,11 @@ class Subagents(Generic[S]):
     async def list(self) -> list[SubagentStatus]:
         """All sub-agents that this thread started, oldest first."""
         mine = self._live.key.thread
-        rows = [row for row in await rows_of(self._live) if row.thread.startswith("sub/")]
+        rows = [
+            row
+            for row in await threads_of(self._live.store, self._live.key.scope)
+            if row.thread.startswith("sub/")
+        ]
         return [_child(row) for row in rows if row.parent is not None and row.parent.thread == mine]
 
     async def open(self, thread: str) -> S:
@@ -74,16 +78,19 @@ class Subagents(Generic[S]):
         return (await self._core.host.open(self._core.key.session, thread)).session
 
     def model(self, name: str | None = None) -> str | None:
-        """The model that this session uses for one sub-agent, or for all."""
+        """Return the model that this session sets for one sub-agent, or for all."""
         return chosen(self._core.shared.state, name)
 
     async def set_model(self, ref: str | None, name: str | None = None) -> None:
-        """Set the model of one sub-agent, or of all that have none set, from their next task on, in
-        all threads of the session. None removes the setting."""
+        """Set the model of one sub-agent, or of all sub-agents that have none set, from their next
+        task on, in all threads of the session. None removes the setting."""
         core, setting = self._core, subagent_model_key(name)
         if name is not None and name not in [item.name for item in core.config.agent.subagents]:
-            remedy = "name one of the agent's sub-agents, or leave the name out for all"
-            raise InvalidValue(field="name", problem=f"is {name!r}", remedy=remedy)
+            raise InvalidValue(
+                field="name",
+                problem=f"is {name!r}",
+                remedy="name one of the agent's sub-agents, or leave the name out for all",
+            )
         if ref is not None:
             core.config.models.check(ref)
         payload = ev.MetadataChanged(
@@ -100,15 +107,15 @@ class Subagents(Generic[S]):
         return found
 
     async def gone(self, item: str) -> bool:
-        """Whether the thread of the sub-agent behind this item was deleted. Then only a person can
-        answer the item."""
+        """Whether the thread of the sub-agent behind this item was deleted. In that case only a
+        person can answer the item."""
         key, thread = self._live.key, child_of(item)
         where = Key(key.tenant, key.session, thread or "")
         return thread is None or await self._live.store.row(where) is None
 
     async def asked(self) -> bool:
-        """Wait as long as this thread waits only for sub-agents. Returns True as soon as one of
-        them waits for a person, and False when the thread continues."""
+        """Wait while this thread waits only for sub-agents. Returns True as soon as one of them
+        waits for a person, and False when the thread continues."""
         while delegates(self._live.state):
             before = self.working
             tasks = [asyncio.create_task(self._asks(thread)) for thread in before]
@@ -120,6 +127,11 @@ class Subagents(Generic[S]):
             finally:
                 await ended(*tasks, other)
         return False
+
+    async def until_asked(self) -> None:
+        """Wait until a sub-agent of this thread waits for a person."""
+        while not await self.asked():
+            await self._live.until(lambda: delegates(self._live.state))
 
     async def _asks(self, thread: str) -> bool:
         """Whether a sub-agent waits for a person. If it has ended, wait until its answer has
@@ -146,32 +158,19 @@ def _child(row: Row) -> SubagentStatus:
     )
 
 
-async def rows_of(live: Live) -> list[Row]:
-    """The rows of all threads of a session, oldest first."""
-    query = Query(
-        tenant=live.key.tenant, session=live.key.session, order="created", newest_first=False
-    )
-    found: list[Row] = []
-    cursor: str | None = None
-    while True:
-        page = await live.store.find(query, cursor=cursor, limit=PAGE)
-        found.extend(page.items)
-        if (cursor := page.cursor) is None:
-            return found
-
-
 async def used(live: Live) -> dict[str, int]:
-    """The total usage of all threads of a session."""
+    """Return the total usage of all threads of a session."""
     total: dict[str, int] = {}
-    for row in await rows_of(live):
+    for row in await threads_of(live.store, live.key.scope):
         for name, count in row.usage.items():
             total[name] = total.get(name, 0) + count
     return total
 
 
 async def thread_of_item(store: Store, key: Key, item: str | None) -> tuple[Key, str | None]:
-    """The thread in which an item is pending, searched from `key` down through its sub-agents, and
-    the item if it is the only one. Raises `NotPending` if there is none."""
+    """Return the thread in which an item is pending, searched from `key` down through its
+    sub-agents, and the id of the item. If `item` is None, the only pending item is used; raises
+    `NotPending` unless there is exactly one."""
     rows = await _down(store, key)
     open = [(row.key, id) for row in rows for id in row.pending if not ids.is_child(id)]
     if item is None:

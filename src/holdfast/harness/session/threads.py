@@ -84,8 +84,8 @@ class Threads(Forks[S]):
         return (await core.host.open(where.session, where.thread)).session
 
     async def switch(self, thread: str) -> S:
-        """The live session of another thread. A run in this thread continues, and callers that wait
-        for it get its result. Raises `SessionNotFound` if there is no such thread."""
+        """Return the live session of another thread. A run in this thread continues, and callers
+        that wait for it get its result. Raises `SessionNotFound` if there is no such thread."""
         return (await self._open(thread)).session
 
     async def delete(self, thread: str | None = None) -> None:
@@ -120,10 +120,10 @@ class Threads(Forks[S]):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[Row]:
-        """The threads that match all filters, most recently active first. `title` matches a part of
-        the title, ignoring case; `forks` selects only forks, or no forks; `settings` must be equal.
-        Threads of sub-agents are listed on request. A page may be short; the last one has no
-        cursor."""
+        """The threads that match all filters, most recently active first. `title` matches a part
+        of the title, ignoring case; `forks` selects only forks, or no forks; `settings` must be
+        equal. Threads of sub-agents are included on request. A page may be short; only the last
+        one has no cursor."""
         self._core.check_open()
         key, agent = self._core.key, self._core.config.agent.key
         query = Query(
@@ -141,7 +141,7 @@ class Threads(Forks[S]):
             cursor = page.cursor
 
     async def get(self, thread: str | None = None) -> Row | None:
-        """The row of a thread, or None if it does not exist."""
+        """Return the row of a thread, or None if it does not exist."""
         self._core.check_open()
         return await self._core.host.store.row(self._key(thread))
 
@@ -176,7 +176,7 @@ def _answers(row: Row, title: str | None, parent: str | None, forks: bool | None
 
 
 def _first(rows: Mapping[str, Row], name: str) -> str | None:
-    """The first message of a thread; for a fork without one, its parent's."""
+    """Return the first message of a thread; for a fork without one, its parent's."""
     while (row := rows.get(name)) is not None:
         if row.first_message is not None or row.parent is None or row.parent.at == 0:
             return row.first_message
@@ -188,10 +188,13 @@ async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> No
     """Reject the deletion of thread `main`, of a thread that does not exist or belongs to another
     agent, and of one under legal hold."""
     if where.thread == MAIN:
-        problem, remedy = "is 'main', the session itself", "delete the session instead"
-        raise InvalidValue(field="thread", problem=problem, remedy=remedy)
-    row = await store.row(where)
-    if row is None or row.agent not in (None, *agents):
+        raise InvalidValue(
+            field="thread",
+            problem="is 'main', the session itself",
+            remedy="delete the session instead",
+        )
+    row = await row_of(store, where)
+    if row.agent not in (None, *agents):
         raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
     main = await store.row(key(where.session, MAIN, where.tenant))
     if main is not None:
@@ -216,7 +219,7 @@ async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> 
 
 
 async def messages_of(store: Store, where: Key, limit: int | None = None) -> Messages:
-    """The newest `limit` messages of a thread, oldest first; without a limit, all."""
+    """Return the newest `limit` messages of a thread, oldest first; without a limit, all."""
     log = (await row_of(store, where)).log
     if limit is None:
         return transcript([event async for event in store.read(where, log=log)])

@@ -8,13 +8,13 @@ from typing import Any, Literal, TypeAlias, overload
 import msgspec
 from msgspec import Struct
 
+from ...environment import wall_clock
 from ...errors import InvalidValue
 from ...log import events as ev
 from ...log.codec import LIMITS, check_count, check_name
 from ...log.events import NewEvent, new_id
 from ...log.state import ENTRIES, Grants, Rules
 from ...models.port import split_ref
-from ...stores.port import wall_clock
 from ...values.status import Queued
 from ..agents.agent import Mode, called
 from ..agents.userstate import Edit, change, setting
@@ -35,7 +35,7 @@ class ModeView(SessionPart):
         return self._core.config.mode(self._state).name
 
     def resolve(self, name: str | None = None) -> Mode:
-        """The mode with that name, or the current one. Raises `InvalidValue` if it does not
+        """Return the mode with this name, or the current mode. Raises `InvalidValue` if it does not
         exist."""
         config = self._core.config
         return config.mode(self._state) if name is None else config.agent.known_mode(name)
@@ -73,12 +73,12 @@ class ModelView(SessionPart):
 
     @property
     def ref(self) -> str | None:
-        """The model of the next call, unless its run requests another."""
+        """The model of the next call, unless the run sets another model."""
         return self._core.config.model_ref(self._state)
 
     @property
     def chosen(self) -> str | None:
-        """The thread's own choice that applies in this mode, if there is one."""
+        """The model that was chosen for this mode in this thread, if any."""
         config, state = self._core.config, self._state
         carried = None if config.mode(state).model else state.model
         return config.chosen(state) or carried
@@ -175,8 +175,9 @@ class StateView(SessionPart):
 
 
 class Permissions(SessionPart):
-    """What the agent may do without approval, and what it may not do at all. Rules belong to the
-    whole session and are permanent; grants end with the driver that they were given to."""
+    """The permissions of the agent: which tools need no approval, and which are denied. Rules
+    belong to the whole session and are permanent; grants end with the driver that they were
+    given to."""
 
     @property
     def rules(self) -> Rules:
@@ -193,8 +194,9 @@ class Permissions(SessionPart):
         """Allow, ask about or deny a tool or a category of tools; None removes the rule."""
         _one_name(tool, category)
         if rule not in ("allow", "ask", "deny", None):
-            remedy = "use allow, ask, deny or None"
-            raise InvalidValue(field="rule", problem=f"is {rule!r}", remedy=remedy)
+            raise InvalidValue(
+                field="rule", problem=f"is {rule!r}", remedy="use allow, ask, deny or None"
+            )
         known = self.rules.tools if tool is not None else self.rules.categories
         if rule is not None and len(known) >= LIMITS.map_entries:
             raise InvalidValue(
@@ -221,10 +223,17 @@ class Permissions(SessionPart):
         await self._append(ev.GrantRevoked(tool=tool, category=category))
 
 
+def _exactly_one(field: str, value: Any, other: str, another: Any) -> None:
+    if (value is None) == (another is None):
+        raise InvalidValue(
+            field=field,
+            problem=f"cannot be combined with {other}, and one of them is required",
+            remedy="pass exactly one of the two",
+        )
+
+
 def _one_name(tool: str | None, category: str | None) -> None:
-    if (tool is None) == (category is None):
-        problem, remedy = "is exclusive with category", "pass exactly one of the two"
-        raise InvalidValue(field="tool", problem=problem, remedy=remedy)
+    _exactly_one("tool", tool, "category", category)
     check_name("tool" if tool is not None else "category", tool or category, limit=NAME)
 
 
@@ -253,8 +262,9 @@ class Queue(SessionPart):
     async def reorder(self, seqs: Sequence[int]) -> None:
         """Move these messages to the front, in this order."""
         if len({*seqs}) != len(seqs):
-            problem, remedy = "contains a message twice", "pass each message once"
-            raise InvalidValue(field="seqs", problem=problem, remedy=remedy)
+            raise InvalidValue(
+                field="seqs", problem="contains a message twice", remedy="pass each message once"
+            )
         await self._change(ev.QueueChanged(order=[*seqs]), seqs)
 
     async def edit(self, seq: int, text: str, *, actor: str | None = None) -> None:
@@ -300,11 +310,9 @@ class Timers(SessionPart):
         id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> str:
-        """Send `text` as a message at `at` (UTC, ms), or in this many seconds. A timer with the
-        same id is replaced."""
-        if (at is None) == (seconds is None):
-            problem, remedy = "is exclusive with seconds", "pass exactly one of the two"
-            raise InvalidValue(field="at", problem=problem, remedy=remedy)
+        """Send `text` as a message at `at` (UTC, ms), or in this many seconds. It replaces a
+        timer with the same id."""
+        _exactly_one("at", at, "seconds", seconds)
         if id is not None:
             check_name("id", id, limit=NAME)
         if len(self._state.timers) >= ENTRIES and id not in self._state.timers:
@@ -338,7 +346,7 @@ class Checkpoint(Struct, frozen=True):
 
 
 class Checkpoints(SessionPart):
-    """Named positions in the log. You can fork at any safe event; checkpoints make it easy to
+    """Named positions in the log. You can fork at any safe event; a checkpoint makes one easy to
     find."""
 
     async def create(

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from ...errors import InvalidValue
+from ...log.codec import check_choice
 from ...redact import DEFAULT_KEYS, Redactor, describe
 from .sinks import (
     FORMATTERS,
@@ -34,11 +32,7 @@ from .sinks import (
     PrettyFormatter,
     Sink,
     Target,
-    ToCallable,
-    ToFile,
-    ToHandler,
-    ToStream,
-    ToStructured,
+    prepared,
 )
 
 __all__ = [
@@ -55,7 +49,6 @@ __all__ = [
     "RedactingFilter",
     "Sink",
     "logging_configured",
-    "shape",
 ]
 
 CATEGORIES = (
@@ -67,13 +60,12 @@ FIELDS = (
     *("tool", "model", "seconds", "error"),
 )
 ERROR = ("code", "category", "severity", "recoverable", "message")
-KEYS_SHOWN = 8
 
 LOGGER = logging.getLogger("holdfast")
 
 
 class LogConfig(Struct, frozen=True, kw_only=True):
-    """Where log records go, and what they contain.
+    """The targets of log records, and their content.
 
     A sink is a path (for JSON lines), `"console"`, a `logging.Handler` or `logging.Logger`, a
     structlog logger, or a function of a record's dict; `Sink` adds a level and a format to one.
@@ -90,14 +82,13 @@ class LogConfig(Struct, frozen=True, kw_only=True):
     propagate: bool = True
 
     def __post_init__(self) -> None:
-        _one_of("level", self.level, LEVELS)
-        _one_of("format", self.format, FORMATTERS)
-        _one_of("model_deltas", self.model_deltas, ("none", "summary", "full"))
+        check_choice("level", self.level, LEVELS)
+        check_choice("format", self.format, FORMATTERS)
+        check_choice("model_deltas", self.model_deltas, ("none", "summary", "full"))
         if isinstance(self.redact, str) or isinstance(self.sinks, (str, Mapping)):
             field = "redact" if isinstance(self.redact, str) else "sinks"
             raise InvalidValue(field=field, problem="is a single value", remedy="pass a list")
-        for place, sink in enumerate(self.sinks):
-            _outlet(sink, self, f"sinks[{place}]")
+        list(_outlets(self))  # rejects invalid sinks
 
     def open(self) -> Logs:
         """Prepare the sinks. Each is opened when it gets its first record."""
@@ -115,9 +106,7 @@ class Logs:
         )
         self.model_deltas = config.model_deltas
         self._propagate = config.propagate
-        self._outlets = [
-            _outlet(sink, config, f"sinks[{place}]") for place, sink in enumerate(config.sinks)
-        ]
+        self._outlets = list(_outlets(config))
         self._direct = [outlet for outlet in self._outlets if outlet.direct]
         self._slow = [outlet for outlet in self._outlets if not outlet.direct]
         self._least = min((outlet.level for outlet in self._outlets), default=LEVELS["silent"])
@@ -127,7 +116,7 @@ class Logs:
 
     @property
     def failures(self) -> dict[str, int]:
-        """How many records each sink failed to write, and how many were dropped."""
+        """Return how many records each sink failed to write, and how many were dropped."""
         found = {outlet.name: outlet.failures for outlet in self._outlets if outlet.failures}
         return {**found, "dropped": self._drain.dropped} if self._drain.dropped else found
 
@@ -175,12 +164,7 @@ class Logs:
     async def __aenter__(self) -> Logs:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
@@ -196,7 +180,7 @@ class BoundLog:
         self._fields = dict(fields or {})
 
     def bind(self, **fields: Any) -> BoundLog:
-        """A log whose records also have these fields; None removes a field."""
+        """Return a log whose records also have these fields; None removes a field."""
         both = {**self._fields, **fields}
         return BoundLog(
             self._logs, {name: value for name, value in both.items() if value is not None}
@@ -290,9 +274,9 @@ class RedactingFilter(logging.Filter):
 
 
 class LastResort(logging.Handler):
-    """Writes each warning and error as one redacted line to standard error, as long as the program
-    has not configured logging. It replaces `logging.lastResort`, and writes nothing if the program
-    has removed that."""
+    """Writes each warning and error as one redacted line to standard error, as long as the
+    program has not configured logging. It replaces `logging.lastResort`. If the program has
+    removed that handler, it writes nothing."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -322,28 +306,6 @@ def logging_configured(logger: logging.Logger) -> bool:
 LOGGER.addHandler(LastResort())
 
 
-def shape(value: Any) -> str:
-    """Describe the shape of a value without its content: `string(120)`, `object(a, b, …)`."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return f"string({len(value)})"
-    if isinstance(value, (bytes, bytearray)):
-        return f"bytes({len(value)})"
-    if isinstance(value, Struct):
-        value = dict.fromkeys(value.__struct_fields__)
-    if isinstance(value, Mapping):
-        names = [str(key)[:40] for key, _ in zip(value, range(KEYS_SHOWN), strict=False)]
-        return f"object({', '.join([*names, '…'] if len(value) > KEYS_SHOWN else names)})"
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return f"array({len(value)})"
-    return type(value).__name__
-
-
 def _record(
     level: int, message: str | None, given: dict[str, Any], redactor: Redactor
 ) -> logging.LogRecord:
@@ -370,7 +332,7 @@ def _make(level: int, message: str, fields: dict[str, Any]) -> logging.LogRecord
 
 
 def _error(error: Any) -> tuple[Any, str | None]:
-    """The fields of an error, and its traceback; for a fault or any exception."""
+    """Return the fields of an error and its traceback, for a fault or any exception."""
     if isinstance(error, BaseException):
         facts = {
             "code": getattr(error, "code", None) or type(error).__name__,
@@ -384,14 +346,14 @@ def _error(error: Any) -> tuple[Any, str | None]:
 
 
 def _failure(given: Mapping[str, Any]) -> str:
-    """What failed and why, such as `tool failed: ValueError: no such order`."""
+    """Return the failure and its reason, for example `tool failed: ValueError: no such order`."""
     error = given["error"]
     why = error["message"] if isinstance(error, dict) and "message" in error else describe(error)
     return f"{str(given['event']).replace('_', ' ')}: {why}"
 
 
 def _rendered(record: logging.LogRecord, mask: Redactor) -> str:
-    """The formatted message; secrets in its arguments are redacted by their names too."""
+    """Return the formatted message. Secrets in its arguments are also redacted by their names."""
     if not record.args:
         return str(record.msg)
     args: Any = record.args
@@ -405,37 +367,15 @@ def _rendered(record: logging.LogRecord, mask: Redactor) -> str:
         return f"{record.msg} {mask(args)}"
 
 
-def _outlet(sink: Target | Sink, config: LogConfig, field: str) -> Outlet:
-    wrapped = sink if isinstance(sink, Sink) else Sink(sink)
-    to: Any = wrapped.to
-    if wrapped.level is not None:
-        _one_of(f"{field}.level", wrapped.level, LEVELS)
-    if wrapped.format is not None:
-        _one_of(f"{field}.format", wrapped.format, FORMATTERS)
-    own = to.level if isinstance(to, logging.Handler) else 0
-    level = LEVELS[wrapped.level] if wrapped.level else own or LEVELS[config.level]
-    if isinstance(to, (logging.Handler, logging.Logger)):
-        return ToHandler(to, level)
-    if to == "console":
-        return ToStream(FORMATTERS[wrapped.format or config.format](), level)
-    if isinstance(to, (str, os.PathLike)) and os.fspath(to):
-        return ToFile(Path(os.fspath(to)), FORMATTERS[wrapped.format or "json"](), level)
-    if hasattr(to, "bind") and hasattr(to, "info"):
-        return ToStructured(to, level)
-    if callable(to):
-        return ToCallable(to, level)
-    raise InvalidValue(
-        field=field,
-        problem=f"is {type(to).__name__}",
-        remedy="pass a path, 'console', a logging.Handler, a structlog logger or a function",
-    )
-
-
-def _one_of(field: str, value: Any, allowed: Iterable[str]) -> None:
-    if value not in tuple(allowed):
-        raise InvalidValue(
-            field=field, problem=f"is {value!r}", remedy=f"use one of {', '.join(allowed)}"
-        )
+def _outlets(config: LogConfig) -> Iterator[Outlet]:
+    for place, given in enumerate(config.sinks):
+        field = f"sinks[{place}]"
+        sink = given if isinstance(given, Sink) else Sink(given)
+        if sink.level is not None:
+            check_choice(f"{field}.level", sink.level, LEVELS)
+        if sink.format is not None:
+            check_choice(f"{field}.format", sink.format, FORMATTERS)
+        yield prepared(sink, field, config.level, config.format)
 
 
 def _tell(record: logging.LogRecord) -> None:

@@ -1,7 +1,7 @@
-"""Log sinks: formatters, and the kinds of sink.
+"""Log sinks: formatters, the kinds of sink, and the thread that writes to sinks that may block.
 
-A sink gets records that are already redacted. It may be slow or fail: sinks that can block run on a
-separate thread, and no failure reaches the caller who logged.
+A sink gets records that are already redacted. It may be slow or fail: sinks that can block run
+on a separate thread, and no failure reaches the code that logs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from ...errors import InvalidValue
 from ...redact import describe
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error", "silent"]
@@ -40,7 +43,7 @@ STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", 
 
 
 def entry(record: logging.LogRecord) -> dict[str, Any]:
-    """A record as a plain dict: time, level, message, then its fields."""
+    """Convert a record to a plain dict: time, level, message, then its fields."""
     found: dict[str, Any] = {
         "at": _time(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "level": record.levelname.lower(),
@@ -95,8 +98,8 @@ class PrettyFormatter(logging.Formatter):
 
 
 class LineFormatter(logging.Formatter):
-    """One line for the operator: what went wrong, and where. Of a traceback, only the exception
-    itself is shown."""
+    """One line for the operator: the problem, and where it occurred. Tracebacks are reduced to the
+    exception itself."""
 
     def format(self, record: logging.LogRecord) -> str:
         known = getattr(record, "holdfast", {})
@@ -112,7 +115,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _ends(text: str) -> str:
-    """The first and the last line of a text with several lines."""
+    """Return the first and the last line of a text with several lines."""
     lines = text.splitlines() or [""]
     return text if len(lines) == 1 else f"{lines[0]} … {lines[-1].strip()}"
 
@@ -177,95 +180,80 @@ class MemorySink(logging.Handler):
         self.records.clear()
 
 
+@dataclass(eq=False)
 class Outlet:
-    """A prepared sink: `give` passes it a record, and `close` closes what was opened here.
+    """A prepared sink: `give` passes it a record, and `close` closes it if it was opened here.
     `direct` means that it never blocks."""
 
-    direct = False
-
-    def __init__(self, name: str, level: int) -> None:
-        self.name, self.level = name, level
-        self.failures = 0
-
-    def give(self, record: logging.LogRecord) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Do nothing by default: nothing was opened."""
+    name: str
+    level: int
+    give: Callable[[logging.LogRecord], object]
+    close: Callable[[], None] = lambda: None
+    direct: bool = False
+    failures: int = 0
 
 
-class ToHandler(Outlet):
-    """A handler or logger of the standard library; it belongs to the caller and stays open."""
-
-    def __init__(self, target: logging.Handler | logging.Logger, level: int) -> None:
-        super().__init__(type(target).__name__, level)
-        self._target = target
-        self.direct = isinstance(target, MemorySink)
-
-    def give(self, record: logging.LogRecord) -> None:
-        target = self._target
-        if isinstance(target, logging.Handler) or target.isEnabledFor(record.levelno):
-            target.handle(record)
-
-    def close(self) -> None:
-        if isinstance(self._target, logging.Handler):
-            self._target.flush()
-
-
-class ToCallable(Outlet):
-    """A function that takes a record as a dict. It is called synchronously, so it must not
-    block."""
-
-    direct = True
-
-    def __init__(self, function: Callable[[dict[str, Any]], object], level: int) -> None:
-        super().__init__(getattr(function, "__name__", "function"), level)
-        self._function = function
-
-    def give(self, record: logging.LogRecord) -> None:
-        self._function(entry(record))
+def prepared(sink: Sink, field: str, level: Level, format: Format) -> Outlet:
+    """Prepare a sink. `level` and `format` (of the console) are its defaults. A handler or logger
+    belongs to the caller and stays open. Raises `InvalidValue`."""
+    to: Any = sink.to
+    own = to.level if isinstance(to, logging.Handler) else 0
+    least = LEVELS[sink.level] if sink.level else own or LEVELS[level]
+    if isinstance(to, logging.Handler):
+        direct = isinstance(to, MemorySink)
+        return Outlet(type(to).__name__, least, to.handle, to.flush, direct)
+    if isinstance(to, logging.Logger):
+        return Outlet(type(to).__name__, least, partial(_log, to))
+    if to == "console":
+        formatter = FORMATTERS[sink.format or format]()
+        return Outlet("console", least, partial(_print, formatter))
+    if isinstance(to, (str, os.PathLike)) and os.fspath(to):
+        file = LogFile(Path(os.fspath(to)), FORMATTERS[sink.format or "json"]())
+        return Outlet(file.path.name, least, file.write, file.close)
+    if hasattr(to, "bind") and hasattr(to, "info"):
+        return Outlet("structlog", least, partial(_log_structured, to))
+    if callable(to):  # it is called at once, so it must not block
+        name = getattr(to, "__name__", "function")
+        return Outlet(name, least, lambda record: to(entry(record)), direct=True)
+    raise InvalidValue(
+        field=field,
+        problem=f"is {type(to).__name__}",
+        remedy="pass a path, 'console', a logging.Handler, a structlog logger or a function",
+    )
 
 
-class ToStructured(Outlet):
-    """A structlog logger: the fields of the record are passed as its fields."""
-
-    def __init__(self, logger: Structured, level: int) -> None:
-        super().__init__("structlog", level)
-        self._logger = logger
-
-    def give(self, record: logging.LogRecord) -> None:
-        fields = entry(record)
-        fields = {**fields.pop("fields", {}), **fields}
-        for name in ("at", "level", "logger", "message", "event"):
-            fields.pop(name, None)
-        method = getattr(self._logger, record.levelname.lower(), self._logger.info)
-        method(record.getMessage(), **fields)
+def _log(logger: logging.Logger, record: logging.LogRecord) -> None:
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
 
 
-class ToStream(Outlet):
-    """Standard error, looked up for each record."""
-
-    def __init__(self, formatter: logging.Formatter, level: int) -> None:
-        super().__init__("console", level)
-        self._formatter = formatter
-
-    def give(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(self._formatter.format(record) + "\n")
-        sys.stderr.flush()
+def _log_structured(logger: Structured, record: logging.LogRecord) -> None:
+    """Pass the fields of a record as fields to a structlog logger."""
+    fields = entry(record)
+    fields = {**fields.pop("fields", {}), **fields}
+    for name in ("at", "level", "logger", "message", "event"):
+        fields.pop(name, None)
+    method = getattr(logger, record.levelname.lower(), logger.info)
+    method(record.getMessage(), **fields)
 
 
-class ToFile(Outlet):
-    """A file that lines are appended to; opened for the first line, and closed by `close`."""
+def _print(formatter: logging.Formatter, record: logging.LogRecord) -> None:
+    """Write to standard error, which the program may have replaced."""
+    sys.stderr.write(formatter.format(record) + "\n")
+    sys.stderr.flush()
 
-    def __init__(self, path: Path, formatter: logging.Formatter, level: int) -> None:
-        super().__init__(path.name, level)
-        self._path, self._formatter = path, formatter
+
+class LogFile:
+    """A file that lines are appended to; opened for the first line."""
+
+    def __init__(self, path: Path, formatter: logging.Formatter) -> None:
+        self.path, self._formatter = path, formatter
         self._file: IO[str] | None = None
 
-    def give(self, record: logging.LogRecord) -> None:
+    def write(self, record: logging.LogRecord) -> None:
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("a", encoding="utf-8", errors="backslashreplace")
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._file.write(self._formatter.format(record) + "\n")
         self._file.flush()
 

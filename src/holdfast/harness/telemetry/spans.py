@@ -31,8 +31,9 @@ USAGE = {
 
 
 @contextmanager
-def _apart() -> Iterator[None]:
-    """Log what a tracer raises, so that it never fails the traced work."""
+def _errors_logged() -> Iterator[None]:
+    """Context manager that logs the exceptions of a tracer, so that they never fail the traced
+    work."""
     try:
         yield
     except Exception as error:
@@ -48,7 +49,7 @@ class OpenSpan:
     def set(self, name: str, value: Any) -> None:
         """Set an attribute; None sets nothing."""
         if self._span is not None and value is not None:
-            with _apart():
+            with _errors_logged():
                 self._span.set_attribute(name, value)
 
     @property
@@ -71,7 +72,7 @@ class OpenSpan:
         if self._span is not None:
             from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - an extra
 
-            with _apart():
+            with _errors_logged():
                 self._span.set_attribute("error.type", code)
                 self._span.set_status(Status(StatusCode.ERROR, code))
 
@@ -80,7 +81,7 @@ SILENT = OpenSpan()
 
 
 class Tracing:
-    """Starts spans. A span is the parent of those that start inside it."""
+    """Starts spans. A span is the parent of the spans that start inside it."""
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer
@@ -91,7 +92,7 @@ class Tracing:
         return self._tracer is not None
 
     def trace(self, run: str | None) -> str | None:
-        """The trace id of a run driven by this process."""
+        """Return the trace id of a run driven by this process."""
         return self._traces.get(run or "")
 
     @contextmanager
@@ -152,7 +153,7 @@ class Tracing:
         from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra
 
         span, opened = SILENT, None
-        with _apart():
+        with _errors_logged():
             opened = self._tracer.start_as_current_span(
                 name,
                 kind=SpanKind.CLIENT if remote else SpanKind.INTERNAL,
@@ -168,7 +169,7 @@ class Tracing:
             raise
         finally:
             if opened is not None and span is not SILENT:
-                with _apart():
+                with _errors_logged():
                     opened.__exit__(None, None, None)
 
 

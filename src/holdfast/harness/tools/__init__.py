@@ -1,4 +1,4 @@
-"""Tools: what a model may call, and where tools come from.
+"""Tools: functions that a model may call, and the sources of tools.
 
 `definition` declares a tool, `values` has the results of calls. `signature`, `reading`,
 `docstring`, `pydantic_types` and `jsonschema` parse arguments; `thread_runner` and `allowance` are

@@ -1,4 +1,4 @@
-"""The timeout of a call, which pauses while the call waits for the user."""
+"""The timeout of a call. It pauses while the call waits for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declaration of a tool: what a model may call, and how its arguments are parsed.
+"""The declaration of a tool: a function that a model may call, and how its arguments are parsed.
 
 A `Tool` is immutable and holds no state of a run. From its declarations the harness decides when
 it may be called, how many calls run at once and for how long.
@@ -14,16 +14,17 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, get_args, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, get_args, overload
 
 import msgspec
 
 from ...errors import InvalidValue
+from ...log.codec import check_choice
 from ...log.events import Key
 from ...models.port import ToolSpec
 from .jsonschema import SchemaForm
 from .signature import is_async, signature_of
-from .thread_runner import apart
+from .thread_runner import run_in_thread
 from .values import (
     ROOT,
     Approval,
@@ -39,10 +40,12 @@ from .values import (
 Approve: TypeAlias = Approval | Callable[..., Approval | bool | Awaitable[Approval | bool]]
 MOST_APPROVALS = 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HIDDEN = ("form", "function")  # fields that a manifest leaves out
 
 
 class ArgumentForm(Protocol):
-    """How a function gets its arguments: by its signature, or as one dict by a JSON Schema."""
+    """How a function takes its arguments: as parameters of its signature, or as one dict that
+    matches a JSON Schema."""
 
     @property
     def schema(self) -> dict[str, Any]: ...
@@ -52,6 +55,13 @@ class ArgumentForm(Protocol):
     def call(
         self, function: Callable[..., Any], arguments: dict[str, Any], context: Any
     ) -> Any: ...
+
+
+class DictForm:
+    """Passes a function its arguments as one dict, and the context."""
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
+        return function(arguments, context)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,22 +117,11 @@ class Tool:
     @property
     def manifest(self) -> dict[str, Any]:
         """Everything the tool declares, except the function, as plain values."""
-        dynamic = callable(self.approval)
+        names = [one.name for one in dataclasses.fields(self) if one.name not in _HIDDEN]
         return {
-            "name": self.name,
-            "description": self.description,
-            "category": self.category,
-            "risk": self.risk,
+            **{name: getattr(self, name) for name in names},
             "permissions": msgspec.to_builtins([*self.permissions]),
-            "approval": "dynamic" if dynamic else self.approval,
-            "approvals": self.approvals,
-            "timeout": self.timeout,
-            "repeat_safe": self.repeat_safe,
-            "on_unknown": self.on_unknown,
-            "concurrency": self.concurrency,
-            "expires": self.expires,
-            "version": self.version,
-            "fingerprint": self.fingerprint,
+            "approval": "dynamic" if callable(self.approval) else self.approval,
             "schema": self.schema,
         }
 
@@ -152,8 +151,8 @@ class Tool:
             said = await said
         if isinstance(said, bool):
             return "ask" if said else "auto"
-        allowed: Approval = _one_of(Approval, said, f"{self.name}.approval")
-        return allowed
+        check_choice(f"{self.name}.approval", said, get_args(Approval))
+        return said
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Call the function with parsed arguments; its exceptions propagate. A synchronous
@@ -161,7 +160,7 @@ class Tool:
         if is_async(self.function):
             value = await self.form.call(self.function, arguments, context)
         else:
-            value = await apart(self.form.call, self.function, arguments, context)
+            value = await run_in_thread(self.form.call, self.function, arguments, context)
             if inspect.isawaitable(value):
                 value = await value
         return as_result(value)
@@ -211,6 +210,22 @@ class ToolContext(Protocol):
     async def emit(self, kind: str, payload: Any = None) -> None: ...
 
 
+class ToolOptions(TypedDict, total=False):
+    """The declarations of a tool in addition to its name and description; see `Tool`."""
+
+    category: str | None
+    risk: Risk | None
+    permissions: Iterable[Permission]
+    approval: Approve
+    approvals: int
+    timeout: float | None
+    repeat_safe: bool
+    on_unknown: Literal["ask", "tell"]
+    concurrency: int | None
+    expires: float | None
+    version: str
+
+
 @overload
 def tool(
     function: Callable[..., Any],
@@ -218,17 +233,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    category: str | None = None,
-    risk: Risk | None = None,
-    permissions: Iterable[Permission] = (),
-    approval: Approve = "auto",
-    approvals: int = 1,
-    timeout: float | None = None,
-    repeat_safe: bool = False,
-    on_unknown: Literal["ask", "tell"] = "ask",
-    concurrency: int | None = None,
-    expires: float | None = None,
-    version: str = "1",
+    **options: Unpack[ToolOptions],
 ) -> Tool: ...
 
 
@@ -239,17 +244,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    category: str | None = None,
-    risk: Risk | None = None,
-    permissions: Iterable[Permission] = (),
-    approval: Approve = "auto",
-    approvals: int = 1,
-    timeout: float | None = None,
-    repeat_safe: bool = False,
-    on_unknown: Literal["ask", "tell"] = "ask",
-    concurrency: int | None = None,
-    expires: float | None = None,
-    version: str = "1",
+    **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -288,11 +283,11 @@ def tool(
 def _check(tool: Tool) -> None:
     _check_name(tool.name)
     where = tool.name
-    _one_of(Literal["ask", "tell"], tool.on_unknown, f"{where}.on_unknown")
+    check_choice(f"{where}.on_unknown", tool.on_unknown, ("ask", "tell"))
     if tool.risk is not None:
-        _one_of(Risk, tool.risk, f"{where}.risk")
+        check_choice(f"{where}.risk", tool.risk, get_args(Risk))
     if not callable(tool.approval):
-        _one_of(Approval, tool.approval, f"{where}.approval")
+        check_choice(f"{where}.approval", tool.approval, get_args(Approval))
     else:
         _check_approval(tool.approval, tool.schema, f"{where}.approval")
     if type(tool.approvals) is not int or not 1 <= tool.approvals <= MOST_APPROVALS:
@@ -317,16 +312,6 @@ def _check_name(name: str) -> None:
             problem=f"is {name!r}",
             remedy="use 1 to 64 letters, digits, _ and -, which every model accepts",
         )
-
-
-def _one_of(choice: Any, value: Any, where: str) -> Any:
-    if value in get_args(choice):
-        return value
-    raise InvalidValue(
-        field=where,
-        problem=f"is {value!r}",
-        remedy="use one of " + ", ".join(map(repr, get_args(choice))),
-    )
 
 
 def _check_approval(function: Callable[..., Any], schema: dict[str, Any], where: str) -> None:

@@ -33,8 +33,8 @@ def _begins(line: str) -> bool:
 
 
 def _google(lines: list[str]) -> dict[str, str]:
-    """Each line of an `Args:` section at its first indent is a parameter; lines that are indented
-    more continue the one above."""
+    """Parse an `Args:` section. Each line at the first indent is a parameter; lines that are
+    indented more continue the one above."""
     found: dict[str, str] = {}
     inside, indent, name = False, 0, None
     for line in lines:

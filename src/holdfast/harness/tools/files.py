@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import wraps
 from posixpath import normpath
 from typing import Annotated, Any
 
@@ -40,7 +41,26 @@ exec find -H "$1" -name .git -prune -o -name node_modules -prune -o -type f \\
 """
 
 
+def _reporting(
+    function: Callable[..., Coroutine[Any, Any, ToolResult]],
+) -> Callable[..., Coroutine[Any, Any, ToolResult]]:
+    """Decorator: return an error of the sandbox as a failed result."""
+
+    @wraps(function)
+    async def called(*arguments: Any, **named: Any) -> ToolResult:
+        try:
+            return await function(*arguments, **named)
+        except (SandboxError, InvalidValue) as error:
+            about = {"error": error.code}
+            return ToolResult(
+                content=str(error), failed=True, code=SandboxError.code, metadata=about
+            )
+
+    return called
+
+
 @tool(category="files", risk="read", permissions=_READ, repeat_safe=True)
+@_reporting
 async def read_file(
     path: str,
     context: ToolContext,
@@ -52,10 +72,7 @@ async def read_file(
         path: The file, relative to the working folder.
         max_bytes: Read at most this many bytes, from the beginning.
     """
-    try:
-        data = await _place(context).read(path, limit=max_bytes + 1)
-    except SandboxError as error:
-        return _refused(error)
+    data = await _place(context).read(path, limit=max_bytes + 1)
     ref = Ref(kind="file", value=path, role="read")
     if b"\0" in data:
         return _failed(f"{path} is not a text file", refs=[ref])
@@ -69,10 +86,11 @@ async def read_file(
 
 
 @tool(category="files", risk="write", permissions=_WRITE, approval="ask", concurrency=1)
+@_reporting
 async def write_file(
     path: str, content: str, context: ToolContext, append: bool = False
 ) -> ToolResult:
-    """Write a text file, or add to its end. Folders are made as needed.
+    """Write a text file, or append to it. Missing folders are created.
 
     Args:
         path: The file, relative to the working folder.
@@ -81,11 +99,8 @@ async def write_file(
     """
     place = _place(context)
     data = content.encode()
-    try:
-        existed = await _exists(place, path)
-        await place.write(path, data, append=append)
-    except SandboxError as error:
-        return _refused(error)
+    existed = await _exists(place, path)
+    await place.write(path, data, append=append)
     did = "appended to" if append and existed else "wrote"
     return ToolResult(
         content=f"{did} {path}: {len(data)} bytes",
@@ -95,6 +110,7 @@ async def write_file(
 
 
 @tool(category="files", risk="write", permissions=_WRITE, approval="ask", concurrency=1)
+@_reporting
 async def edit_file(
     path: str,
     search: Annotated[str, Meta(min_length=1)],
@@ -102,7 +118,7 @@ async def edit_file(
     context: ToolContext,
     expected: Annotated[int, Meta(ge=1)] = 1,
 ) -> ToolResult:
-    """Replace a text in a file that has it exactly as often as expected.
+    """Replace a text in a file, if it occurs exactly as often as expected.
 
     Args:
         path: The file, relative to the working folder.
@@ -111,19 +127,16 @@ async def edit_file(
         expected: How often the text is in the file.
     """
     place = _place(context)
-    try:
-        data = await place.read(path, limit=EDITABLE + 1)
-        if len(data) > EDITABLE:
-            return _failed(f"{path} has more than {EDITABLE} bytes")
-        found = data.count(search.encode())
-        if found != expected:
-            return _failed(
-                f"{path} has the text {found} times, not {expected}: nothing was changed",
-                data={"path": path, "found": found, "expected": expected},
-            )
-        await place.write(path, data.replace(search.encode(), replace.encode()))
-    except SandboxError as error:
-        return _refused(error)
+    data = await place.read(path, limit=EDITABLE + 1)
+    if len(data) > EDITABLE:
+        return _failed(f"{path} has more than {EDITABLE} bytes")
+    found = data.count(search.encode())
+    if found != expected:
+        return _failed(
+            f"{path} has the text {found} times, not {expected}: nothing was changed",
+            data={"path": path, "found": found, "expected": expected},
+        )
+    await place.write(path, data.replace(search.encode(), replace.encode()))
     return ToolResult(
         content=f"edited {path}: {found} replaced",
         data={"path": path, "replaced": found},
@@ -132,6 +145,7 @@ async def edit_file(
 
 
 @tool(category="files", risk="read", permissions=_READ, repeat_safe=True)
+@_reporting
 async def glob(
     pattern: str, context: ToolContext, limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 ) -> ToolResult:
@@ -141,10 +155,7 @@ async def glob(
         pattern: As `src/**/*.py`: `**` is any number of folders, `{a,b}` is either.
         limit: List at most this many.
     """
-    try:
-        found = await _place(context).list(pattern, limit=limit + 1)
-    except (SandboxError, InvalidValue) as error:
-        return _refused(error)
+    found = await _place(context).list(pattern, limit=limit + 1)
     more, found = len(found) > limit, found[:limit]
     text = "\n".join(found) or "no file matches"
     if more:
@@ -154,6 +165,7 @@ async def glob(
 
 
 @tool(category="files", risk="read", permissions=_READ, repeat_safe=True)
+@_reporting
 async def grep(
     pattern: Annotated[str, Meta(min_length=1)],
     context: ToolContext,
@@ -171,10 +183,7 @@ async def grep(
     """
     where = path if path.startswith("/") else f"./{normpath(path)}".removesuffix("/.")
     words = ["sh", "-c", _GREP, "sh", where, "-F" if fixed else "-E", pattern]
-    try:
-        ran = await _place(context).run(words)
-    except SandboxError as error:
-        return _refused(error)
+    ran = await _place(context).run(words)
     if ran.timed_out or (ran.exit_code != 0 and not ran.stdout):
         return _ended_badly(ran, f"grep {pattern}")
     lines = [line.removeprefix("./") for line in ran.stdout.splitlines()]
@@ -191,6 +200,7 @@ async def grep(
 
 
 @tool(category="shell", risk="execute", permissions=_SHELL, approval="ask")
+@_reporting
 async def bash(
     command: Annotated[str, Meta(min_length=1)],
     context: ToolContext,
@@ -202,10 +212,7 @@ async def bash(
         command: The command.
         timeout: Seconds after which it is ended.
     """
-    try:
-        ran = await _place(context).run(command, timeout=timeout)
-    except SandboxError as error:
-        return _refused(error)
+    ran = await _place(context).run(command, timeout=timeout)
     if ran.exit_code != 0 or ran.timed_out:
         return _ended_badly(ran, command)
     ref = Ref(kind="command", value=command, exit_code=0)
@@ -213,7 +220,7 @@ async def bash(
 
 
 def file_tools() -> list[Tool]:
-    """All tools of this module."""
+    """Return all tools of this module."""
     return [read_file, write_file, edit_file, glob, grep, bash]
 
 
@@ -230,12 +237,6 @@ async def _exists(place: Place, path: str) -> bool:
             return False
         raise
     return True
-
-
-def _refused(error: SandboxError | InvalidValue) -> ToolResult:
-    return ToolResult(
-        content=str(error), failed=True, code=SandboxError.code, metadata={"error": error.code}
-    )
 
 
 def _failed(content: str, *, data: Any = None, refs: Iterable[Ref] = ()) -> ToolResult:

@@ -27,7 +27,8 @@ class SchemaForm:
 
     @classmethod
     def of(cls, schema: dict[str, Any], function: Callable[..., Any], name: str) -> SchemaForm:
-        """Raises `InvalidValue` if the schema is invalid or does not describe an object."""
+        """Return the form for this schema and function. Raises `InvalidValue` if the schema is
+        invalid or does not describe an object."""
         return cls(
             schema=schema,
             validator=_validator(schema, name),
@@ -52,8 +53,11 @@ class SchemaForm:
 
 
 def _wrong(name: str, problem: str) -> InvalidValue:
-    remedy = "pass a self-contained JSON Schema of an object"
-    return InvalidValue(field=f"{name}.schema", problem=problem, remedy=remedy)
+    return InvalidValue(
+        field=f"{name}.schema",
+        problem=problem,
+        remedy="pass a self-contained JSON Schema of an object",
+    )
 
 
 def _validator(schema: dict[str, Any], name: str) -> Any:

@@ -14,7 +14,6 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from operator import methodcaller
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -69,8 +68,9 @@ class MCPServer:
         name: str | None = None,
         **options: Any,
     ) -> MCPServer:
-        """A server started as a child process, connected over stdin and stdout. Its environment
-        is `env` and the few variables that a program needs to run (`PATH`, `HOME`, …)."""
+        """Create a server that runs as a child process, connected over stdin and stdout. Its
+        environment consists of `env` and the few variables that a program needs to run (`PATH`,
+        `HOME`, …)."""
         args, env = list(args), dict(env or {})
 
         def transport() -> AbstractAsyncContextManager[Any]:
@@ -91,7 +91,7 @@ class MCPServer:
         name: str | None = None,
         **options: Any,
     ) -> MCPServer:
-        """A server at a URL, over streamable HTTP; `headers` are sent with every request."""
+        """Create a server at a URL, over streamable HTTP; `headers` are sent with every request."""
         headers = dict(headers or {})
 
         def transport() -> AbstractAsyncContextManager[Any]:
@@ -114,12 +114,7 @@ class MCPServer:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -137,7 +132,7 @@ class MCPServer:
         await self._line.close()
 
     async def tools(self) -> list[Tool]:
-        """The tools that the server has now. Raises `InvalidValue` if two tools get the same
+        """Return the tools that the server has now. Raises `InvalidValue` if two tools get the same
         name, a schema is invalid, or an override names an unknown tool."""
         found = await self._listed()
         missing = sorted(set(self._overrides) - {one.name for one in found})

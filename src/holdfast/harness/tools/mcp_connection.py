@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from ...errors import HoldfastError
@@ -138,7 +137,7 @@ class McpLink:
             raise self._failed(f"failed: {type(error).__name__}: {error}") from None
 
     async def _live(self) -> McpConnection:
-        """The open connection; opens a new one if the last one has ended."""
+        """Return the open connection; opens a new one if the last one has ended."""
         async with self._lock:
             if not self._open:
                 raise ServerFailed(server=self._name, problem="is not connected")
@@ -187,18 +186,13 @@ class Watched:
         await self._stream.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        await self._stream.__aexit__(kind, error, tb)
+    async def __aexit__(self, *error: object) -> None:
+        await self._stream.__aexit__(*error)
 
 
 @asynccontextmanager
 async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[tuple[Any, Any]]:
-    """A streamable HTTP transport with extra headers."""
+    """Create a streamable HTTP transport with extra headers."""
     import httpx2  # noqa: PLC0415
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
 

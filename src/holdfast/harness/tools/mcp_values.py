@@ -12,7 +12,7 @@ _LONGEST = 64
 
 
 def tool_name(name: str) -> str:
-    """Convert to a name that every model accepts. A long name is cut and gets a hash."""
+    """Convert a text to a name that every model accepts. A long name is cut and gets a hash."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if len(plain) <= _LONGEST:
         return plain
@@ -20,8 +20,8 @@ def tool_name(name: str) -> str:
 
 
 def risk_of(hints: Any) -> tuple[Risk | None, bool]:
-    """The risk by a server's hints, and whether a call may be repeated. Hints are not trusted:
-    they never decide whether a call needs approval."""
+    """Return the risk according to a server's hints, and whether a call may be repeated. Hints are
+    not trusted: they never decide whether a call needs approval."""
     if hints is None:
         return None, False
     if hints.read_only_hint:

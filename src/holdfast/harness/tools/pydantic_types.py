@@ -5,14 +5,12 @@ pydantic is optional: it is imported when a function uses one of its types."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from .reading import join
+from .reading import Reader, join
 from .values import Issue
-
-Reader = Callable[[Any, str], tuple[Any, list[Issue]]]
 
 
 def _pydantic() -> Any:
@@ -44,8 +42,8 @@ def _issue(fault: Mapping[str, Any], path: str) -> Issue:
 def schemas(
     kinds: Mapping[str, Any], taken: set[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the schema of each type by parameter, and their shared definitions. No definition
-    uses a name from `taken`."""
+    """Return the schema of each parameter's type, and the definitions that they share. No
+    definition uses a name from `taken`."""
     adapter = _pydantic().TypeAdapter
     inputs = [(name, "validation", adapter(kind)) for name, kind in kinds.items()]
     prefix = ""

@@ -1,7 +1,7 @@
-"""Convert a JSON value to a Python type, or list every issue with it.
+"""Converts a JSON value to a Python type, or lists every issue with it.
 
-msgspec stops at the first error. So when a value does not convert, its parts are converted one by
-one, each by its own type, to find every issue and its path.
+msgspec stops at the first error. So when a value does not convert, its parts are converted one
+by one, each by its own type, to find every issue and its path.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, Union
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, TypeAlias, Union
 
 import msgspec
 
 from .values import ROOT, Issue
 
-_MISSING = "is missing"
+Reader: TypeAlias = Callable[[Any, str], tuple[Any, list[Issue]]]
 _SEQUENCES = (list, set, frozenset, tuple)
 
 
@@ -43,7 +43,7 @@ def read(kind: Any, value: Any, path: str) -> tuple[Any, list[Issue]]:
 
 
 def _parts(kind: Any, value: Any, path: str, error: Exception) -> list[Issue]:
-    """The issues with the parts of `value`, and with the whole value if it has its own."""
+    """Return the issues with the parts of `value`, and with the whole value if it has its own."""
     found = [issue for issues in _each(_plain(kind, value), value, path) for issue in issues]
     own = _issue(error, path)
     if found and own.path == path and "missing required" not in own.problem:
@@ -82,7 +82,7 @@ def _fields(kind: Any, value: dict[str, Any], path: str) -> Iterator[list[Issue]
         if member.name in value:
             yield read(member.type, value[member.name], where)[1]
         elif member.required:
-            yield [Issue(where, _MISSING)]
+            yield [Issue(where, "is missing")]
 
 
 def _kinds(origin: Any, arguments: tuple[Any, ...], value: list[Any]) -> list[Any]:
@@ -92,7 +92,7 @@ def _kinds(origin: Any, arguments: tuple[Any, ...], value: list[Any]) -> list[An
 
 
 def members(kind: Any) -> list[Member]:
-    """The fields of a Struct, a dataclass or a TypedDict; empty for any other type."""
+    """Return the fields of a Struct, a dataclass or a TypedDict; empty for any other type."""
     origin = typing.get_origin(kind) or kind
     if not isinstance(origin, type):
         return []
@@ -115,7 +115,7 @@ def members(kind: Any) -> list[Member]:
 
 
 def _given(hint: Any) -> Any:
-    """A TypedDict's field without `Required` or `NotRequired`."""
+    """Return the type of a TypedDict's field, without `Required` or `NotRequired`."""
     if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
         return typing.get_args(hint)[0]
     return hint
@@ -127,7 +127,7 @@ def _needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _plain(kind: Any, value: Any) -> Any:
-    """The type without its wrappers; for a union, the one member that fits `value`."""
+    """Return the type without its wrappers; for a union, the one member that fits `value`."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
         return _plain(typing.get_args(kind)[0], value)
@@ -162,7 +162,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 
 def _issue(error: Exception, path: str) -> Issue:
-    """An issue from msgspec's message; its path, such as `$.a[0]`, is appended to `path`."""
+    """Create an issue from msgspec's message; its path, such as `$.a[0]`, is appended to `path`."""
     text, _, place = str(error).rpartition(" - at `")
     if not text:
         return Issue(path, str(error))

@@ -16,10 +16,9 @@ import msgspec
 from ...errors import InvalidValue
 from . import pydantic_types
 from .docstring import read_docstring
-from .reading import is_union, members, read, unnamed
+from .reading import Reader, is_union, members, read, unnamed
 from .values import Issue
 
-Reader = Callable[[Any, str], tuple[Any, list[Issue]]]
 _NONE = inspect.Parameter.empty
 
 
@@ -249,7 +248,7 @@ def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _default(value: Any) -> dict[str, Any]:
-    """The default as part of the schema, if it has a JSON form."""
+    """Return the default as part of the schema, if it has a JSON form."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json")
     try:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...errors import InvalidValue
-from .definition import ArgumentForm, Tool, ToolContext, tool
+from .definition import ArgumentForm, DictForm, Tool, ToolContext, tool
 from .values import Issue, ToolResult
 
 STATE = "skills"
@@ -36,8 +36,9 @@ class Skill:
 
 
 class Skills:
-    """The skills of an agent: `tools` are the control tools and those of every skill, `render`
-    describes them to the model. Raises `InvalidValue` with every duplicate key and tool name."""
+    """The skills of an agent. `tools` are the control tools and the tools of every skill;
+    `render` describes the skills to the model. Raises `InvalidValue` with every duplicate key
+    and tool name."""
 
     def __init__(self, skills: Iterable[Skill]) -> None:
         given = tuple(skills)
@@ -50,13 +51,13 @@ class Skills:
         self.tools: tuple[Tool, ...] = (*self._controls(), *gated)
 
     def active(self, state: dict[str, Any]) -> list[str]:
-        """The keys of the active skills, in the order of activation. Skills that no longer exist
-        are left out."""
+        """Return the keys of the active skills, in the order of activation. Skills that no longer
+        exist are left out."""
         found = state.get(STATE)
         return [key for key in found if key in self._skills] if isinstance(found, list) else []
 
     def render(self, state: dict[str, Any]) -> str:
-        """The catalog and the prompts of the active skills, for the model's instructions."""
+        """Return the catalog and the prompts of the active skills, for the model's instructions."""
         if not self._skills:
             return ""
         active = self.active(state)
@@ -77,7 +78,7 @@ class Skills:
             Args:
                 skill: the key of the skill, as list_skills shows it
             """
-            return await self._activate(skill, context)
+            return await self._switch(skill, True, context)
 
         @tool(category=STATE, risk="safe", repeat_safe=True)
         async def deactivate_skill(skill: str, context: ToolContext) -> ToolResult:
@@ -86,7 +87,7 @@ class Skills:
             Args:
                 skill: the key of the skill
             """
-            return await self._deactivate(skill, context)
+            return await self._switch(skill, False, context)
 
         @tool(category=STATE, risk="safe", repeat_safe=True)
         async def list_skills(context: ToolContext) -> list[dict[str, Any]]:
@@ -104,34 +105,24 @@ class Skills:
 
         return activate_skill, deactivate_skill, list_skills
 
-    async def _activate(self, key: str, context: ToolContext) -> ToolResult:
+    async def _switch(self, key: str, on: bool, context: ToolContext) -> ToolResult:
+        """Activate or deactivate a skill."""
         skill = self._skills.get(key)
         if skill is None:
             return self._unknown(key)
         async with self._lock():
             active = self.active(context.state)
-            if key not in active:
-                await context.update_state(**{STATE: [*active, key]})
-                await context.emit("skill.activated", {"skill": key})
-        said = [f"Skill {key} is active."]
-        if skill.tools:
-            said.append("Its tools: " + ", ".join(one.name for one in skill.tools) + ".")
-        if skill.prompt:
-            said.append(skill.prompt)
-        return ToolResult(content="\n".join(said), data={"skill": key, "active": True})
-
-    async def _deactivate(self, key: str, context: ToolContext) -> ToolResult:
-        if key not in self._skills:
-            return self._unknown(key)
-        async with self._lock():
-            active = self.active(context.state)
-            if key in active:
-                left = [other for other in active if other != key]
-                await context.update_state(**{STATE: left})
-                await context.emit("skill.deactivated", {"skill": key})
-        return ToolResult(
-            content=f"Skill {key} is not active.", data={"skill": key, "active": False}
-        )
+            if (key in active) != on:
+                changed = [*active, key] if on else [other for other in active if other != key]
+                await context.update_state(**{STATE: changed})
+                kind = "skill.activated" if on else "skill.deactivated"
+                await context.emit(kind, {"skill": key})
+        said = f"Skill {key} is active." if on else f"Skill {key} is not active."
+        if on and skill.tools:
+            said += "\nIts tools: " + ", ".join(one.name for one in skill.tools) + "."
+        if on and skill.prompt:
+            said += f"\n{skill.prompt}"
+        return ToolResult(content=said, data={"skill": key, "active": on})
 
     def _unknown(self, key: str) -> ToolResult:
         known = ", ".join(self._skills) or "none"
@@ -139,7 +130,8 @@ class Skills:
         return ToolResult(content=content, failed=True, code="unknown_skill")
 
     def _lock(self) -> asyncio.Lock:
-        """One lock for each event loop; without it, one of two concurrent changes would be lost."""
+        """Return one lock for each event loop. Without it, one of two concurrent changes would be
+        lost."""
         return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def _gated(self, skill: Skill, inner: Tool) -> Tool:
@@ -158,8 +150,8 @@ class Skills:
 
 
 @dataclass(frozen=True)
-class _Gated:
-    """The form of a skill's tool: its function gets the arguments as one dict, and the context."""
+class _Gated(DictForm):
+    """The form of a skill's tool, which works only while the skill is active."""
 
     inner: ArgumentForm
 
@@ -169,9 +161,6 @@ class _Gated:
 
     def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
         return self.inner.read(arguments)
-
-    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
-        return function(arguments, context)
 
 
 def _check(skills: tuple[Skill, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Task lists: how they change, and how they are shown to the model. Pure."""
+"""Task lists: how they change, and how the model sees them. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SLUG = 48
 
 
 class GivenTask(Struct, frozen=True, omit_defaults=True):
-    """A task as a model writes it; without an id it keeps the one it had, or gets a new one."""
+    """A task as a model writes it. Without an id, it keeps the id of a task with the same
+    content, or gets a new one."""
 
     content: str
     status: Literal["pending", "in_progress", "completed"] = "pending"
@@ -64,7 +65,8 @@ def _fresh(content: str, taken: set[str]) -> str:
 
 
 def changed(before: Sequence[Task], id: str, changes: Mapping[str, Any]) -> list[Task]:
-    """Change one task. If it becomes in progress, the task that was becomes pending."""
+    """Change one task. If it is set to in progress, the task that was in progress becomes
+    pending."""
     if not changes:
         raise ToolError(problem="no changes given: pass content, status or active")
     _known(before, id)
@@ -90,7 +92,7 @@ def _known(tasks: Iterable[Task], id: str) -> None:
 
 
 def summary(tasks: Sequence[Task]) -> ToolResult:
-    """The list and its progress, for the model and for programs."""
+    """Return the list and its progress, for the model and for programs."""
     count = Counter(task.status for task in tasks)
     left = sorted(
         (task for task in tasks if task.status != "completed"),

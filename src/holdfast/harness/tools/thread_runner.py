@@ -1,4 +1,4 @@
-"""Run a program's synchronous functions, each in its own thread.
+"""Runs a program's synchronous functions, each in its own thread.
 
 A function that never returns blocks only its own thread: no other call waits for it, and the
 process can exit without it.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
+from ...environment import current
 from ...errors import ToolError
 
 
-async def apart(function: Callable[..., Any], *arguments: Any) -> Any:
+async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run the function in a thread with the context variables of the caller; return its result
     or raise its exception. On cancellation the thread continues: it cannot be stopped."""
     loop = asyncio.get_running_loop()
@@ -36,7 +36,7 @@ async def apart(function: Callable[..., Any], *arguments: Any) -> Any:
         with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
             loop.call_soon_threadsafe(tell, value, error)
 
-    threading.Thread(target=run, name="holdfast-apart", daemon=True).start()
+    current().start_thread(run, "holdfast-apart")
     value, error = await ended
     if error is None:
         return value
@@ -59,7 +59,7 @@ def escaped(error: BaseException) -> BaseException:
 
 
 def asked_to_stop() -> bool:
-    """Whether the current task was cancelled. If not, a `CancelledError` is a mistake of the code
-    that raised it."""
+    """Whether the current task was cancelled. If it was not, a `CancelledError` is an error in
+    the code that raised it."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

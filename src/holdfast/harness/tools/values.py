@@ -29,7 +29,7 @@ class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permission(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a tool accesses, as information for users and policies; it grants nothing by itself."""
+    """Something that a tool accesses. Information for users and policies; it grants nothing."""
 
     kind: Literal["filesystem", "shell", "network", "custom"]
     access: str | None = None
@@ -98,7 +98,7 @@ class BadArguments(HoldfastError):
         return f"tool {self.tool!r} was not called, because its arguments are invalid:{listed}"
 
     def result(self) -> ToolResult:
-        """The error as a result for the model, with every issue also in `data`."""
+        """Return the error as a result for the model, with every issue also in `data`."""
         issues = msgspec.to_builtins(self.issues)
         return ToolResult(
             content=str(self),
@@ -109,15 +109,15 @@ class BadArguments(HoldfastError):
 
 
 def bad_arguments(tool: str, issues: list[Issue]) -> BadArguments:
-    """The error for these issues. It lists the first `ISSUES` and counts the rest."""
+    """Return the error for these issues. It lists the first `ISSUES` and counts all others."""
     if (more := len(issues) - ISSUES) > 0:
         issues = [*issues[:ISSUES], Issue(ROOT, f"has {more} more issues")]
     return BadArguments(tool=tool, issues=issues)
 
 
 def as_result(value: Any) -> ToolResult:
-    """Convert what a tool returned to a result. Text is for the model; any other value is data,
-    and the model reads its JSON. A failure always has a code and a text for the model."""
+    """Convert the return value of a tool to a result. Text is for the model; any other value is
+    data, and the model reads its JSON. A failure always has a code and a text for the model."""
     if isinstance(value, ToolResult):
         return _whole(value)
     if value is None:

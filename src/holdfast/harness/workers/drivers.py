@@ -8,16 +8,16 @@ import contextlib
 from collections.abc import Callable, Iterable
 
 from ...cancellation import cancellable, ended
+from ...environment import wall_clock
 from ...errors import HarnessClosed, HoldfastError, RunFailed, SessionNotFound
 from ...log.codec import typed
 from ...log.events import Event, Key, RunWaiting
 from ...log.state import State
-from ...stores.port import wall_clock
 from ...values.watch import asks_within
 from ..agents.runtime import HarnessRuntime
 from ..agents.subagents import family
 from ..live.log import Live
-from ..live.open_logs import Lives
+from ..live.open_logs import OpenLogs
 from ..loop.driver import Driving
 from ..loop.run_loop import drive
 from .recovery import DueLogs, Slots
@@ -31,20 +31,20 @@ AWHILE = 0.2  # seconds in which the writer of an event may start to drive the l
 
 
 class Drivers:
-    """The drivers of one harness. `kept` tells whether a log stays open after it was driven,
-    `leaving` whether it is being closed, so that no driver is started for it."""
+    """The drivers of one harness. `kept` returns whether a log stays open after it was driven,
+    and `leaving` whether it is being closed, so that no driver is started for it."""
 
     def __init__(
         self,
         runtime: HarnessRuntime,
         tenant: str,
-        lives: Lives,
+        logs: OpenLogs,
         kept: Callable[[Key], bool],
         leaving: Callable[[Key], bool] = lambda key: False,
     ) -> None:
         config = runtime.config
         self._runtime, self._config, self._tenant = runtime, config, tenant
-        self._lives, self._kept = lives, kept
+        self._logs, self._kept = logs, kept
         self._leaving = leaving
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
@@ -71,8 +71,9 @@ class Drivers:
         task.add_done_callback(lambda _: self._driven(live))
 
     def noticed(self, live: Live) -> None:
-        """Handle an event that needs a driver. Its writer drives the log if it serves the agent. A
-        writer that only answers does not, so check after a short delay that the log is driven."""
+        """Handle an event that needs a driver. If its writer serves the agent, it drives the
+        log. A writer that only answers does not, so check after a short delay whether the log is
+        driven."""
         if self._looker is not None and not self._closed and live.key not in self._tasks:
             self._alarms.set(live, AWHILE)
 
@@ -93,7 +94,7 @@ class Drivers:
 
     async def _nudged(self, where: Key) -> None:
         try:
-            self.wake(await self._lives.open(where))
+            self.wake(await self._logs.open(where))
         except HoldfastError as error:  # the next search finds it
             self._config.log.warning("open_failed", category="storage", error=error)
 
@@ -104,7 +105,7 @@ class Drivers:
 
     async def look(self) -> None:
         """Drive all due logs of this agent and its sub-agents that have no driver: as many at once
-        as the harness allows, the rest as soon as these are done."""
+        as the harness allows, and the others as soon as slots are free."""
         self._work.begin()
         await self._sweep()
 
@@ -122,7 +123,7 @@ class Drivers:
 
     async def _take_up(self, where: Key) -> None:
         try:
-            live = await self._lives.open(where)
+            live = await self._logs.open(where)
         except HoldfastError as error:
             self._work.failed(where)
             self._config.log.warning("open_failed", category="storage", error=error)
@@ -153,7 +154,7 @@ class Drivers:
         await ended(*late)
 
     def forget(self, where: Key) -> None:
-        """Drop what is kept about a log that was closed here."""
+        """Drop everything that is kept about a log that was closed here."""
         self._alarms.clear(where)
         self._held.pop(where, None)
 
@@ -170,7 +171,7 @@ class Drivers:
         key = live.key
         try:
             main = Key(key.tenant, key.session, "main")
-            shared = live if key == main else await self._lives.open(main)
+            shared = live if key == main else await self._logs.open(main)
             for _ in range(TRIES):
                 config = self._config.of(key, live.state)
                 self._held[key] = await drive(self._runtime, config, live, shared, self._drives)
@@ -188,7 +189,7 @@ class Drivers:
             stuck = not getattr(error, "retryable", False)
             if stuck:
                 self._work.stuck(key, live.state.head)
-            live.trouble(_told(error, key), stuck=stuck)
+            live.trouble(_waiter_error(error, key), stuck=stuck)
             log = self._config.log.bind(session=key.session, thread=key.thread)
             log.error("drive_failed", category="run", error=error)
 
@@ -204,9 +205,9 @@ class Drivers:
         elif not self._closed:
             self._held.pop(live.key, None)
             if not any(where.session == live.key.session for where in self._tasks):
-                for where in self._lives:  # a driven thread needs `main`
+                for where in self._logs:  # a driven thread needs `main`
                     if where.session == live.key.session:
-                        self._lives.leave(where)
+                        self._logs.leave(where)
 
     def _plan(self, live: Live) -> None:
         """Schedule the next check of an open log: when it is due, or when another driver's lease
@@ -223,7 +224,7 @@ class Drivers:
     def _due(self, live: Live) -> None:
         if self._closed or live.failure is not None or live.key in self._tasks:
             return  # an active driver schedules the next check when it ends
-        if not self._work.vain(live.key, live.state.head) and wanting(live.state):
+        if not self._work.is_stuck(live.key, live.state.head) and needs_driver(live.state):
             self.wake(live)
 
     async def _room(self) -> None:
@@ -232,9 +233,9 @@ class Drivers:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.ttl / 2):
-                    await self._slots.some()
+                    await self._slots.wait_for_some()
                     return
-            known = [self._lives.get(where) for where in self._slots]
+            known = [self._logs.get(where) for where in self._slots]
             self._slots.give(*(live.key for live in known if live and asks_within(live.state)))
 
     async def _looking(self) -> None:
@@ -278,7 +279,7 @@ class Alarms:
         self._due(live)
 
 
-def wanting(state: State) -> bool:
+def needs_driver(state: State) -> bool:
     """Whether a log needs a driver, now or later."""
     return state.due is not None or (state.active is not None and state.active.status == "running")
 
@@ -295,8 +296,8 @@ def _left(state: State) -> bool:
     return run is not None and run.status == "waiting" and due
 
 
-def _told(error: Exception, key: Key) -> HoldfastError:
-    """The error for waiters. The message of an exception that is not Holdfast's own may contain
+def _waiter_error(error: Exception, key: Key) -> HoldfastError:
+    """Return the error for waiters. It omits the message of a foreign exception, which may contain
     secrets."""
     if isinstance(error, HoldfastError):
         return error

@@ -1,15 +1,16 @@
-"""Recovery: finds logs that are due and have no driver, except those that cannot be driven here,
-and limits how many are taken up at once."""
+"""Recovery: finds due logs that have no driver, skips those that cannot be driven here, and
+limits how many are taken up at once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Sequence
 
+from ...environment import wall_clock
 from ...log.catalog import Query, is_due
 from ...log.codec import LIMITS
 from ...log.events import Key
-from ...stores.port import Store, wall_clock
+from ...stores.port import Store
 
 SWEEP = 10_000  # logs that are taken up without a pause of half a lease
 FREE = 4  # search again when a quarter of the slots is free
@@ -38,8 +39,8 @@ class Slots:
     def __iter__(self) -> Iterator[Key]:
         return iter([*self._taken])
 
-    async def some(self) -> None:
-        """Wait until several slots are free."""
+    async def wait_for_some(self) -> None:
+        """Wait until at least a quarter of the slots is free."""
         while self.free < max(1, self._most // FREE):
             self._freed.clear()
             await self._freed.wait()
@@ -64,7 +65,7 @@ class DueLogs:
         """Record that a log can be driven."""
         self._stuck.pop(where, None)
 
-    def vain(self, where: Key, head: int) -> bool:
+    def is_stuck(self, where: Key, head: int) -> bool:
         """Whether a log has not changed since it could not be driven."""
         return self._stuck.get(where) == head
 
@@ -79,8 +80,8 @@ class DueLogs:
         self._failed.add(where)
 
     async def due(self, room: int, busy: Collection[Key]) -> tuple[list[Key], bool]:
-        """The logs to drive now, longest waiting first, and whether there may be more. At most
-        `room`, none that is `busy`, and none twice in a sweep."""
+        """Return the logs to drive now, longest waiting first, and whether there may be more. At
+        most `room` logs are returned, none that is `busy`, and none twice in a sweep."""
         # Skipped logs must not hide the others.
         passed = len(self._stuck) + len(self._failed) + len(busy)
         limit = min(LIMITS.page, room + passed)
@@ -94,7 +95,7 @@ class DueLogs:
         return found, more and len(self._tried) < SWEEP
 
     async def _new(self, due: Sequence[Key], busy: Collection[Key]) -> list[Key]:
-        """The logs that are not driven here, and were not tried in this sweep."""
+        """Return the logs that are not driven here and were not tried in this sweep."""
         found = []
         for where in due:
             if where in busy or where in self._tried:
@@ -109,19 +110,21 @@ class DueLogs:
         if where not in self._stuck:
             return False
         row = await self._store.row(where)
-        return row is not None and self.vain(where, row.head)
+        return row is not None and self.is_stuck(where, row.head)
 
     async def _behind(self, room: int, busy: Collection[Key]) -> list[Key]:
-        """The due logs that are hidden because a whole page of due logs is stuck. They are searched
-        session by session, one page at a time. Threads other than `main` are found once fewer logs
-        are stuck."""
+        """Return the due logs that a whole page of stuck logs hides. They are searched session by
+        session, one page at a time. Threads other than `main` are found once fewer logs are
+        stuck."""
         query = Query(tenant=self._tenant, order="created", newest_first=False)
         page = await self._store.find(query, cursor=self._cursor, limit=LIMITS.page)
         now = wall_clock()
         due = [
             row.key
             for row in page.items
-            if row.agent in self._agents and is_due(row, now) and not self.vain(row.key, row.head)
+            if row.agent in self._agents
+            and is_due(row, now)
+            and not self.is_stuck(row.key, row.head)
         ]
         found = await self._new(due, busy)
         if len(found) <= room:  # otherwise continue with the rest of this page

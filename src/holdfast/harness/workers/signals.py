@@ -1,5 +1,5 @@
-"""Termination signals, handled in addition to the program's own handlers. A server waits for open
-requests before it shuts down, and subscriptions would keep it waiting."""
+"""Handling of termination signals, in addition to the program's own handlers. A server waits for
+open requests before it shuts down, so subscriptions must end first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows, queries and pages: what lists show, and how events produce it. Pure.
+"""Rows, queries and pages: the content of lists, and how events produce it. Pure.
 
 `projection` turns one event into operations on its log's row, `rows` applies them, `queries`
 decides which rows match. A store runs these inside its transactions and knows no event kind.

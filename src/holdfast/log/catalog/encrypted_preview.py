@@ -1,8 +1,8 @@
-"""The part of an encrypted event that stays in clear text: what its log's row needs.
+"""The part of an encrypted event that stays in clear text: the fields that its log's row needs.
 
-The version of such an event is raised by `BOXED`. Its data is a `Box`: the encrypted payload and,
-in clear text, the fields that rows and lists use. So a store projects rows and verifies logs
-without any key. Text fields among them are encrypted separately. Pure.
+The version of such an event is raised by `BOXED`. Its data is a `Box`: the encrypted payload
+and, in clear text, the fields that rows and lists use. So a store projects rows and verifies
+logs without any key. Text fields among them are encrypted separately. Pure.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LOST = "log.damaged"  # the kind of the placeholder for a lost event
 SEALED = 28  # bytes that encryption adds: nonce and tag
 ERASED, ERASED_MOST = b'{"erased":"box:', 600  # prefix of an erasure's mark; its length in bytes
 _ERASED = re.compile(re.escape(ERASED) + rb'[0-9a-f]{16}:([A-Za-z0-9+/]*)(=*)"\}')
-CALL = {"id": "", "name": ""}  # stands for a call, since rows only need to know that there is one
+CALL = {"id": "", "name": ""}  # a placeholder for a call, since rows only count calls
 
 
 class Box(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,8 +99,9 @@ def size_of(event: NewEvent) -> int:
 
 
 def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> dict[str, Any] | None:
-    """The clear-text part of an event. `encrypt` receives the name of a text in the row (for an
-    item, with its id) and the text. None if this version does not know the payload."""
+    """The clear-text part of an event. `encrypt` is called with the name of a text in the row
+    (for an item, including its id) and the text. Returns None if this version does not know the
+    payload."""
     payload = typed(event)
     if payload is None:
         return None

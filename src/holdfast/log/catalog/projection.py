@@ -1,4 +1,4 @@
-"""Events to row changes: what each kind changes in its log's row. Pure.
+"""The projection of events: the changes that each kind makes to its log's row. Pure.
 
 `project` needs one event and no earlier row, so any row can be rebuilt from its log.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from .. import events as ev
 from ..codec import typed
@@ -33,12 +33,14 @@ QUIET = {
 }
 
 
+Change: TypeAlias = Callable[[Event, Any, list[Op]], None]
+
 _MESSAGE = Op("add", "counts", "messages", 1)
 _TOUCH = Op("move", "phase", value="touch")
 
 
 def project(event: Event) -> RowChange:
-    """The changes of one event to its log's row, independent of the row before."""
+    """The changes that one event makes to its log's row. They do not depend on the row before."""
     ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
     change = _CHANGES.get(event.kind)
     said = event if event.v <= BOXED else as_shown(event)
@@ -57,8 +59,8 @@ def _preview(event: Event, text: str) -> str:
 
 
 def _without_data(event: Event, ops: list[Op]) -> None:
-    """What an erased event still changes: what was settled must not become pending again, and a
-    session that was moved must not continue here."""
+    """Add the changes that an erased event still makes: a settled item must not become pending
+    again, and a moved session must not continue here."""
     if event.kind == "pending.settled":
         ops.append(Op("drop", "pending", ids.settled_item(event.id)))
         ops.append(Op("set", "due", value=event.at))
@@ -66,6 +68,27 @@ def _without_data(event: Event, ops: list[Op]) -> None:
         ops.append(Op("set", "due", value=event.at))
     elif event.kind == "session.moved":
         ops.append(Op("seal", "sealed", value="erased"))
+
+
+def _always(*changes: Op) -> Change:
+    """A projection that gives the same operations for every event of a kind."""
+    return lambda event, p, ops: ops.extend(changes)
+
+
+def _sets(*names: str, **fixed: Any) -> Change:
+    """A projection that sets fields of the row: first those with a `fixed` value, then those of
+    the payload."""
+    first = [Op("set", name, value=value) for name, value in fixed.items()]
+
+    def change(event: Event, p: Any, ops: list[Op]) -> None:
+        ops += first
+        for name in names:
+            ops.append(Op("set", name, value=getattr(p, name)))
+
+    return change
+
+
+_NAMED = _sets("agent", "title")
 
 
 def _session_created(event: Event, p: ev.SessionCreated, ops: list[Op]) -> None:
@@ -76,71 +99,15 @@ def _session_created(event: Event, p: ev.SessionCreated, ops: list[Op]) -> None:
     ops.extend(Op("put", "metadata", name, value) for name, value in p.metadata.items())
 
 
-def _session_touched(event: Event, p: ev.SessionTouched, ops: list[Op]) -> None:
-    ops.append(_TOUCH)
-
-
-def _session_suspended(event: Event, p: ev.SessionSuspended, ops: list[Op]) -> None:
-    ops.append(Op("move", "phase", value="suspend"))
-
-
-def _session_resumed(event: Event, p: ev.SessionResumed, ops: list[Op]) -> None:
-    ops.append(Op("move", "phase", value="resume"))
-
-
-def _session_expired(event: Event, p: ev.SessionExpired, ops: list[Op]) -> None:
-    ops.append(Op("move", "phase", value="expire"))
-
-
-def _session_pinned(event: Event, p: ev.SessionPinned, ops: list[Op]) -> None:
-    ops.append(Op("set", "pinned", value=p.pinned))
-
-
-def _session_held(event: Event, p: ev.SessionHeld, ops: list[Op]) -> None:
-    ops.append(Op("set", "hold", value=p.hold))
-
-
-def _session_timed(event: Event, p: ev.SessionTimed, ops: list[Op]) -> None:
-    ops.append(Op("set", "ttl", value=p.ttl))
-    ops.append(Op("set", "expiry", value=p.expiry))
-
-
-def _session_moved(event: Event, p: ev.SessionMovedTo, ops: list[Op]) -> None:
-    ops.append(Op("seal", "sealed", value=p.to))
-
-
-def _session_reopened(event: Event, p: ev.SessionReopened, ops: list[Op]) -> None:
-    ops.append(Op("seal", "sealed", value=None))
-    ops.append(Op("move", "phase", value="reopen"))
-
-
 def _thread_created(event: Event, p: ev.ThreadCreated, ops: list[Op]) -> None:
-    ops.append(Op("set", "agent", value=p.agent))
-    ops.append(Op("set", "title", value=p.title))
+    _NAMED(event, p, ops)
     if p.parent is not None:
         ops.append(Op("set", "parent", value={"thread": p.parent}))
 
 
 def _thread_forked(event: Event, p: ev.ThreadForked, ops: list[Op]) -> None:
-    ops.append(Op("set", "agent", value=p.agent))
-    ops.append(Op("set", "title", value=p.title))
+    _NAMED(event, p, ops)
     ops.append(Op("set", "parent", value={"thread": p.parent, "at": p.at}))
-
-
-def _thread_reported(event: Event, p: ev.ThreadReported, ops: list[Op]) -> None:
-    ops.append(Op("set", "due", value=p.due))
-
-
-def _thread_renamed(event: Event, p: ev.ThreadRenamed, ops: list[Op]) -> None:
-    ops.append(Op("set", "title", value=p.title))
-
-
-def _label_added(event: Event, p: ev.LabelAdded, ops: list[Op]) -> None:
-    ops.append(Op("put", "labels", p.label, True))
-
-
-def _label_removed(event: Event, p: ev.LabelRemoved, ops: list[Op]) -> None:
-    ops.append(Op("drop", "labels", p.label))
 
 
 def _metadata_changed(event: Event, p: ev.MetadataChanged, ops: list[Op]) -> None:
@@ -177,32 +144,14 @@ def _message_interrupted(event: Event, p: ev.MessageInterrupted, ops: list[Op]) 
     ops.append(Op("drop_draft", "drafts", event.id))
 
 
-def _run_started(event: Event, p: ev.RunStarted, ops: list[Op]) -> None:
-    ops.append(Op("set", "run", value="running"))
-    ops.append(Op("add", "counts", "runs", 1))
-
-
-def _run_waiting(event: Event, p: ev.RunWaiting, ops: list[Op]) -> None:
-    ops.append(Op("set", "run", value="waiting"))
-    ops.append(Op("set", "due", value=p.due))
-
-
 def _run_finished(event: Event, p: ev.RunFinished, ops: list[Op]) -> None:
     ops.append(Op("set", "run", value=p.status))
     ops.append(Op("set", "due", value=p.due))
 
 
-def _run_resumed(event: Event, p: ev.RunResumed, ops: list[Op]) -> None:
-    ops.append(Op("set", "run", value="running"))
-
-
 def _wanted(event: Event, p: Any, ops: list[Op]) -> None:
-    """A driver must look at the log now."""
+    """Make the log due: a driver must check it now."""
     ops.append(Op("set", "due", value=event.at))
-
-
-def _timer_planned(event: Event, p: ev.TimerPlanned, ops: list[Op]) -> None:
-    ops.append(Op("set", "due", value=p.due))
 
 
 def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
@@ -225,39 +174,41 @@ def _pending_settled(event: Event, p: ev.PendingSettled, ops: list[Op]) -> None:
         ops.append(Op("move", "phase", value="revive"))
 
 
-_CHANGES: dict[str, Callable[[Event, Any, list[Op]], None]] = {
+_CHANGES: dict[str, Change] = {
     "session.created": _session_created,
-    "session.touched": _session_touched,
-    "session.suspended": _session_suspended,
-    "session.resumed": _session_resumed,
-    "session.expired": _session_expired,
-    "session.pinned": _session_pinned,
-    "session.held": _session_held,
-    "session.timed": _session_timed,
-    "session.moved": _session_moved,
-    "session.reopened": _session_reopened,
+    "session.touched": _always(_TOUCH),
+    "session.suspended": _always(Op("move", "phase", value="suspend")),
+    "session.resumed": _always(Op("move", "phase", value="resume")),
+    "session.expired": _always(Op("move", "phase", value="expire")),
+    "session.pinned": _sets("pinned"),
+    "session.held": _sets("hold"),
+    "session.timed": _sets("ttl", "expiry"),
+    "session.moved": lambda event, p, ops: ops.append(Op("seal", "sealed", value=p.to)),
+    "session.reopened": _always(
+        Op("seal", "sealed", value=None), Op("move", "phase", value="reopen")
+    ),
     "thread.created": _thread_created,
     "thread.forked": _thread_forked,
-    "thread.reported": _thread_reported,
-    "thread.renamed": _thread_renamed,
-    "label.added": _label_added,
-    "label.removed": _label_removed,
+    "thread.reported": _sets("due"),
+    "thread.renamed": _sets("title"),
+    "label.added": lambda event, p, ops: ops.append(Op("put", "labels", p.label, True)),
+    "label.removed": lambda event, p, ops: ops.append(Op("drop", "labels", p.label)),
     "metadata.changed": _metadata_changed,
     "surface.attached": _surface_attached,
     "surface.detached": _surface_detached,
     "message.received": _message_received,
     "message.completed": _message_completed,
     "message.interrupted": _message_interrupted,
-    "run.started": _run_started,
-    "run.resumed": _run_resumed,
-    "run.waiting": _run_waiting,
+    "run.started": _always(Op("set", "run", value="running"), Op("add", "counts", "runs", 1)),
+    "run.resumed": _always(Op("set", "run", value="running")),
+    "run.waiting": _sets("due", run="waiting"),
     "run.finished": _run_finished,
     "abort.requested": _wanted,
     "pending.extended": _wanted,
     "queue.changed": _wanted,
     "timer.set": _wanted,
     "timer.cleared": _wanted,
-    "timer.planned": _timer_planned,
+    "timer.planned": _sets("due"),
     "pending.opened": _pending_opened,
     "pending.settled": _pending_settled,
 }

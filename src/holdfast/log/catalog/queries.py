@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import InvalidValue
-from ..codec import LIMITS, check_count, check_name
+from ..codec import LIMITS, check_choice, check_count, check_name
 from ..events import to_json
 from .rows import Pending, Row, surface_name
 
@@ -23,10 +23,10 @@ LONGEST = 1 << 63  # numbers in a cursor are below this
 
 
 class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which sessions to list, or with `session` which of its threads. Times as in `Row`;
-    `_from` is inclusive, `_until` exclusive."""
+    """The filters of a list of sessions, or with `session` of a list of its threads. Times as in
+    `Row`; `_from` is inclusive, `_until` exclusive."""
 
-    named: ClassVar = "Query"  # in its cursors, whatever the name of the class
+    named: ClassVar = "Query"  # its name in cursors, which stays even if the class is renamed
 
     tenant: str = "main"
     session: str | None = None
@@ -49,7 +49,8 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which pending items to list, oldest first. `user` is the user of their sessions."""
+    """The filters of a list of pending items, which is sorted oldest first. `user` is the user
+    of their sessions."""
 
     named: ClassVar = "PendingQuery"
 
@@ -61,7 +62,7 @@ class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
-    """Some of the results; `cursor` continues after them and is None at the end."""
+    """One page of results; `cursor` continues after them and is None at the end."""
 
     items: list[T]
     cursor: str | None = None
@@ -79,7 +80,7 @@ def terms(query: Query) -> list[tuple[str, str, str]]:
 
 
 def row_terms(row: Row) -> set[tuple[str, str, str]]:
-    """The terms of a row for conditions on maps; a surface counts by its name alone."""
+    """The terms of a row for conditions on maps; a surface is matched by its name alone."""
     found = {("metadata", name, term(value)) for name, value in row.metadata.items()}
     found.update(("labels", name, term(True)) for name in row.labels)
     found.update(("surfaces", name, term(None)) for name in row.surfaces)
@@ -87,7 +88,7 @@ def row_terms(row: Row) -> set[tuple[str, str, str]]:
 
 
 def term(value: Any) -> str:
-    """A JSON value as short text, equal exactly if the values are equal."""
+    """A JSON value as short text; two texts are equal exactly if the values are equal."""
     text = msgspec.json.encode(value, order="deterministic")
     return text.decode() if len(text) <= 128 else "sha256:" + hashlib.sha256(text).hexdigest()
 
@@ -136,7 +137,7 @@ def make_cursor(query: Query | PendingQuery, value: int, tie: int | str) -> str:
 
 
 def read_cursor(query: Query | PendingQuery, cursor: str) -> tuple[int, int | str]:
-    """The position in a cursor; rejects a cursor of another query."""
+    """The position that a cursor stands for. Rejects a cursor of another query."""
     try:
         text = base64.urlsafe_b64decode(cursor.encode())
         digest, value, tie = msgspec.json.decode(text, type=tuple[str, int, int | str])
@@ -159,7 +160,8 @@ def _digest(query: Query | PendingQuery) -> str:
 
 
 def check_query(query: Query | PendingQuery, limit: int) -> None:
-    """Reject empty strings, bad orders and bad limits instead of treating them as "all"."""
+    """Reject empty strings, unknown orders and invalid limits, instead of treating them as
+    "all"."""
     check_count("limit", limit, least=1, most=LIMITS.page)
     for name in (
         "tenant",
@@ -182,10 +184,7 @@ def check_query(query: Query | PendingQuery, limit: int) -> None:
 
 
 def _check_find(query: Query) -> None:
-    if query.order not in ("active", "created"):
-        raise InvalidValue(
-            field="order", problem=f"is {query.order!r}", remedy="use 'active' or 'created'"
-        )
+    check_choice("order", query.order, ("active", "created"))
     for name in query.__struct_fields__:
         if name.endswith(("_from", "_until")) and getattr(query, name) is not None:
             check_count(name, getattr(query, name), least=0)

@@ -1,4 +1,4 @@
-"""Rows: what lists show of a log, the operations that change a row, and how they apply. Pure.
+"""Rows: the entries of lists, one per log; the operations that change them, and their effect. Pure.
 
 Operations are data, so that a store knows no event kind and can keep them in its files. Fields that
 depend on several others (`stale_at`, `wake`) are derived here only.
@@ -29,7 +29,7 @@ class Parent(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What lists show of one log. `created`, `changed` (of the phase), `last` and `due` are UTC
+    """The entry of one log in lists. `created`, `changed` (of the phase), `last` and `due` are UTC
     ms; `active`, `stale_at`, `ttl` (until stale) and `expiry` (from stale to expired) are
     seconds, so that an index on them moves at most once a second. `link` binds all events up
     to `head`: kept elsewhere, it proves later that none of them was changed."""
@@ -238,15 +238,15 @@ def wake(row: Row) -> int | None:
 
 
 def ahead(now: int) -> int:
-    """The latest second at which a log can have been active. If its activity is later, the clock
-    was set back since."""
+    """The latest second at which a log can have been active, given the clock. A later activity
+    means that the clock was set back."""
     return (now + SKEW) // 1000
 
 
 def is_due(row: Row, now: int) -> bool:
-    """Whether the log needs a driver now. If its last activity is ahead of the clock, the clock was
-    set back: then everything that was due at that activity is due now, so that nobody waits until
-    the clock catches up. Timers with a later time still wait for it."""
+    """Whether the log needs a driver now. If its last activity is ahead of the clock, the clock
+    was set back: then everything that was due at that activity is due now, so that no session
+    waits until the clock catches up. Timers with a later time still wait for the clock."""
     if row.wake is None or row.wake <= now:
         return row.wake is not None
     return row.active > ahead(now) and row.wake < (row.active + 1) * 1000
@@ -263,8 +263,8 @@ def surface_name(surface: str, address: str) -> str:
 
 
 def bound(row: Row) -> list[str]:
-    """The surfaces whose claims a session must have: none if it has ended, since others may have
-    taken them."""
+    """The surfaces that a session must have claimed: none if it has ended, since other sessions
+    may have taken them."""
     return [] if row.phase == "expired" or row.sealed is not None else list(row.surfaces)
 
 
@@ -277,7 +277,7 @@ def _known(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def waiting(row: Row) -> dict[str, Any]:
-    """The open items of a log that can be answered: none if it was moved."""
+    """The open items of a log that can be answered: none if the session was moved."""
     return row.pending if row.sealed is None else {}
 
 

@@ -1,7 +1,8 @@
 """The vocabulary of the log: keys, events, ids, and the payload of each kind. Independent of
 stores."""
 
-from .envelope import Appended, Event, Key, NewEvent, Scope, key, new_id, to_json
+from ...environment import new_id
+from .envelope import Appended, Event, Key, NewEvent, Scope, key, to_json
 from .payloads import (
     ADAPTER_NAMESPACES,
     CORE_NAMESPACES,

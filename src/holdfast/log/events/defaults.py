@@ -1,6 +1,6 @@
 """Event data with every default written out.
 
-A log omits fields that have their default value; a reader without the payload types (an HTTP
+A log omits fields that have their default value, and a reader without the payload types (an HTTP
 client, `jq`) cannot know them. So `complete` is applied to all data that leaves the library.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import msgspec
 from msgspec import Raw
@@ -28,21 +28,25 @@ class PayloadShape(NamedTuple):
     nested: dict[str, PayloadShape]
 
 
+Change: TypeAlias = Callable[[Raw, PayloadShape], Raw]
+
+
 def complete(event: Event) -> Event:
     """The event with the defaults of its kind in its data. Existing fields stay as they are,
     including unknown ones; an erased event, or one of an unknown kind or version, is unchanged."""
-    if event.kind not in KINDS or event.v != 1:
-        return event
-    data = _filled(event.data, shape_of(KINDS[event.kind]))
-    return event if data is event.data else replace(event, data=data)
+    return _changed(event, _filled)
 
 
 def compact(event: Event) -> Event:
-    """The event as a log stores it, without the fields that have their default, for folds that
-    count bytes. Reverses `complete`."""
+    """The event as a log stores it, without the fields that have their default value; the
+    reverse of `complete`. Used by folds that count bytes."""
+    return _changed(event, _emptied)
+
+
+def _changed(event: Event, change: Change) -> Event:
     if event.kind not in KINDS or event.v != 1:
         return event
-    data = _emptied(event.data, shape_of(KINDS[event.kind]))
+    data = change(event.data, shape_of(KINDS[event.kind]))
     return event if data is event.data else replace(event, data=data)
 
 
@@ -98,7 +102,7 @@ def _emptied(data: Raw, shape: PayloadShape) -> Raw:
     return Raw(msgspec.json.encode(kept))
 
 
-def _each(data: Raw, shape: PayloadShape, change: Callable[[Raw, PayloadShape], Raw]) -> Raw:
+def _each(data: Raw, shape: PayloadShape, change: Change) -> Raw:
     if bytes(memoryview(data)[:1]) != b"[":
         return change(data, shape)
     items = msgspec.json.decode(data, type=list[Raw])

@@ -7,24 +7,15 @@ text that is stored unchanged.
 from __future__ import annotations
 
 import math
-import os
-import time
-from random import Random
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
 
+from ...environment import new_id
 from ...errors import InvalidValue
 
 T = TypeVar("T")
-
-MASK48 = (1 << 48) - 1
-
-# Our own generator, so that ids do not repeat in a program that seeds `random`, or after a fork.
-_random = Random()  # noqa: S311 - ids must be unique, not secret
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random.seed)
 
 
 class Scope(Struct, frozen=True, order=True, gc=False):
@@ -49,14 +40,6 @@ class Key(Struct, frozen=True, order=True, gc=False):
 def key(session: str, thread: str = "main", tenant: str = "main") -> Key:
     """The log of `session`, with the usual thread and tenant."""
     return Key(tenant, session, thread)
-
-
-def new_id() -> str:
-    """A UUIDv7: unique, and rising with time, so that indexes grow at their end."""
-    ms, rest = divmod(time.time_ns(), 1_000_000)
-    fraction = (rest << 12) // 1_000_000
-    low = _random.getrandbits(62) | 1 << 63
-    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{fraction:03x}-{low >> 48:04x}-{low & MASK48:012x}"
 
 
 def to_json(value: Any) -> Raw:

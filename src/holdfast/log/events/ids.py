@@ -63,7 +63,7 @@ def input_key(event: str) -> str:
 
 
 def abort_id(key: str) -> str:
-    """The id of an abort: by its idempotency key, or by the thread of a sub-agent."""
+    """The id of an abort, derived from its idempotency key or from the thread of a sub-agent."""
     return f"abort:{key}"
 
 
@@ -88,17 +88,17 @@ def timer_id(seq: int) -> str:
 
 
 def again_id(thread: str, number: int) -> str:
-    """The id of an event that asks a message again in a new thread."""
+    """The id of an event that sends a message again in a new thread."""
     return f"again:{thread}:{number}"
 
 
 def notice_id(source: str, name: str) -> str:
-    """The id of a notification from a source: by its key, or by its subject."""
+    """The id of a notification from a source, derived from its key or its subject."""
     return f"notice:{source}:{name}"
 
 
 def child_item(call: str) -> str:
-    """The pending item by which a call waits for its sub-agent."""
+    """The pending item with which a call waits for its sub-agent."""
     return f"{call}{CHILD}"
 
 
@@ -108,5 +108,5 @@ def is_child(item: str) -> bool:
 
 
 def child_call(item: str) -> str:
-    """The call that waits for its sub-agent with this item."""
+    """The call that waits for its sub-agent with this pending item."""
     return item.removesuffix(CHILD)

@@ -233,9 +233,9 @@ class ModelCalled(Payload, frozen=True, kw_only=True):
 
 
 class ToolStarted(Payload, frozen=True, kw_only=True):
-    """`key` is the tool's idempotency key, `by` what allowed the call, `arguments` those of a
-    person who changed them. `repeat` and `tell` say what to do if the outcome is lost: start again,
-    or tell the model; otherwise ask a person."""
+    """`key` is the tool's idempotency key, `by` what allowed the call, `arguments` the arguments
+    as an approver changed them. `repeat` and `tell` say what to do if the outcome is lost: start
+    again, or tell the model; otherwise ask a person."""
 
     call: str
     name: str
@@ -273,8 +273,8 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
-    """`parked`: the call itself asked this, and continues with the answer, whatever it is. `risk`
-    is a hint at the harm that a call could do. `approvals` is how many people must approve."""
+    """`parked`: the call itself asked this, and continues with any answer. `risk` is a hint at
+    the harm that the call could do. `approvals` is how many people must approve."""
 
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
@@ -398,7 +398,8 @@ class ContextBuilt(Payload, frozen=True, kw_only=True):
 
 
 class ContextAdded(Payload, frozen=True, kw_only=True):
-    """Context for the model: from when (`on`, an event kind) and for how long."""
+    """Context for the model. It applies after an event of kind `on`, or at once if that is None;
+    `scope` and `consume` say for how long."""
 
     id: str
     content: str
@@ -443,7 +444,7 @@ class TimerFired(Payload, frozen=True, kw_only=True):
 
 
 class TimerPlanned(Payload, frozen=True, kw_only=True):
-    """When a driver must look at the log again; None: when something arrives."""
+    """When a driver must check the log again; None: not before the next event."""
 
     due: int | None = None
 
@@ -461,7 +462,7 @@ class CheckpointDropped(Payload, frozen=True, kw_only=True):
     id: str
 
 
-# Reserved first words of event kinds, which programs may not use for their own. The list is closed:
+# Reserved namespaces of event kinds, which programs may not use for their own. The list is closed:
 # a later version adds kinds, and each begins with one of these, so that a program's own kind never
 # becomes one of Holdfast's. A process that meets an unknown core kind does not drive, because a
 # newer version may rely on it; an unknown kind of an adapter, or of any other namespace,

@@ -1,4 +1,4 @@
-"""State: what the events of one log add up to. Pure, and bounded however long the log is.
+"""The state of a log: the result of folding its events. Pure, and of bounded size.
 
 `fold` reads no clock and does no I/O, so every process that has read the same events has the same
 state. The transcript is not part of it.

@@ -14,17 +14,13 @@ from .values import ENTRIES, Grants, Rules, Shown, Timer, Window
 from .work import StateDraft, Step
 
 
-def _mode_changed(work: StateDraft, event: Event, p: ev.ModeChanged | None) -> None:
-    if p is None:
-        return
+def _mode_changed(work: StateDraft, event: Event, p: ev.ModeChanged) -> None:
     if work.mode is None and p.left is not None:
         work.models = {name or p.left: model for name, model in work.models.items()}
     work.mode = p.mode
 
 
-def _model_changed(work: StateDraft, event: Event, p: ev.ModelChanged | None) -> None:
-    if p is None:
-        return
+def _model_changed(work: StateDraft, event: Event, p: ev.ModelChanged) -> None:
     if p.mode is None:
         work.model = p.model
     mode = p.mode or work.mode or ""
@@ -33,19 +29,16 @@ def _model_changed(work: StateDraft, event: Event, p: ev.ModelChanged | None) ->
     work.models = dict(list(kept.items())[-ENTRIES:])
 
 
-def _state_changed(work: StateDraft, event: Event, p: ev.StateChanged | None) -> None:
-    if p is None:
-        return
+def _state_changed(work: StateDraft, event: Event, p: ev.StateChanged) -> None:
     data = {} if p.replace else {k: v for k, v in work.data.items() if k not in p.drop}
     data.update(p.set)
-    if len(msgspec.json.encode(data)) <= LIMITS.map_bytes:  # the verb rejects larger ones
+    if len(msgspec.json.encode(data)) <= LIMITS.map_bytes:  # writers reject more
         work.data = data
 
 
-def _permission_changed(work: StateDraft, event: Event, p: ev.PermissionChanged | None) -> None:
-    if p is not None:
-        tools = _merged(work.rules.tools, p.tools)
-        work.rules = Rules(tools, _merged(work.rules.categories, p.categories))
+def _permission_changed(work: StateDraft, event: Event, p: ev.PermissionChanged) -> None:
+    tools = _merged(work.rules.tools, p.tools)
+    work.rules = Rules(tools, _merged(work.rules.categories, p.categories))
 
 
 def _merged(known: dict[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -58,9 +51,7 @@ def _merged(known: dict[str, str], changes: Mapping[str, str | None]) -> dict[st
     return after
 
 
-def _grant_given(work: StateDraft, event: Event, p: ev.GrantGiven | None) -> None:
-    if p is None:
-        return
+def _grant_given(work: StateDraft, event: Event, p: ev.GrantGiven) -> None:
     known = work.grants if work.grants.driver == p.driver else Grants(p.driver)
     tools = dict.fromkeys([*known.tools, *filter(None, [p.tool])])
     categories = dict.fromkeys([*known.categories, *filter(None, [p.category])])
@@ -77,29 +68,26 @@ def _grant_revoked(work: StateDraft, event: Event, p: ev.GrantRevoked | None) ->
     work.grants = Grants(work.grants.driver, tools, categories)
 
 
-def _task_changed(work: StateDraft, event: Event, p: ev.TaskChanged | None) -> None:
-    if p is not None:
-        work.tasks_before, work.tasks = work.tasks, tuple(p.tasks[:ENTRIES])
+def _task_changed(work: StateDraft, event: Event, p: ev.TaskChanged) -> None:
+    work.tasks_before, work.tasks = work.tasks, tuple(p.tasks[:ENTRIES])
 
 
 def _context_built(work: StateDraft, event: Event, p: ev.ContextBuilt | None) -> None:
     work.context = p.hash if p else None
 
 
-def _context_added(work: StateDraft, event: Event, p: ev.ContextAdded | None) -> None:
-    if p is not None and (p.id in work.contexts or len(work.contexts) < ENTRIES):
-        shown = Shown(event.seq, p.scope, p.consume, p.on, p.on is None)
-        work.contexts[p.id] = shown
+def _context_added(work: StateDraft, event: Event, p: ev.ContextAdded) -> None:
+    if p.id in work.contexts or len(work.contexts) < ENTRIES:
+        work.contexts[p.id] = Shown(event.seq, p.scope, p.consume, p.on, p.on is None)
 
 
-def _context_removed(work: StateDraft, event: Event, p: ev.ContextRemoved | None) -> None:
-    for id in p.ids if p else ():
+def _context_removed(work: StateDraft, event: Event, p: ev.ContextRemoved) -> None:
+    for id in p.ids:
         work.contexts.pop(id, None)
 
 
-def _compaction_made(work: StateDraft, event: Event, p: ev.CompactionMade | None) -> None:
-    if p is not None:
-        work.window = Window(p.upto, event.seq, p.tokens, p.turns)
+def _compaction_made(work: StateDraft, event: Event, p: ev.CompactionMade) -> None:
+    work.window = Window(p.upto, event.seq, p.tokens, p.turns)
 
 
 def _timer_set(work: StateDraft, event: Event, p: ev.TimerSet | None) -> None:
@@ -108,27 +96,28 @@ def _timer_set(work: StateDraft, event: Event, p: ev.TimerSet | None) -> None:
         work.timers[p.id] = Timer(event.seq, p.at)
 
 
-def _timer_gone(work: StateDraft, event: Event, p: ev.TimerCleared | ev.TimerFired | None) -> None:
-    if event.kind == "timer.cleared":
-        work.due = event.at
+def _timer_cleared(work: StateDraft, event: Event, p: ev.TimerCleared | None) -> None:
+    work.due = event.at
     if p is not None:
         work.timers.pop(p.id, None)
+
+
+def _timer_fired(work: StateDraft, event: Event, p: ev.TimerFired) -> None:
+    work.timers.pop(p.id, None)
 
 
 def _timer_planned(work: StateDraft, event: Event, p: ev.TimerPlanned | None) -> None:
     work.due = p.due if p else None
 
 
-def _checkpoint_made(work: StateDraft, event: Event, p: ev.CheckpointMade | None) -> None:
-    if p is not None:
-        work.checkpoints[p.id] = event.seq
-        while len(work.checkpoints) > ENTRIES:
-            del work.checkpoints[next(iter(work.checkpoints))]
+def _checkpoint_made(work: StateDraft, event: Event, p: ev.CheckpointMade) -> None:
+    work.checkpoints[p.id] = event.seq
+    while len(work.checkpoints) > ENTRIES:
+        del work.checkpoints[next(iter(work.checkpoints))]
 
 
-def _checkpoint_dropped(work: StateDraft, event: Event, p: ev.CheckpointDropped | None) -> None:
-    if p is not None:
-        work.checkpoints.pop(p.id, None)
+def _checkpoint_dropped(work: StateDraft, event: Event, p: ev.CheckpointDropped) -> None:
+    work.checkpoints.pop(p.id, None)
 
 
 STEPS: dict[str, Step] = {
@@ -144,9 +133,11 @@ STEPS: dict[str, Step] = {
     "context.removed": _context_removed,
     "compaction.made": _compaction_made,
     "timer.set": _timer_set,
-    "timer.cleared": _timer_gone,
-    "timer.fired": _timer_gone,
+    "timer.cleared": _timer_cleared,
+    "timer.fired": _timer_fired,
     "timer.planned": _timer_planned,
     "checkpoint.made": _checkpoint_made,
     "checkpoint.dropped": _checkpoint_dropped,
 }
+
+UNREADABLE = ("grant.revoked", "context.built", "timer.set", "timer.cleared", "timer.planned")

@@ -1,6 +1,7 @@
 """The fold: events to state. Pure: reads no clock, does no I/O.
 
 Each kind of event has a step, in the module of its topic; a kind without one changes only the head.
+So does an event whose payload was erased or cannot be read, unless its kind is in `UNREADABLE`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .values import State
 from .work import StateDraft, Step
 
 STEPS: dict[str, Step] = {**life.STEPS, **runs.STEPS, **choices.STEPS}
+UNREADABLE = frozenset((*life.UNREADABLE, *runs.UNREADABLE, *choices.UNREADABLE))
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
@@ -32,7 +34,9 @@ def _add(work: StateDraft, event: Event) -> None:
     work.head = event.seq
     if understood(event):
         if (step := STEPS.get(event.kind)) is not None:
-            step(work, event, typed(event))
+            payload = typed(event)
+            if payload is not None or event.kind in UNREADABLE:
+                step(work, event, payload)
     elif work.too_new is None and event.kind.partition(".")[0] in CORE_NAMESPACES:
         work.too_new = event.seq
     if event.run is not None and work.run is not None and event.run == work.run.id:

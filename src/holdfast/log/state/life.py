@@ -23,8 +23,8 @@ def _session_reopened(work: StateDraft, event: Event, p: ev.SessionReopened | No
     work.expired = False
 
 
-def _thread_created(work: StateDraft, event: Event, p: ev.ThreadCreated | None) -> None:
-    if p is not None and p.item is not None and p.agent is not None:
+def _thread_created(work: StateDraft, event: Event, p: ev.ThreadCreated) -> None:
+    if p.item is not None and p.agent is not None:
         work.sub = Sub(p.agent, p.parent or "main", p.item, approval=p.approval)
 
 
@@ -46,14 +46,12 @@ def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) ->
     work.drop_contexts("step", "run")
 
 
-def _session_created(work: StateDraft, event: Event, p: ev.SessionCreated | None) -> None:
-    if p is not None:
-        _set_up(work, p.metadata)
+def _session_created(work: StateDraft, event: Event, p: ev.SessionCreated) -> None:
+    _set_up(work, p.metadata)
 
 
-def _metadata_changed(work: StateDraft, event: Event, p: ev.MetadataChanged | None) -> None:
-    if p is not None:
-        _set_up(work, p.set, p.drop)
+def _metadata_changed(work: StateDraft, event: Event, p: ev.MetadataChanged) -> None:
+    _set_up(work, p.set, p.drop)
 
 
 def _set_up(work: StateDraft, entries: dict[str, Any], drop: Sequence[str] = ()) -> None:
@@ -73,3 +71,5 @@ STEPS: dict[str, Step] = {
     "thread.forked": _thread_forked,
     "thread.reported": _thread_reported,
 }
+
+UNREADABLE = ("session.expired", "session.reopened", "thread.forked", "thread.reported")

@@ -1,8 +1,8 @@
 """Fold steps for messages, runs, calls and pending items.
 
-A payload is None if it was erased or cannot be read. The envelope (the kind, the run, the ids after
-`done:` and `settle:`) counts even then, so that an erasure neither reopens what was closed nor
-repeats what was started.
+The payload of a kind in `UNREADABLE` is None if it was erased or cannot be read. The envelope (the
+kind, the run, the ids after `done:` and `settle:`) counts even then, so that an erasure neither
+reopens what was closed nor repeats what was started.
 """
 
 from __future__ import annotations
@@ -47,23 +47,20 @@ def _message_received(work: StateDraft, event: Event, p: ev.MessageReceived | No
         work.queue = work.queue[-QUEUED:]
 
 
-def _message_completed(work: StateDraft, event: Event, p: ev.MessageCompleted | None) -> None:
-    if p is None:
-        return
+def _message_completed(work: StateDraft, event: Event, p: ev.MessageCompleted) -> None:
     work.read(event)
     _open_calls(work, event, p.calls)
     for name, count in p.usage.items():
         if name in work.usage or len(work.usage) < LIMITS.map_entries:
             work.usage[name] = work.usage.get(name, 0) + count
-    together = p.usage.get("input_tokens", 0) + p.usage.get("output_tokens", 0)
-    work.total += p.usage.get("total_tokens", together)
+    tokens = p.usage.get("input_tokens", 0) + p.usage.get("output_tokens", 0)
+    work.total += p.usage.get("total_tokens", tokens)
     if p.cost is not None:
         work.cost = (work.cost or 0.0) + p.cost
     if event.run is None:
         if not p.calls:
             work.due, work.queue = None, ()
     elif (run := work.run) is not None:
-        tokens = p.usage.get("input_tokens", 0) + p.usage.get("output_tokens", 0)
         cost = run.cost + (p.cost or 0.0)
         work.amend(answered=not p.calls, crashes=0, tokens=run.tokens + tokens, cost=cost)
     work.contexts = {
@@ -73,8 +70,8 @@ def _message_completed(work: StateDraft, event: Event, p: ev.MessageCompleted | 
     }
 
 
-def _message_interrupted(work: StateDraft, event: Event, p: ev.MessageInterrupted | None) -> None:
-    if p is not None and p.shown:
+def _message_interrupted(work: StateDraft, event: Event, p: ev.MessageInterrupted) -> None:
+    if p.shown:
         work.read(event)
 
 
@@ -143,7 +140,7 @@ def _abort_requested(work: StateDraft, event: Event, p: ev.AbortRequested | None
     if run is not None and run.open and (p is None or p.run in (None, run.id)):
         work.abort = event.seq
     elif run is None and work.sub is not None:
-        work.queue = ()  # a sub-agent that is stopped before it began does not begin
+        work.queue = ()  # a sub-agent that is stopped before its first run never starts one
 
 
 def _model_called(work: StateDraft, event: Event, p: ev.ModelCalled | None) -> None:
@@ -153,17 +150,16 @@ def _model_called(work: StateDraft, event: Event, p: ev.ModelCalled | None) -> N
 
 
 def _tool_started(work: StateDraft, event: Event, p: ev.ToolStarted | None) -> None:
-    # Which one was erased: any open call may have acted, except those that were held back.
+    # If the payload was erased, any open call may have started, except those that were held back.
     able = [id for id, call in work.calls.items() if call.status not in ("waiting", "denied")]
     more = {"repeat": p.repeat, "tell": p.tell} if p else {"repeat": False}
     for id in able if p is None else [p.call]:
         work.mark(id, event, "started", started=event.seq, **more)
 
 
-def _tool_nested(work: StateDraft, event: Event, p: ev.ToolNested | None) -> None:
-    if p is not None:
-        call = OpenCall(p.call.name, event.seq, "proposed", event.seq, parent=p.parent)
-        work.calls.setdefault(p.call.id, call)
+def _tool_nested(work: StateDraft, event: Event, p: ev.ToolNested) -> None:
+    call = OpenCall(p.call.name, event.seq, "proposed", event.seq, parent=p.parent)
+    work.calls.setdefault(p.call.id, call)
 
 
 def _tool_finished(work: StateDraft, event: Event, p: ev.ToolFinished | None) -> None:
@@ -189,8 +185,8 @@ def _file_changed(work: StateDraft, event: Event, ref: Any) -> None:
         work.files = dict(list(files.items())[-ENTRIES:])
 
 
-def _pending_opened(work: StateDraft, event: Event, p: ev.PendingOpened | None) -> None:
-    if p is None or p.id in work.pending:
+def _pending_opened(work: StateDraft, event: Event, p: ev.PendingOpened) -> None:
+    if p.id in work.pending:
         return
     work.pending[p.id] = OpenItem(
         p.what, event.seq, event.at, p.call, p.expires, approvals=p.approvals
@@ -198,9 +194,9 @@ def _pending_opened(work: StateDraft, event: Event, p: ev.PendingOpened | None) 
     work.mark(p.call, event, "waiting", item=p.id, parked=p.parked)
 
 
-def _pending_voted(work: StateDraft, event: Event, p: ev.PendingVoted | None) -> None:
-    item = work.pending.get(p.id) if p is not None else None
-    if p is not None and item is not None and event.actor not in (None, *item.voters):
+def _pending_voted(work: StateDraft, event: Event, p: ev.PendingVoted) -> None:
+    item = work.pending.get(p.id)
+    if item is not None and event.actor not in (None, *item.voters):
         work.pending[p.id] = replace(item, voters=(*item.voters, event.actor))
 
 
@@ -225,15 +221,15 @@ def _pending_settled(work: StateDraft, event: Event, p: ev.PendingSettled | None
 
 
 def _answered_early(work: StateDraft, event: Event, id: str, p: ev.PendingSettled | None) -> None:
-    """A sub-agent may have ended before its call began to wait for it."""
+    """Record the answer of a sub-agent that ended before its call began to wait for it."""
     call = ids.child_call(id)
     if call != id and call in work.calls and work.calls[call].status == "started":
         outcome: CallStatus = "abandoned" if p is None else p.outcome
         work.mark(call, event, outcome, item=id, parked=True, answer=event.seq)
 
 
-def _pending_warned(work: StateDraft, event: Event, p: ev.PendingWarned | None) -> None:
-    if p is not None and (item := work.pending.get(p.id)) is not None:
+def _pending_warned(work: StateDraft, event: Event, p: ev.PendingWarned) -> None:
+    if (item := work.pending.get(p.id)) is not None:
         work.pending[p.id] = replace(item, warned=True)
 
 
@@ -274,3 +270,9 @@ STEPS: dict[str, Step] = {
     "pending.extended": _pending_extended,
     "queue.changed": _queue_changed,
 }
+
+UNREADABLE = (
+    *("message.received", "run.started", "run.resumed", "run.waiting", "run.finished"),
+    *("abort.requested", "model.called", "tool.started", "tool.finished"),
+    *("pending.settled", "pending.extended", "queue.changed"),
+)

@@ -62,10 +62,10 @@ class Run(Struct, frozen=True, omit_defaults=True):
 
 
 class OpenCall(Struct, frozen=True, omit_defaults=True):
-    """A tool call without an outcome: its message is event `seq`, its status came with event
-    `since`, and `started` is the event of the latest start, if any. `item` is the pending item that
-    decided on it, `parent` the call that made it. A `parked` call asked something itself; `answer`
-    is the event with the latest answer."""
+    """A tool call without an outcome. Event `seq` is its message, event `since` set its status,
+    and `started` is the event of the latest start, if any. `item` is the pending item that
+    decided on it, `parent` the call that made it. A `parked` call asked something itself;
+    `answer` is the event with the latest answer."""
 
     name: str
     seq: int
@@ -89,8 +89,8 @@ class Excess(Struct, frozen=True):
 
 
 class OpenItem(Struct, frozen=True, omit_defaults=True):
-    """A pending item; its wording is in event `seq`. `voters` are those who approved; `approvals`
-    is how many must."""
+    """A pending item; event `seq` holds its text. `voters` are its approvers so far, `approvals`
+    the required number."""
 
     what: str
     seq: int
@@ -103,8 +103,8 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
 
 
 class QueuedInput(Struct, frozen=True, omit_defaults=True):
-    """A message that no run has handled yet; `text` is the event that changed its text, `run` the
-    run that sent it."""
+    """A queued message that no run has handled yet; `text` is the event that changed its text,
+    `run` the run that sent it."""
 
     seq: int
     how: Literal["queue", "steer", "interrupt"] = "queue"
@@ -123,14 +123,14 @@ class Shown(Struct, frozen=True, omit_defaults=True):
 
 
 class Rules(Struct, frozen=True, omit_defaults=True):
-    """What is allowed, asked about or denied, by tool and by category of tools."""
+    """Permanent permission rules (allow, ask or deny), by tool and by category of tools."""
 
     tools: dict[str, str] = {}
     categories: dict[str, str] = {}
 
 
 class Grants(Struct, frozen=True, omit_defaults=True):
-    """What is allowed without asking, while `driver` drives."""
+    """The tools and categories that need no approval while `driver` drives."""
 
     driver: str | None = None
     tools: tuple[str, ...] = ()
@@ -138,9 +138,9 @@ class Grants(Struct, frozen=True, omit_defaults=True):
 
 
 class Sub(Struct, frozen=True, omit_defaults=True):
-    """The parent of a sub-agent's thread: `item` in the log of thread `parent` waits for it, until
-    it has `reported`; None in a fork of it, which has no waiting parent. `forked`: it began as a
-    copy of its parent."""
+    """The link from a sub-agent's thread to its parent: `item` in the log of thread `parent`
+    waits for it, until it has `reported`. None in a fork of such a thread, which has no waiting
+    parent. `forked`: it began as a copy of its parent."""
 
     agent: str
     parent: str
@@ -165,8 +165,8 @@ class FileChanges(Struct, frozen=True, omit_defaults=True):
 
 
 class Window(Struct, frozen=True, omit_defaults=True):
-    """What a model reads of the conversation: what follows event `upto`, with estimated tokens and
-    turns; event `seq` has the summary of the part before."""
+    """The part of the conversation that a model reads: the events after `upto`, with estimated
+    tokens and turns. Event `seq` has the summary of the part before."""
 
     upto: int = 0
     seq: int | None = None
@@ -174,13 +174,8 @@ class Window(Struct, frozen=True, omit_defaults=True):
     turns: int = 0
 
 
-class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state after event `head`. Open calls and pending items are listed by id, oldest first.
-    `due` is when a driver must look, as in the row. `models` are the models chosen in each mode,
-    with "" for the initial mode; `model` is the latest choice. `settings` are the metadata of the
-    log. `abort` is the event that requests the end of the run, `driven` the time (ms) of the latest
-    event of its driver. `too_new` is the first event that this version does not understand: while
-    it is set, do not drive."""
+class StateFields(Struct, kw_only=True, omit_defaults=True):
+    """The fields of a state; `State` explains them."""
 
     head: int = 0
     run: Run | None = None
@@ -213,6 +208,15 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expired: bool = False
     too_new: int | None = None
 
+
+class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a mutable copy
+    """The state after event `head`. Open calls and pending items are listed by id, oldest first.
+    `due` is when a driver must check the log, as in the row. `models` are the models chosen in each
+    mode, with "" for the initial mode; `model` is the latest choice. `settings` are the metadata of
+    the log. `abort` is the event that requests the end of the run, `driven` the time (ms) of the
+    latest event of its driver. `too_new` is the first event that this version does not understand:
+    while it is set, do not drive."""
+
     @property
     def active(self) -> Run | None:
         """The run that is active or waits."""
@@ -228,10 +232,10 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def owes(self) -> bool:
-        """Whether the parent of this thread has not received its result yet."""
+        """Whether the parent of this thread still waits for its result."""
         return self.sub is not None and self.sub.item is not None and not self.sub.reported
 
     @property
     def safe(self) -> bool:
-        """Whether nothing is open here: a point to fork at, or to begin a window."""
+        """Whether nothing is open here, so that a fork or a window can begin at this point."""
         return not (self.active or self.calls or self.pending)

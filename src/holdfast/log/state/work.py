@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..events import Event
-from .values import CallStatus, Grants, State
+from .values import CallStatus, Grants, State, StateFields
+
+CHANGED = ("calls", "pending", "usage", "contexts", "timers", "checkpoints")
+
+if TYPE_CHECKING:
+    Fields = StateFields
+else:
+    Fields = object  # plain attributes: a struct takes longer to copy
 
 
-class StateDraft:
+class StateDraft(Fields):
     """A mutable state: one copy per fold instead of one per event."""
 
     def __init__(self, start: State) -> None:
-        self.head, self.too_new, self.expired = start.head, start.too_new, start.expired
-        self.run, self.abort, self.due = start.run, start.abort, start.due
-        self.driven = start.driven
-        self.mode, self.model, self.context = start.mode, start.model, start.context
-        self.queue, self.window, self.tasks = start.queue, start.window, start.tasks
-        self.rules, self.grants, self.sub = start.rules, start.grants, start.sub
-        self.calls, self.pending = dict(start.calls), dict(start.pending)
-        self.excess = start.excess
-        self.usage, self.data = dict(start.usage), dict(start.data)
-        self.models, self.settings = start.models, start.settings
-        self.contexts, self.timers = dict(start.contexts), dict(start.timers)
-        self.checkpoints = dict(start.checkpoints)
-        self.total, self.cost, self.files = start.total, start.cost, start.files
-        self.tasks_before = start.tasks_before
+        fields = vars(self)
+        fields.update(asdict(start))
+        for name in CHANGED:
+            fields[name] = dict(fields[name])
 
     def state(self) -> State:
         return State(**vars(self))
@@ -44,7 +41,8 @@ class StateDraft:
             self.run = replace(self.run, **changes)
 
     def driven_by(self, driver: str | None) -> None:
-        """Grants are valid for the driver that they were given to."""
+        """Drop the grants if another driver takes over: they are valid only for the driver that
+        they were given to."""
         if driver != self.grants.driver:
             self.grants = Grants()
 
@@ -52,7 +50,7 @@ class StateDraft:
         self.queue = tuple(q for q in self.queue if q.seq not in inputs)
 
     def read(self, event: Event, turns: int = 0) -> None:
-        """Count what a model will read."""
+        """Count an event that a model will read."""
         window, tokens = self.window, len(event.data) // 4
         self.window = replace(window, tokens=window.tokens + tokens, turns=window.turns + turns)
 
@@ -60,4 +58,4 @@ class StateDraft:
         self.contexts = {id: c for id, c in self.contexts.items() if c.scope not in scopes}
 
 
-Step: TypeAlias = Callable[[StateDraft, Event, Any], None]  # what one kind of event changes
+Step: TypeAlias = Callable[[StateDraft, Event, Any], None]  # applies one kind of event

@@ -42,8 +42,8 @@ def installed() -> bool:
 
 
 def knows(kind: str) -> bool:
-    """Whether pydantic-ai has a vendor of this name: one in `KINDS` or, in a later version of
-    pydantic-ai, one with its own provider module."""
+    """Whether pydantic-ai has a vendor with this name: one in `KINDS`, or one that a later
+    version of pydantic-ai has a provider module for."""
     if kind in KINDS:
         return True
     found = find_spec(PACKAGE)
@@ -58,10 +58,10 @@ class PydanticAIProvider:
     """The models of one vendor. `kind` is pydantic-ai's name for it (`openai`, `openai-chat`,
     `anthropic`, `google`, `groq` …); the default is the namespace.
 
-    Without `api_key` and `base_url` the vendor's own environment variables apply. `settings`
-    are pydantic-ai's model settings, for every call. `timeout` is how many seconds the vendor
-    may send nothing. The caller closes `http_client`; `aclose` closes everything else, and the
-    next call opens it again. Use a provider on one event loop at a time.
+    Without `api_key` and `base_url` the vendor's own environment variables apply. `settings` are
+    pydantic-ai's model settings, for every call. `timeout` is the longest time, in seconds,
+    without data from the vendor. The caller closes `http_client`; `aclose` closes everything
+    else, and the next call opens it again. Use a provider on one event loop at a time.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 from pydantic_ai.messages import (
@@ -25,12 +25,10 @@ from pydantic_ai.models import StreamedResponse
 from pydantic_ai.usage import RequestUsage
 
 from ...errors import ModelUnavailable
-from ..port import BoundChunk, CallChunk, Chunk, EndChunk, TextChunk, ThoughtChunk
+from ..port import BoundChunk, CallChunk, Chunk, EndChunk, StopReason, TextChunk, ThoughtChunk
 from .prompts import layout
 
-Reason: TypeAlias = Literal["stop", "calls", "length", "filtered", "other"]
-
-REASONS: dict[str | None, Reason] = {
+REASONS: dict[str | None, StopReason] = {
     "stop": "stop",
     "length": "length",
     "content_filter": "filtered",
@@ -40,24 +38,24 @@ MADE_UP = "pyd_ai_"  # prefix of the ids that pydantic-ai generates for calls wi
 
 
 class VendorAnswer:
-    """One answer while it is received."""
+    """One answer while it is being received."""
 
     def __init__(self, ref: str) -> None:
         self._ref = ref
         self._text: list[str] = []
 
-    def heard(self, event: Any) -> Iterator[Chunk]:
+    def chunks_of(self, event: Any) -> Iterator[Chunk]:
         """The chunks that an event of the stream adds to the answer."""
+        part: Any = None
+        text: Any = None
         if isinstance(event, PartStartEvent):
-            if isinstance(event.part, TextPart) and event.part.content:
-                yield self._said(event.part.content)
-            elif isinstance(event.part, ThinkingPart) and event.part.content:
-                yield ThoughtChunk(event.part.content)
+            part, text = event.part, getattr(event.part, "content", None)
         elif isinstance(event, PartDeltaEvent):
-            if isinstance(event.delta, TextPartDelta) and event.delta.content_delta:
-                yield self._said(event.delta.content_delta)
-            elif isinstance(event.delta, ThinkingPartDelta) and event.delta.content_delta:
-                yield ThoughtChunk(event.delta.content_delta)
+            part, text = event.delta, getattr(event.delta, "content_delta", None)
+        if text and isinstance(part, (TextPart, TextPartDelta)):
+            yield self._said(text)
+        elif text and isinstance(part, (ThinkingPart, ThinkingPartDelta)):
+            yield ThoughtChunk(text)
 
     def _said(self, text: str) -> TextChunk:
         self._text.append(text)
@@ -83,8 +81,8 @@ class VendorAnswer:
 
 
 def _was_cut(stream: StreamedResponse) -> bool:
-    """Whether the vendor never said why the model stopped. For OpenAI's chat protocol pydantic-ai
-    invents a reason, so there only the vendor's own value counts."""
+    """Whether the vendor did not say why the model stopped. For OpenAI's chat protocol,
+    pydantic-ai makes up a reason, so only the vendor's own value counts."""
     told = (stream.provider_details or {}).get("finish_reason") is not None
     if stream.state == "incomplete":
         return True

@@ -1,4 +1,4 @@
-"""One call of a vendor's model: opening it, reading it, and reporting why it failed.
+"""One call of a vendor's model: opens it, reads the answer, and reports failures.
 
 Imports pydantic-ai, so this module is imported only when a model is called.
 """
@@ -18,10 +18,10 @@ from pydantic_ai.models import Model, StreamedResponse, create_async_httpx2_clie
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
-from ...errors import HoldfastError, MissingExtra, ModelError
+from ...errors import HoldfastError, MissingExtra, ModelError, ModelUnavailable
 from ..port import Chunk, ModelCall
 from .answers import VendorAnswer
-from .failures import while_asking, while_reading
+from .failures import reported
 from .prompts import messages, parameters
 
 VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")  # an environment variable
@@ -67,15 +67,16 @@ class VendorConnection:
         """The chunks of one call. Every failure is a `ModelError`, including a stream that ends
         before the vendor said why it stopped."""
         async with AsyncExitStack() as stack:
-            with while_asking(ref):
+            # An unknown error of the request would come again; the next answer may be valid.
+            with reported(ref, ModelError, "the call could not be made"):
                 model = self._model(name)
                 silence = _silence(model, settings)
                 stream = await _ask(stack, model, call, settings, silence)
             answer = VendorAnswer(ref)
-            with while_reading(ref):
+            with reported(ref, ModelUnavailable, "the answer could not be read"):
                 async with aclosing(_events(stream, silence)) as events:
                     async for event in events:
-                        for chunk in answer.heard(event):
+                        for chunk in answer.chunks_of(event):
                             yield chunk
                 ending = answer.ending(stream)
             for chunk in ending:
@@ -121,8 +122,8 @@ def connect(
 
 
 def _unset(ref: str, kind: str, said: str) -> ModelError:
-    """The remedy for a vendor's client that lacks a setting, from pydantic-ai's message, of which
-    only the names of variables are shown."""
+    """The error for a vendor's client that lacks a setting. From pydantic-ai's message it shows
+    only the names of environment variables."""
     way, problem = _way(kind), said.partition(". ")[0]
     if names := list(dict.fromkeys(VARIABLE.findall(said))):
         way, problem = f"set {' and '.join(names)}, or {way}", "the key or the address is missing"
@@ -178,7 +179,8 @@ async def _ask(
 
 
 async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
-    """Stop the vendor's work on an answer that is no longer needed; no effect if it is complete."""
+    """Stop the vendor's work on an answer that is no longer needed. No effect if the answer is
+    complete."""
     with suppress(Exception):  # some cannot, and then the connection just closes
         await stream.cancel()
     for response in responses:
@@ -186,7 +188,7 @@ async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
 
 
 def _silence(model: Model[Any], settings: Mapping[str, Any]) -> float | None:
-    """How long to wait for a chunk, if the vendor's client has no timeout of its own."""
+    """How long to wait for a chunk if the vendor's client has no timeout of its own."""
     if "timeout" not in model.unsupported_settings:
         return None
     return cast(float, settings["timeout"])

@@ -1,5 +1,5 @@
-"""Why a vendor's call failed, in Holdfast's own words. The vendor's text may contain a key or text
-of a person, so it stays in `__cause__`."""
+"""Converts errors of vendors to Holdfast's errors. A vendor's message may contain an API key or
+a user's text, so it is kept only in `__cause__`."""
 
 from __future__ import annotations
 
@@ -25,36 +25,23 @@ from pydantic_ai.exceptions import (
 from ...errors import HoldfastError, ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
 
 WORD = re.compile(r"[a-z][a-z_]{2,39}")  # the form of a vendor's error code, which no key has
-AGAIN = (409,)  # besides 408, 429 and 5xx
+AGAIN = (409,)  # retryable, in addition to 408, 429 and 5xx
 
 
 @contextmanager
-def while_asking(ref: str) -> Iterator[None]:
-    """An unexpected error here is about the request: the same call would fail again."""
+def reported(ref: str, unexpected: type[ModelError], problem: str) -> Iterator[None]:
+    """Convert every exception of a call to a `ModelError`; an unknown one becomes `unexpected`."""
     try:
         yield
     except HoldfastError:
         raise
     except Exception as error:
-        raise _told(ref, error) or ModelError(
-            model=ref, problem=f"the call could not be made ({type(error).__name__})"
+        raise _converted(ref, error) or unexpected(
+            model=ref, problem=f"{problem} ({type(error).__name__})"
         ) from error
 
 
-@contextmanager
-def while_reading(ref: str) -> Iterator[None]:
-    """An unexpected error here is about the answer: the next answer may be valid."""
-    try:
-        yield
-    except HoldfastError:
-        raise
-    except Exception as error:
-        raise _told(ref, error) or ModelUnavailable(
-            model=ref, problem=f"the answer could not be read ({type(error).__name__})"
-        ) from error
-
-
-def _told(ref: str, error: Exception) -> ModelError | None:
+def _converted(ref: str, error: Exception) -> ModelError | None:
     if isinstance(error, TimeoutError):
         return ModelTimeout(model=ref, problem="no answer in time")
     if isinstance(error, UserError):  # pydantic-ai's own message, about the model and the tools
@@ -89,7 +76,7 @@ def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
 
 
 def _refusal(ref: str, error: ModelAPIError) -> tuple[str, str | None]:
-    """The problem, and the remedy if the configuration is wrong."""
+    """The problem, and the remedy if it is a configuration error."""
     vendor, _, name = ref.partition("/")
     if isinstance(error, ModelAuthenticationError):
         remedy = f"check the API key for {vendor!r} and its permissions"

@@ -1,6 +1,6 @@
 """Converts a `ModelCall` into pydantic-ai's messages. Pure and deterministic.
 
-What only the model can read again is stored as one layout per message: all parts in their order
+Data that only the model can read is stored as one layout per message: all parts in their order
 with the data bound to them, but without text and arguments, which the message itself has. So the
 parts are restored exactly, and nothing is stored twice.
 """
@@ -140,7 +140,7 @@ def _fit(id: str, length: int | None) -> str:
 
 
 def layout(response: ModelResponse, text: str) -> dict[str, Any] | None:
-    """What must be restored in addition to `text` and the calls, as JSON; None if nothing."""
+    """The data to restore in addition to `text` and the calls, as JSON; None if there is none."""
     whole = msgspec.json.decode(ModelMessagesTypeAdapter.dump_json([response]))[0]
     parts = [part for part in whole["parts"] if _kept(part)]
     texts = [part["content"] for part in parts if part["part_kind"] == "text"]
@@ -157,7 +157,8 @@ def _extras(part: dict[str, Any]) -> set[str]:
 
 
 def _kept(part: dict[str, Any]) -> bool:
-    """Reasoning without bound data, and empty text, need not be sent back."""
+    """Whether a part must be sent back. Reasoning without bound data, and empty text, need not
+    be."""
     if part["part_kind"] == "thinking":
         return bool(_extras(part))
     return part["part_kind"] != "text" or bool(part["content"] or _extras(part))
@@ -180,7 +181,7 @@ def _without_content(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _laid_out(bound: dict[str, Any], text: str, calls: list[ToolCallPart]) -> ModelResponse:
-    """The original message; `ValueError` if its text or calls are not those it was made with."""
+    """The original message. Raises `ValueError` if its text or calls have changed since."""
     parts: list[dict[str, Any]] = []
     place, left = 0, iter(calls)
     for part in bound["parts"]:

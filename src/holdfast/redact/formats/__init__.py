@@ -1,20 +1,17 @@
-"""The formats in which texts contain secrets.
+"""Reads the formats in which texts contain secrets.
 
-A format yields pairs of names and values, about which `verdict` decides, and spans that are secrets
-whatever their name.
+A format yields pairs of names and values, which `verdict` judges, and spans that are secrets
+regardless of any name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..names import Names
-from ..spans import Span
 from ..vendors import vendors
 from .blocks import blocks
 from .code import code
 from .http import http
-from .keywords import Pair, keywords
+from .keywords import Candidates, Pair, keywords
 from .named_values import named_values
 from .pairs import pairs
 from .patterns import CLASSES, patterns
@@ -27,8 +24,8 @@ from .urls import urls
 __all__ = ["CLASSES", "Pair", "read"]
 
 
-def read(text: str, names: Names) -> Iterator[Pair | Span]:
-    """Everything in a text that may be a secret."""
+def read(text: str, names: Names) -> Candidates:
+    """Yield everything in a text that may be a secret."""
     found = keywords(text, names)
     yield from urls(text)
     yield from blocks(text, found.runs)

@@ -1,4 +1,4 @@
-"""Private keys in PEM blocks, and tokens without a prefix in long runs of characters."""
+"""Finds private keys in PEM blocks, and tokens without a prefix in long runs of characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Iterator
 
-from ..spans import Span
+from ..spans import Bounds, Span
 from ..values import DIGIT
 
 _HEADER = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)? ?-{4,5}"
@@ -25,11 +25,11 @@ _IN_RUNS = re.compile(
     r"|(?P<azure>[A-Za-z0-9+/](?<![\w+/-].)[A-Za-z0-9+/]{85}(?===))"
     r"|(?P<license>[A-Z0-9](?<![\w-].)[A-Z0-9]{4}-(?:[A-Z0-9]{5}-){3}[A-Z0-9]{5}(?![\w-]))"
 )
-_LONG = 29  # characters of the shortest of them
+_LONG = 29  # length of the shortest of them, in characters
 
 
-def blocks(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
-    """Private keys of any length, also incomplete ones, and tokens without a prefix."""
+def blocks(text: str, runs: list[Bounds]) -> Iterator[Span]:
+    """Find private keys of any length, including incomplete ones, and tokens without a prefix."""
     if "BEGIN " in text and "PRIVATE KEY" in text:
         for found in _BLOCK.finditer(text):
             yield Span(*found.span(), "private-key")

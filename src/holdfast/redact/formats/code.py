@@ -1,4 +1,6 @@
-"""Source code: literals next to the name of a secret in a call, default values, setters, logins."""
+"""Reads source code: literals next to the name of a secret in calls, default values, setters,
+logins.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from ..names import listed, words
 from ..spans import Span
 from ..values import NO_SECRET, is_strong, looks
 from ..verdict import Syntax
-from .keywords import Keywords, Pair, SecretName
+from .keywords import Candidates, Keywords, Pair, SecretName
 from .literals import literals, quoted, run
 from .pairs import KEY
 
@@ -60,8 +62,8 @@ _USER = re.compile(r"[\w.@+-]{1,64}:")
 _ALGORITHM = re.compile(r"(?i:sha\d|md5|hs\d|rs\d|es\d|aes|utf)")
 
 
-def code(text: str, found: Keywords) -> Iterator[Pair | Span]:
-    """Literals that are values of names in code."""
+def code(text: str, found: Keywords) -> Candidates:
+    """Find literals that are values of names in code."""
     for name in found.names:
         yield from _named(text, name)
     for callee in found.callees if "(" in text else ():
@@ -71,9 +73,10 @@ def code(text: str, found: Keywords) -> Iterator[Pair | Span]:
             yield from _call(text, call.end(), _SIGNATURES.get(last, 0))
 
 
-def _call(text: str, at: int, place: int) -> Iterator[Pair | Span]:
-    """The arguments of a function about access that look like secrets; the one at `place` is a
-    password even if it does not."""
+def _call(text: str, at: int, place: int) -> Candidates:
+    """Find the arguments of an authentication function that look like secrets. The argument at
+    `place` is a password even if it does not look like one.
+    """
     first = _BETWEEN.match(text, at)
     for n, literal in enumerate(literals(text, first.end(), _BETWEEN, 6) if first else ()):
         value = text[literal.start : literal.end]
@@ -90,9 +93,9 @@ def _call(text: str, at: int, place: int) -> Iterator[Pair | Span]:
 
 def _named(text: str, name: SecretName) -> Iterator[Pair]:
     at, literal, syntax = name.end, None, Syntax.CALL
-    if text[at : at + 2] in ("]'", ']"'):
+    if text.startswith(("]'", ']"'), at):
         at += 1
-    if text[at : at + 1] in ('"', "'", "`"):
+    if text.startswith(('"', "'", "`"), at):
         for between in (_NEXT.match(text, at), _KEYWORD.match(text, at)):
             if between and (literal := quoted(text, between.end())):
                 syntax = _next_syntax(text, name, between[0])
@@ -103,30 +106,30 @@ def _named(text: str, name: SecretName) -> Iterator[Pair]:
         literal = quoted(text, other.end())
     elif _CALL.match(text, at):
         yield from _arguments(text, name)
-    elif text[name.start - 2 : name.start] == "${" and (default := _SHELL.match(text, at)):
+    elif text.endswith("${", 0, name.start) and (default := _SHELL.match(text, at)):
         start, end = run(text, default.end())
         close = text.find("}", start, start + 256)
         yield name.pair((start, close if close > start else end), Syntax.QUOTED)
     elif _DEFINED.search(text, max(0, name.start - 16), name.start):
         cast = _CAST.match(text, at)
         literal, syntax = quoted(text, cast.end()) if cast else None, Syntax.QUOTED
-    elif name.says != "weak" and text[at : at + 1] in (" ", "\t"):
-        literal = quoted(text, at + 1) if text[at + 1 : at + 2] in ('"', "'") else None
+    elif name.says != "weak" and text.startswith((" ", "\t"), at):
+        literal = quoted(text, at + 1) if text.startswith(('"', "'"), at + 1) else None
     if literal:
         yield name.pair(literal.span, syntax)
 
 
 def _next_syntax(text: str, name: SecretName, between: str) -> Syntax:
-    """For the literal after a name in quotes."""
-    if text[name.start - 2 : name.start] == "--":
+    """Return the syntax of the literal after a quoted name."""
+    if text.endswith("--", 0, name.start):
         return Syntax.OPTION  # two words of a command
     read = ")" not in between and _ENV.search(text, max(0, name.start - 40), name.start)
     return Syntax.QUOTED if read else Syntax.CALL
 
 
 def _arguments(text: str, name: SecretName) -> Iterator[Pair]:
-    """The literals among the arguments of a function that is named like a secret."""
-    setter = text[name.start - 1 : name.start] == "." or "." in name.name
+    """Find the literals among the arguments of a function whose name is that of a secret."""
+    setter = text.endswith(".", 0, name.start) or "." in name.name
     said = words(name.name.rpartition(".")[2])
     plain = len(said) == 1 or (len(said) == 2 and said[0] in ("set", "with"))
     syntax = Syntax.QUOTED if setter and plain else Syntax.CALL

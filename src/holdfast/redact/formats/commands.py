@@ -1,9 +1,10 @@
-"""Programs and commands, as data: which argument of which program is a secret, and which commands are about
-secrets."""
+"""Tables of programs and commands: which argument of which program is a secret, and which commands
+handle secrets.
+"""
 
 from __future__ import annotations
 
-from ..names import listed
+from ..names import listed, word_set
 
 # ruff: noqa: E501 - a line a group of programs
 
@@ -79,10 +80,8 @@ OPTIONS = {
     for name in names.split()
 }
 # Programs whose `-p` may also be a port, a path or a project.
-PORTS = frozenset(
-    listed("docker podman nerdctl helm az oc kubectl nuget dotnet cf ibmcloud http https")
-)
-# Commands about secrets: an argument that looks like a secret is one.
+PORTS = word_set("docker podman nerdctl helm az oc kubectl nuget dotnet cf ibmcloud http https")
+# Commands that handle secrets: an argument that looks like a secret is one.
 VERBS = (
     *listed(
         """

@@ -1,15 +1,15 @@
-"""HTTP: credentials after their scheme, cookies by name, parts of forms."""
+"""Reads HTTP: credentials after their scheme, cookies by name, form fields."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ..names import HEADERS, listed, words
-from ..spans import Span, only_placeholders
+from ..names import HEADERS, word_set
+from ..spans import Bounds, Span, only_placeholders
 from ..values import NO_SECRET, NO_VALUE, UNRESOLVED, Looks, looks, mixed, random
 from ..verdict import Syntax
-from .keywords import Pair, SecretName
+from .keywords import Candidates, Pair, SecretName
 from .literals import in_string, quoted
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
@@ -27,14 +27,10 @@ _CREDENTIALS = re.compile(
     r"(?P<scheme>[A-Za-z][\w-]{1,31})[ ](?:token=)?(?P<quote>[\"']?)(?P<token>[^\s\"',;]{1,8192}+)[\"']?"
 )
 _PARAMETER = re.compile(r"(\w[\w-]{0,31})=(\"([^\"]{0,2048})\"|[^\s,;\"]{1,2048}+)")
-_PUBLIC = frozenset(
-    listed(
-        """
+_PUBLIC = word_set("""
 username realm uri algorithm qop nc opaque charset stale keyid headers version domain signedheaders
 oauth_version oauth_signature_method oauth_timestamp oauth_callback scope error
-"""
-    )
-)
+""")
 _COOKIE = re.compile(r"([^\s=;,\"']{1,128})=([^;\s\"'\\]{0,4096}+)|([^;\s=\"'\\][^;=\"'\\]{0,64}+)")
 _SIGN = re.compile(r"\\{0,3}[\"'`]?\]?[\"']?[ \t]{0,4}(?::|=>|=|,)[ \t]{0,4}")
 # Cookies, and attributes of cookies, that identify nobody.
@@ -53,8 +49,8 @@ _FORM_END = re.compile(r"\r?\n-{2,}")
 _END = re.compile(r"[\r\n`]|\\[nr\"]|\x1b|[ ]-[A-Za-z-]")
 
 
-def http(text: str, names: list[SecretName]) -> Iterator[Span | Pair]:
-    """Credentials, cookies and forms."""
+def http(text: str, names: list[SecretName]) -> Candidates:
+    """Find credentials, cookies and form fields."""
     for scheme in _SCHEME.finditer(text) if _MENTIONED.search(text) else ():
         bearer, _, secret = scheme.groups()
         word = not bearer and secret.isalpha() and secret[1:].islower()
@@ -62,7 +58,7 @@ def http(text: str, names: list[SecretName]) -> Iterator[Span | Pair]:
             yield Span(*scheme.span(3), "bearer" if bearer else "basic")
     done = 0
     for name in names:
-        header = words(name.name)[-1]
+        header = name.words[-1]
         if header not in HEADERS or name.start < done:
             continue
         cookies = header != "authorization"
@@ -73,8 +69,8 @@ def http(text: str, names: list[SecretName]) -> Iterator[Span | Pair]:
         yield _form_part(text, part)
 
 
-def _value(text: str, name: SecretName, *, cookies: bool) -> tuple[int, int] | None:
-    """Where the value of a header is."""
+def _value(text: str, name: SecretName, *, cookies: bool) -> Bounds | None:
+    """Return where the value of a header is."""
     sign = _SIGN.match(text, name.end)
     if sign is None:
         return None
@@ -91,7 +87,7 @@ def _value(text: str, name: SecretName, *, cookies: bool) -> tuple[int, int] | N
     return None
 
 
-def _header(text: str, span: tuple[int, int], *, cookies: bool) -> Iterator[Span]:
+def _header(text: str, span: Bounds, *, cookies: bool) -> Iterator[Span]:
     value = text[slice(*span)]
     if value[:1] == "[" and value.rstrip()[-1:] == "]" and not only_placeholders(value):
         span = span[0] + 1, span[0] + len(value.rstrip()) - 1  # a list with one item
@@ -103,7 +99,7 @@ def _header(text: str, span: tuple[int, int], *, cookies: bool) -> Iterator[Span
 
 
 def _line_end(text: str, name: int, at: int) -> int:
-    """Where a header ends: with its line, or with the string that contains it."""
+    """Return where a header ends: with its line, or with the string that contains it."""
     found = _END.search(text, at, at + 16384)
     end = found.start() if found else min(len(text), at + 16384)
     for quote in "\"'":
@@ -114,7 +110,7 @@ def _line_end(text: str, name: int, at: int) -> int:
 
 
 def _credentials(value: str, offset: int, *, bare: bool) -> Iterator[Span]:
-    """The token after a scheme, the private parameters, or the whole value."""
+    """Yield the token after a scheme, the secret parameters, or the whole value."""
     if found := _CREDENTIALS.fullmatch(value.strip()):
         token = found["token"]
         if looks(token) not in NO_SECRET and not _CHALLENGE.fullmatch(token):
@@ -132,14 +128,16 @@ def _credentials(value: str, offset: int, *, bare: bool) -> Iterator[Span]:
 
 
 def _is_credential(value: str, *, bare: bool) -> bool:
-    """Whether a header without a known structure is a credential as a whole."""
+    """Whether the value of a header without a known structure is a credential."""
     if " " in value:
         return value.split(maxsplit=1)[0].lower() in ("digest", "bearer", "basic", "negotiate")
     return not bare or mixed(value) or random(value)
 
 
 def _cookies(value: str, offset: int) -> Iterator[Span]:
-    """The value of each cookie; all cookies as one if a value among them may be a word."""
+    """Yield the value of each cookie; all cookies as one value if one of them may be an ordinary
+    word.
+    """
     found = [one for one in _COOKIE.finditer(value) if one[1] and not _HARMLESS.fullmatch(one[1])]
     secrets = [one for one in found if looks(one[2]) not in NO_SECRET]
     if any(len(one[2]) < 6 or looks(one[2]) in (Looks.WORD, Looks.PHRASE) for one in found):

@@ -1,5 +1,5 @@
-"""The words of a text at which formats start to read: names of secrets, programs and verbs of
-commands, functions and sentences about access; and long runs of characters.
+"""Finds the words of a text at which formats start to read: names of secrets, programs and verbs of
+commands, functions and sentences about logging in; and long runs of characters.
 
 They are found in two passes, so that not every format has to search the whole text.
 """
@@ -7,10 +7,12 @@ They are found in two passes, so that not every format has to search the whole t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import accumulate, compress
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from ..names import NAME, Names, listed, words
+from ..names import NAME, Names, listed, word_set, words
+from ..spans import Bounds, Span
 from ..verdict import Syntax
 from .commands import OPTIONS, VERBS
 
@@ -23,31 +25,31 @@ _NUMBERED = re.compile(r" (?:[\[(]?(?:no\.? ?|#)?\d{1,2}[\])]?)(?=\s{0,2}[:=])")
 _RUN = re.compile(r"[A-Za-z0-9_+/.~:|$-]{14,}+")  # the shortest token has 14 characters
 _PROGRAMS = {*OPTIONS, "z", "za"}  # 7z and 7za do not begin with a letter
 _VERBS = {verb.partition(" ")[0].partition(":")[0] for verb in VERBS}
-# Words in the names of functions about access: an argument that looks like a secret is one.
-_CALLEES = frozenset(
-    listed(
-        """
+# Words in the names of authentication functions: an argument that looks like a secret is one.
+_CALLEES = word_set("""
 login log signin sign auth authenticate authorize connect connection credential credentials
 password passwd encrypt decrypt hmac cipher hash basic bind pdo unlock token jwt verify secret key
 fernet account client session mysqli access identity digest cookie hashpw sha256 ftp smtp
 imap ldap unseal setpassword encode decode createhmac aes btoa algoliasearch superuser
-"""
-    )
-)
+""")
 _LOGINS = listed("log sign credential access einloggen anmeld melde connecter connexion")
 _NAME, _PROGRAM, _VERB, _CALLEE, _LOGIN = 1, 2, 4, 8, 16
 _KINDS = 16_384  # words whose kinds are cached
 
 
 class Pair(NamedTuple):
-    """A value in a text and the name that it belongs to. `says` is how the name marks a secret, or
-    empty if that is not known yet."""
+    """A value in a text, and its name. `says` is how the name marks a secret; empty if that is not
+    known yet.
+    """
 
     start: int
     end: int
     name: str
     says: str
     syntax: Syntax
+
+
+Candidates: TypeAlias = Iterator[Pair | Span]
 
 
 class SecretName(NamedTuple):
@@ -58,8 +60,12 @@ class SecretName(NamedTuple):
     name: str
     says: str
 
-    def pair(self, span: tuple[int, int], syntax: Syntax) -> Pair:
-        """The value at `span` as the value of this name."""
+    @property
+    def words(self) -> tuple[str, ...]:
+        return words(self.name)
+
+    def pair(self, span: Bounds, syntax: Syntax) -> Pair:
+        """Pair this name with the value at `span`."""
         return Pair(*span, self.name, self.says, syntax)
 
 
@@ -75,11 +81,11 @@ class Keywords(NamedTuple):
     """All keywords of a text, by kind."""
 
     names: list[SecretName]
-    programs: list[Keyword]  # of command lines
-    verbs: list[Keyword]  # of commands about secrets
-    callees: list[Keyword]  # functions about access
-    logins: list[Keyword]  # sentences about access
-    runs: list[tuple[int, int]]  # of characters that tokens are made of
+    programs: list[Keyword]  # programs on command lines
+    verbs: list[Keyword]  # verbs of commands that handle secrets
+    callees: list[Keyword]  # authentication functions
+    logins: list[Keyword]  # sentences about logging in
+    runs: list[Bounds]  # runs of characters that can be tokens
 
 
 def keywords(text: str, names: Names) -> Keywords:
@@ -108,7 +114,7 @@ def _is_repeated(text: str, before: SecretName, name: SecretName) -> bool:
 
 
 def _kinds(found: list[str], names: Names) -> list[int]:
-    """The kinds of each word; each distinct word is classified once."""
+    """Return the kinds of each word; each distinct word is classified once."""
     known = names.kinds
     if len(known) > _KINDS:
         known = names.kinds = {}
@@ -123,14 +129,14 @@ def _add(text: str, word: Keyword, kind: int, result: Keywords) -> None:
         result.programs.append(word)
     if kind & _VERB:
         result.verbs.append(word)
-    if kind & _CALLEE and text[word.end : word.end + 1] in _CALLED:
+    if kind & _CALLEE and text.startswith(_CALLED, word.end):
         result.callees.append(word)
     if kind & _LOGIN:
         result.logins.append(word)
 
 
 def _kind(word: str, names: Names) -> int:
-    """The kinds of a word, as a sum of flags."""
+    """Return the kinds of a word, as a sum of flags."""
     if len(word) > NAME:
         return 0
     kind = 0
@@ -161,7 +167,7 @@ def _secret_name(text: str, start: int, word: str, names: Names) -> SecretName |
 def _extended(
     text: str, start: int, name: str, says: str | None, names: Names
 ) -> tuple[str | None, int, str]:
-    """The name with those words before it that make it the name of a secret."""
+    """Extend the name by the words before it that make it the name of a secret."""
     parts = _words_before(text, start)
     if not parts:
         return says, start, name
@@ -175,8 +181,8 @@ def _extended(
 
 
 def _words_before(text: str, start: int) -> list[str]:
-    """At most three words before a name, each followed by one space or apostrophe."""
-    if text[start - 1 : start] not in (" ", "'", "’"):
+    """Return up to three words before a name, each followed by one space or apostrophe."""
+    if not text.endswith((" ", "'", "’"), 0, start):
         return []
     parts: list[str] = []
     for part in reversed(_GAP.split(text[max(0, start - 48) : start - 1])):

@@ -1,4 +1,4 @@
-"""Where a value ends: a quoted literal, a run of characters, the rest of a line."""
+"""Finds where a value ends: a quoted literal, a run of characters, the rest of a line."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..spans import PLACEHOLDER
+from ..spans import PLACEHOLDER, Bounds
 
-LONGEST = 1 << 16  # characters of one value
+LONGEST = 1 << 16  # maximum length of a value, in characters
 
 _OPEN = re.compile(
     r"(?:[bBrRuUfFLN@$]{1,2}(?=[\"'])|r\#{0,2}(?=\"))?(\\{0,3})(\"\"\"|'''|\"(?!\"\")|['`„“‘«]|(?:%[qQ]|qq?)[({\[<]|\[\[)"
@@ -28,19 +28,19 @@ _SECTION = re.compile(r"(?m)^\[[\w .:@/-]{1,64}\][ \t]{0,4}\r?$")
 
 
 class Literal(NamedTuple):
-    """The text between two quotes, and where the closing quote ends."""
+    """The text between two quotes, and the position after the closing quote."""
 
     start: int
     end: int
     after: int
 
     @property
-    def span(self) -> tuple[int, int]:
+    def span(self) -> Bounds:
         return self.start, self.end
 
 
 def quoted(text: str, at: int) -> Literal | None:
-    """The literal that begins at `at`. One that is not closed ends with its line."""
+    """Return the literal that begins at `at`. An unclosed literal ends with its line."""
     found = _OPEN.match(text, at)
     if found is None:
         return None
@@ -61,7 +61,7 @@ def quoted(text: str, at: int) -> Literal | None:
 
 
 def literals(text: str, at: int, gap: re.Pattern[str], limit: int) -> Iterator[Literal]:
-    """The literal at `at` and those that follow, each after a match of `gap`."""
+    """Yield the literal at `at` and those that follow, each after a match of `gap`."""
     for _ in range(limit):
         literal = quoted(text, at)
         if literal is None:
@@ -74,7 +74,7 @@ def literals(text: str, at: int, gap: re.Pattern[str], limit: int) -> Iterator[L
 
 
 def _unescaped(text: str, start: int, escapes: int, quote: str) -> int | None:
-    """Where the next quote is that is not escaped: on the same line, or a few lines later."""
+    """Return where the next unescaped quote is: on the same line, or a few lines later."""
     limit = min(len(text), start + LONGEST)
     if len(quote) == 1 and quote != "`":
         line = text.find("\n", start, limit)
@@ -95,7 +95,9 @@ def _unescaped(text: str, start: int, escapes: int, quote: str) -> int | None:
 
 
 class Runs:
-    """Runs and rests of lines of one text. Each is measured once, however many names are in it."""
+    """Runs of characters and rests of lines in one text. Each is measured once and shared by all
+    names in it.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -111,8 +113,8 @@ class Runs:
         """Whether the text lists environment variables, one per line."""
         return len(_VARIABLE.findall(self._text[:LONGEST])) >= 3
 
-    def run(self, at: int) -> tuple[int, int]:
-        """The word of a command, a log line or code that begins at `at`."""
+    def run(self, at: int) -> Bounds:
+        """Return the word of a command, a log line or code that begins at `at`."""
         text = self._text
         if braced := _BRACED.match(text, at):
             return braced.span(1)
@@ -124,24 +126,24 @@ class Runs:
             end > at and text[end - 1] in ".,:!?" and text[end : end + 1] in ("", " ", "\n", "\r")
         ):
             if text[end - 1] in "!?" and end - at < 24:
-                break  # passwords often end with these
+                break  # passwords often end with such characters
             end -= 1
         return at, end
 
-    def rest_of_line(self, at: int) -> tuple[int, int]:
-        """The rest of the line without a trailing comment."""
+    def rest_of_line(self, at: int) -> Bounds:
+        """Return the rest of the line without a trailing comment."""
         if not self._line[0] <= at < self._line[1]:
             self._line = rest_of_line(self._text, at)
         return at, max(at, self._line[1])
 
 
-def run(text: str, at: int) -> tuple[int, int]:
-    """The word that begins at `at`; for a single one."""
+def run(text: str, at: int) -> Bounds:
+    """Return the word that begins at `at`. For several words of one text, use `Runs`."""
     return Runs(text).run(at)
 
 
-def rest_of_line(text: str, at: int) -> tuple[int, int]:
-    """The rest of a line without a trailing comment."""
+def rest_of_line(text: str, at: int) -> Bounds:
+    """Return the rest of a line without a trailing comment."""
     found = _LINE.match(text, at)
     line = found[0] if found else ""
     if comment := _COMMENT.search(line):
@@ -156,5 +158,7 @@ def in_string(text: str, start: int, quote: str) -> bool:
 
 
 def line_start(text: str, at: int, within: int) -> int:
-    """Where the line of `at` begins, looking back at most `within` characters; 0 if unknown."""
+    """Return where the line of `at` begins, looking back at most `within` characters; 0 if
+    unknown.
+    """
     return text.rfind("\n", max(0, at - within), at) + 1

@@ -1,6 +1,7 @@
-"""Pairs whose name is a value too: `- name: DB_PASSWORD` with `value: …` on the next line,
-`<add key="SmtpPassword" value="…"/>`, `variable "password" { default = "…" }`, JSON Patch, property lists, XML
-elements, and Kubernetes Secrets, whose values are secret under any name."""
+"""Reads pairs whose name is written as a value: `- name: DB_PASSWORD` with `value: …` on the next
+line, `<add key="SmtpPassword" value="…"/>`, `variable "password" { default = "…" }`, JSON Patch,
+property lists, XML elements, and Kubernetes Secrets, whose values are secret under any name.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ..names import listed
 from ..spans import Span
 from ..values import UNRESOLVED, looks
 from ..verdict import Syntax
-from .keywords import Pair, SecretName
+from .keywords import Candidates, Pair, SecretName
 from .literals import line_start, quoted, rest_of_line, run
 from .pairs import BLOCK
 
@@ -65,8 +66,8 @@ _CALLED_SO = re.compile(r"[\w .:/()-]{1,64}")
 _PAGE = re.compile(r"</(?:dt|dd|td|th|label|b|strong|em|i|span|li|p|div|a|h\d|button|option)>")
 
 
-def named_values(text: str, names: list[SecretName]) -> Iterator[Pair | Span]:
-    """Values that are written apart from their names."""
+def named_values(text: str, names: list[SecretName]) -> Candidates:
+    """Find values that are written separately from their names."""
     for name in names:
         if _OPENED.match(text, name.end) or _is_value(text, name.start):
             yield from _apart(text, name)
@@ -82,7 +83,7 @@ def named_values(text: str, names: list[SecretName]) -> Iterator[Pair | Span]:
 
 
 def _is_value(text: str, at: int) -> bool:
-    """Whether the name is the value of a field for names, such as `name:`."""
+    """Whether the name is the value of a field such as `name:`."""
     start = at
     while (
         start > 0 and at - start < 128 and (text[start - 1].isalnum() or text[start - 1] in "/._:-")
@@ -103,13 +104,13 @@ def _apart(text: str, name: SecretName) -> Iterator[Pair]:
         yield name.pair(block.span("lines"), Syntax.FIELD)
     elif literal := quoted(text, at):
         yield name.pair(literal.span, Syntax.QUOTED)
-    elif text[at : at + 1] not in ("{", "["):
+    elif not text.startswith(("{", "["), at):
         span = rest_of_line(text, at) if "\n" in text[name.end : at] else run(text, at)
         yield name.pair(span, Syntax.LINE)
 
 
 def _line_before(text: str, name: SecretName) -> re.Match[str] | None:
-    """The value on the line before its name: `- value: …` and then `name: PASSWORD`."""
+    """Find the value on the line before its name: `- value: …` and then `name: PASSWORD`."""
     line = line_start(text, name.start, 128) - 1
     if line <= 0 or "- " in text[line : name.start]:
         return None
@@ -125,8 +126,8 @@ def _elements(text: str) -> Iterator[Pair]:
             yield Pair(*found.span(group), called[1] if called else name, "", Syntax.QUOTED)
     at = 0
     while beside := _BESIDE.search(text, at):
-        at = text.rfind(">", at, beside.start(2))  # the value may be the name of the next
-        page = _PAGE.search(beside[0])  # a configuration has values here, a page any text
+        at = text.rfind(">", at, beside.start(2))  # this value may be the name of the next pair
+        page = _PAGE.search(beside[0])  # configuration has values here, but a web page has any text
         if _CALLED_SO.fullmatch(beside[1]) and not (page and " " in beside[2]):
             syntax = Syntax.CALL if page else Syntax.QUOTED
             yield Pair(*beside.span(2), beside[1], "", syntax)
@@ -136,7 +137,7 @@ def _elements(text: str) -> Iterator[Pair]:
 
 
 def _kubernetes(text: str) -> Iterator[Span]:
-    """Every value of the documents that are Secrets."""
+    """Find every value in documents that are Kubernetes Secrets."""
     done = -1
     for kind in _KIND.finditer(text):
         if kind.start() < done:

@@ -1,5 +1,6 @@
-"""Names and values with a sign between them: `name = value`, `"name": "value"`, `name: Type = "value"`,
-`--name value`, and lists and blocks below a name."""
+"""Reads names and values with a separator between them: `name = value`, `"name": "value"`, `name:
+Type = "value"`, `--name value`, and lists and blocks below a name.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ import re
 from collections.abc import Iterator
 
 from ..names import HEADERS, SPOKEN, words
-from ..spans import Span
+from ..spans import Bounds, Span
 from ..values import Looks, looks, mixed, random
 from ..verdict import Syntax
-from .keywords import Pair, SecretName
+from .keywords import Candidates, Pair, SecretName
 from .literals import Runs, in_string, line_start, literals, quoted, rest_of_line, run
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
@@ -45,7 +46,7 @@ _CODE = re.compile(r"[(\[.]|[ ]?(?:\(|\[|=>|\?|\|\||&&|[+*/]\s|if\s|or\s|and\s|\
 _OPERATOR = re.compile(r"[ ](?:if|or|and)\s")
 _COLUMNS = re.compile(r"(?:[ ]{2,64}|[ ]{0,8}\t[ \t]{0,8})(?=\S)")
 _SETS = re.compile(r"(?:^|\s)(?:ENV|ARG|setx|set|export|setenv)(?:\s-\w{1,4})?\Z")
-# After a name at the start of its line: dots or a sign, or the next line, and one word.
+# After a name at the start of its line: dots, a separator or a line break, and one word.
 _LEADER = re.compile(
     r"(?:[ ]{0,4}(?:\.{2,64}|[~>|–—-])[ ]{1,4}|[ \t]{0,8}\r?\n(?:[-=]{3,80}\r?\n)?[ \t]{0,8})([^\s|:=]{6,256})[ \t]{0,8}(?:\r?\n|\Z)"
 )
@@ -62,7 +63,7 @@ _PHRASE = re.compile(
     r"(?:\d{1,2}[.)]? ?)?[a-z]{3,8}(?:[ ,]{1,2}(?:\d{1,2}[.)]? ?)?[a-z]{3,8}){3,23}"
 )
 _CODES = re.compile(r"[\w-]{4,24}(?:[ ,;|]{1,3}[\w-]{4,24}){1,31}")
-# Between two literals of which each is a value of the same name: a change, a concatenation, a choice.
+# Between two literals that are both values of the same name: a change, a concatenation, a choice.
 _ALSO = re.compile(
     r"[ ]?(?:->|=>|→)[ ]?(?=[\"'`])|\s{0,4}[+.&]\s{0,4}(?=[\"'])"
     r"|\s{1,4}if\b[^\n\"']{0,60}\belse\s{1,4}(?=[\"'])|\s{1,4}:\s{1,4}(?=[\"'])"
@@ -96,15 +97,15 @@ _WORD = re.compile(r"[^\s\"'`|<>\]]{1,4096}+")
 _ITEMS, _BRACKET = 32, 4096
 
 
-def pairs(text: str, names: list[SecretName]) -> Iterator[Pair | Span]:
-    """The values of these names."""
+def pairs(text: str, names: list[SecretName]) -> Candidates:
+    """Find the values of these names."""
     runs = Runs(text)
     for name in names:
-        if words(name.name)[-1] not in HEADERS and text[name.start - 3 : name.start] != "://":
+        if name.words[-1] not in HEADERS and not text.endswith("://", 0, name.start):
             yield from _pair(text, name, runs)
 
 
-def _pair(text: str, name: SecretName, runs: Runs) -> Iterator[Pair | Span]:
+def _pair(text: str, name: SecretName, runs: Runs) -> Candidates:
     detail = _FOR.match(text, name.end)
     sign = _SIGN.match(text, detail.end() if detail else name.end)
     if sign is None:
@@ -120,17 +121,15 @@ def _pair(text: str, name: SecretName, runs: Runs) -> Iterator[Pair | Span]:
     yield from _value(text, name, sign, at, runs)
 
 
-def _value(
-    text: str, name: SecretName, sign: re.Match[str], at: int, runs: Runs
-) -> Iterator[Pair | Span]:
+def _value(text: str, name: SecretName, sign: re.Match[str], at: int, runs: Runs) -> Candidates:
     if diff := _DIFF.match(text, at):
         yield name.pair(diff.span(1), Syntax.LINE)
         yield name.pair(diff.span(2), Syntax.LINE)
     elif block := BLOCK.match(text, at):
         yield name.pair(block.span("lines" if block["lines"] else "escaped"), Syntax.FIELD)
-    elif text[at : at + 1] == "[" and sign["sign"] in (":", "=", "=>"):
+    elif text.startswith("[", at) and sign["sign"] in (":", "=", "=>"):
         yield from _array(text, name, at)
-    elif text[at : at + 1] == "{" and name.name.lower().endswith("s"):
+    elif text.startswith("{", at) and name.name.lower().endswith("s"):
         yield from _object(text, name, at)
     elif joined := _JOINED.match(text, at):
         yield from _pieces(text, name, joined.end())
@@ -158,14 +157,14 @@ def _literal(text: str, name: SecretName, sign: re.Match[str], at: int) -> Itera
 def _unquoted(
     text: str, name: SecretName, sign: re.Match[str], at: int, runs: Runs
 ) -> Iterator[Pair]:
-    """A value without quotes: the rest of a line, or a word of it."""
+    """Find a value without quotes: the rest of a line, or a word of it."""
     begun = line_start(text, name.start, 96)
     begins = (begun > 0 or name.start <= 96) and _LINE_START.fullmatch(text, begun, name.start)
     if yaml := _YAML_ANCHOR.match(text, at):
         at = yaml.end()
     start, end = runs.run(at)
     quote = text[name.start - 1 : name.start]
-    if quote in ("'", '"') and text[end : end + 1] == quote:
+    if quote in ("'", '"') and text.startswith(quote, end):
         # A whole string, `"PASSWORD=…"`; or the name of something else, `"token:rotate": …`.
         if not KEY.match(text, end + 1):
             yield name.pair((start, end), Syntax.LINE)
@@ -183,24 +182,26 @@ def _unquoted(
 
 
 def _continues(text: str, start: int, end: int) -> bool:
-    """Whether a sentence continues after the value, and not an expression."""
+    """Whether a sentence continues after the value, rather than an expression."""
     value = text[start:end]
     return _OPERATOR.match(text, end) is not None and (mixed(value) or random(value))
 
 
 def _line_syntax(text: str, sign: re.Match[str], end: int, *, ini: bool) -> Syntax:
-    """For a line with only a name and a value. `name = other` is an expression in code, and a value
-    in a file with sections."""
+    """Return the syntax of a line with only a name and a value. `name = other` is an expression in
+    code, but a value in a file with sections.
+    """
     spaced = sign["sign"] in ("=", ":=", "==", "===", "<-") and sign["lead"] and not ini
     code = _CODE.match(text, end) or sign["type"] or sign["sign"] == "->"
     return Syntax.BARE if spaced or code else Syntax.LINE
 
 
 def _is_whole_line(
-    text: str, name: SecretName, sign: re.Match[str], word: tuple[int, int], line: tuple[int, int]
+    text: str, name: SecretName, sign: re.Match[str], word: Bounds, line: Bounds
 ) -> bool:
-    """Whether the value is the whole line: it contains characters that end a word elsewhere, or the
-    name says that it is a phrase."""
+    """Whether the value is the whole line: it contains characters that usually end a word, or its
+    name is that of a phrase.
+    """
     start, end = word
     after, rest = text[end : end + 1], text[end : line[1]]
     if sign["sign"] == "=" and not sign["lead"] and after == " ":
@@ -210,13 +211,14 @@ def _is_whole_line(
         return not _CODE.match(text, end)
     if after == "&" or (after in ",;)]}>|" and len(rest) < 64 and " " not in rest):
         return "=" not in rest and not _CODE.match(text, end)
-    named = set(words(name.name))
+    named = set(name.words)
     return bool(SPOKEN & named) or ("codes" in named and bool(_CODES.fullmatch(text, *line)))
 
 
 def _word_syntax(text: str, name: SecretName, sign: re.Match[str], start: int, end: int) -> Syntax:
-    """For a word within a line: directly after its sign it belongs to a command or a log line, except
-    among the arguments of a call."""
+    """Return the syntax of a word within a line. Directly after its separator it belongs to a
+    command or a log line, except among the arguments of a call.
+    """
     before, after = text[name.start - 1 : name.start], text[end : end + 1]
     if sign["sign"] != "=" or sign["lead"] or sign["gap"] or before == ".":
         return Syntax.BARE
@@ -227,7 +229,7 @@ def _word_syntax(text: str, name: SecretName, sign: re.Match[str], start: int, e
 
 
 def _array(text: str, name: SecretName, at: int) -> Iterator[Pair]:
-    """The literals of a list in brackets."""
+    """Find the literals of a list in brackets."""
     end = text.find("]", at, at + _BRACKET)
     first = _LIST_GAP.match(text, at + 1)
     for literal in literals(text, first.end(), _LIST_GAP, _ITEMS) if first else ():
@@ -239,7 +241,7 @@ def _array(text: str, name: SecretName, at: int) -> Iterator[Pair]:
 
 
 def _object(text: str, name: SecretName, at: int) -> Iterator[Pair]:
-    """The literals of an object with names of its own: `PASSWORDS = {"anna": "…"}`."""
+    """Find the literals of an object with its own names: `PASSWORDS = {"anna": "…"}`."""
     end = text.find("}", at, at + _BRACKET)
     for _ in range(_ITEMS if end > 0 else 0):
         key = _NAMED.search(text, at, end)
@@ -250,8 +252,8 @@ def _object(text: str, name: SecretName, at: int) -> Iterator[Pair]:
         at = literal.after
 
 
-def _pieces(text: str, name: SecretName, at: int) -> Iterator[Pair | Span]:
-    """A literal in several pieces, one per line."""
+def _pieces(text: str, name: SecretName, at: int) -> Candidates:
+    """Find a literal in several pieces, one per line."""
     found = list(literals(text, at, _NEXT_PIECE, _ITEMS))
     whole = looks("".join(text[one.start : one.end] for one in found))
     secret = len(found) > 1 and whole in (Looks.RANDOM, Looks.MIXED)
@@ -260,7 +262,7 @@ def _pieces(text: str, name: SecretName, at: int) -> Iterator[Pair | Span]:
 
 
 def _lines_below(text: str, name: SecretName, at: int) -> Iterator[Pair]:
-    """Items on the lines below a name: `api_keys:` and then `- …`."""
+    """Find items on the lines below a name: `api_keys:` and then `- …`."""
     lead = text[line_start(text, name.start, 256) : name.start]
     indent = len(lead) - len(lead.lstrip())
     if any(c in "(=.{" for c in lead):
@@ -275,7 +277,7 @@ def _lines_below(text: str, name: SecretName, at: int) -> Iterator[Pair]:
         if item is None or "\n" in item[0]:
             return
         start, end = rest_of_line(text, item.end())
-        if SPOKEN & set(words(name.name)) and _PHRASE.fullmatch(text, start, end):
+        if SPOKEN & set(name.words) and _PHRASE.fullmatch(text, start, end):
             yield name.pair((start, end), Syntax.LINE)
             return
         marked = item[0].strip() != "" or len(item[0]) > indent
@@ -287,7 +289,7 @@ def _lines_below(text: str, name: SecretName, at: int) -> Iterator[Pair]:
 
 
 def _without_sign(text: str, name: SecretName) -> Iterator[Pair]:
-    """An option and its argument, a column and its value, a variable and its value."""
+    """Find values without a separator: of an option, a column or a variable."""
     at, before = name.end, text[max(0, name.start - 3) : name.start]
     begun = line_start(text, name.start, 64)
     lead = text[max(begun, name.start - 64) : name.start].strip(" \t$>+|")

@@ -1,7 +1,8 @@
-"""Secrets that one pattern finds: hashes of passwords, webhooks, prompts, statements that set a password.
+"""Finds secrets with a single pattern: password hashes, webhooks, prompts, statements that set a
+password.
 
-The table has a row for each pattern, in groups by the class under which a manifest counts it and by the check
-that decides about a match. To add a pattern, add a row.
+The table has a row for each pattern. Rows are grouped by class, under which a manifest counts the
+matches, and by the check that confirms a match. To add a pattern, add a row.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ Check: TypeAlias = Callable[[str], bool]
 
 
 class SecretPattern(NamedTuple):
-    """A pattern whose last group, or the whole match without one, is a secret if `check` agrees.
-
-    It is only tried on texts that contain one of `marks`.
+    """A pattern for a secret: its last group, or the whole match if it has none. `check` confirms a
+    match. Only texts that contain one of `marks` are searched.
     """
 
     rule: str
@@ -35,7 +35,7 @@ class SecretPattern(NamedTuple):
 def _group(
     kind: str, check: Check | None, *rows: tuple[str, str, str]
 ) -> tuple[SecretPattern, ...]:
-    """Rows of one class and one check: rule, marks separated by `|`, pattern."""
+    """Return the rows of one class and one check: rule, marks separated by `|`, pattern."""
     return tuple(
         SecretPattern(rule, kind, check, tuple(marks.split("|")), re.compile(pattern))
         for rule, marks, pattern in rows
@@ -51,12 +51,14 @@ def _is_value(value: str) -> bool:
 
 
 def _is_stated(value: str) -> bool:
-    """The text around it says that it is a password: anything but a name or a reference is one."""
+    """Check a value that the text says is a password: everything counts except a name or a
+    reference.
+    """
     return looks(value) not in NO_SECRET | {Looks.NAME}
 
 
 def _is_likely(value: str) -> bool:
-    """The text around it says little: the value has to look like a secret."""
+    """Check a value about which the text says little: it must look like a secret."""
     return _is_stated(value) and (looks(value) is Looks.RANDOM or mixed(value))
 
 
@@ -69,8 +71,9 @@ def _is_path_token(value: str) -> bool:
 
 
 def _is_grouped_code(code: str) -> bool:
-    """Groups of capitals have digits among them; groups of small letters may be words, unless two
-    of them mix letters and digits."""
+    """Check a code in groups. Groups of capital letters need digits among them. Groups of small
+    letters may be words, unless two of them mix letters and digits.
+    """
     if code.isupper():
         return DIGIT.search(code) is not None
     groups = [group for group in code.split() if group.isalnum()]
@@ -425,7 +428,7 @@ CLASSES = {
 
 
 def patterns(text: str) -> Iterator[Span]:
-    """What the patterns of the table find."""
+    """Find secrets with the patterns of the table."""
     for rule, _, check, marks, pattern in PATTERNS:
         for mark in marks:
             if mark in text:

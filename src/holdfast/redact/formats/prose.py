@@ -1,5 +1,6 @@
-"""Sentences that state a secret: "the password is …", "mit dem Passwort …", "… as password"; and answers to a
-question for one."""
+"""Reads sentences that state a secret: "the password is …", "mit dem Passwort …", "… as password";
+and answers to a question that asks for one.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from ..names import HEADERS, SECRETS, SPOKEN, listed, words
-from ..spans import masked
+from ..names import HEADERS, SECRETS, SPOKEN, word_set
+from ..spans import Bounds, masked
 from ..values import DIGIT, Looks, is_plausible, is_strong, looks, random
 from ..verdict import Syntax
 from .keywords import Keywords, Pair, SecretName
@@ -24,18 +25,14 @@ _REST = re.compile(r"[^\s„“”«»‘’\"`]{1,65536}+")
 _WORDS = 14  # words after the name that are read
 _NEAR = 3  # words after one that announces the value
 # The value follows these words.
-_TELLS = frozenset(
-    listed(
-        """
+_TELLS = word_set("""
 is was are were be = : - – — equals becomes to from now still as with use using set called reads
 says it's its that's ist war sind lautet lauten heißt wird auf von als mit nun jetzt est était
 sont c'est devient à de avec comme par es era son é è sono sarà
 of remains being typed entered try
-"""
-    )
-)
+""")
 # After these words the sentence is about the secret.
-_STOPS = frozenset(listed("that which who because if when unless until must not never"))
+_STOPS = word_set("that which who because if when unless until must not never")
 _ARTICLE = (
     r"(?:(?:the|your|my|our|a|an|new|das|dein|mein|unser|Ihr|der|die|le|mon|ton|votre|notre|la|ma|el|mi|su"
     r"|il|o|a)[ \t]{1,3}){0,2}[\w ]{0,24}"
@@ -83,14 +80,14 @@ _SIGNS = re.compile(r"[!?&+#%]")
 
 
 def prose(text: str, found: Keywords) -> Iterator[Pair]:
-    """The secrets that sentences state."""
+    """Find the secrets that sentences state."""
     names = found.names
     asks = "?" in text
     for n, name in enumerate(names):
-        if name.says not in SECRETS or words(name.name)[-1] in HEADERS:
+        if name.says not in SECRETS or name.words[-1] in HEADERS:
             continue
         yield from _stated(text, name, names[n + 3].start if n + 3 < len(names) else len(text))
-        if asks and text[name.end : name.end + 1] not in (":", "=", "(", "[", "."):
+        if asks and not text.startswith((":", "=", "(", "[", "."), name.end):
             yield from _answered(text, name)
         yield from _below(text, name)
         yield from _stated_before(text, name)
@@ -99,12 +96,12 @@ def prose(text: str, found: Keywords) -> Iterator[Pair]:
             yield from _login(text, login.end())
 
 
-def _pair(name: SecretName, span: tuple[int, int]) -> Pair:
+def _pair(name: SecretName, span: Bounds) -> Pair:
     return Pair(*span, name.name, "key" if name.says == "weak" else name.says, Syntax.PROSE)
 
 
 def _stated_before(text: str, name: SecretName) -> Iterator[Pair]:
-    """`… is the password`, `use … as password`."""
+    """Find values before their name: `… is the password`, `use … as password`."""
     if not _LEAD.search(text, max(0, name.start - 40), name.start):
         return
     for pattern in (_AS, _USE):
@@ -115,11 +112,13 @@ def _stated_before(text: str, name: SecretName) -> Iterator[Pair]:
 
 
 def _below(text: str, name: SecretName) -> Iterator[Pair]:
-    """Values on lines of their own: after a sentence that announces them, or printed by a command."""
+    """Find values on lines of their own: after a sentence that announces them, or printed by a
+    command.
+    """
     end = text.find("\n", name.end, name.end + 160)
     if end < 0:
         return
-    if words(name.name)[-1] == "codes":
+    if name.words[-1] == "codes":
         yield from _codes(text, name, end)
     elif text.endswith(_SAYS, name.end, end):
         yield from _announced(text, name)
@@ -146,7 +145,7 @@ def _announced(text: str, name: SecretName) -> Iterator[Pair]:
 
 
 def _codes(text: str, name: SecretName, at: int) -> Iterator[Pair]:
-    """Codes below their name, in lines and columns."""
+    """Find codes below their name, in lines and columns."""
     end = text.find("\n\n", at + 2, at + 1024)
     for code in _LISTED.finditer(text, at, end if end > 0 else min(len(text), at + 1024)):
         if not DIGIT.search(code[0]):
@@ -155,13 +154,13 @@ def _codes(text: str, name: SecretName, at: int) -> Iterator[Pair]:
 
 
 def _stated(text: str, name: SecretName, limit: int) -> Iterator[Pair]:
-    """The value after the name: the next word, or one after a word that announces it."""
+    """Find the value after the name: the next word, or one after a word that announces it."""
     at, near, sentences, lines, leading = name.end, 0, 0, 0, 0
-    if text[at : at + 1] in ("s", "'", ")", "“", "”"):
+    if text.startswith(("s", "'", ")", "“", "”"), at):
         at += 1
-    if text[at : at + 1] not in (" ", "\t", "\n", ":", "=", ",", "\u00a0"):
+    if not text.startswith((" ", "\t", "\n", ":", "=", ",", "\u00a0"), at):
         return
-    if text[at] in ":=," and text[at + 1 : at + 2] in (" ", "\n", "\t"):
+    if text[at] in ":=," and text.startswith((" ", "\n", "\t"), at + 1):
         near, at = _NEAR * (text[at] != ","), at + 1
     for n in range(_WORDS):
         found = _WORD.match(text, at) if at < limit else None
@@ -183,27 +182,27 @@ def _stated(text: str, name: SecretName, limit: int) -> Iterator[Pair]:
         sentences += word[-1] in ".!?;" and len(word) > 1
         announces = small.rstrip(":") in _TELLS or (word[-1] == ":" and not lines)
         near = _NEAR if announces else max(0, near - 1)
-        if text[at : at + 1] in ('"', "'", "”", "“", "’", "»", "`"):
+        if text.startswith(('"', "'", "”", "“", "’", "»", "`"), at):
             at += 1
 
 
 def _value(
     text: str, name: SecretName, found: re.Match[str], near: int, *, first: bool
-) -> tuple[int, int] | None:
-    """Where the value is, if this word is it."""
+) -> Bounds | None:
+    """Return where the value is, if this word is the value."""
     if not (near or first):
         return None
     quote = found[2].strip("*")
     if quote and (literal := quoted(text, found.start(2))):
         value = text[literal.start : literal.end].strip()
         if " " in value:
-            spoken = looks(value) is Looks.PHRASE and SPOKEN & set(words(name.name))
+            spoken = looks(value) is Looks.PHRASE and SPOKEN & set(name.words)
             return literal.span if spoken else None
     start, end = found.span(3)
     if end - start == _LONGEST and (rest := _REST.match(text, end)):
         end = rest.end()
     start, end = _bare(text, start, end)
-    said = words(name.name)
+    said = name.words
     announced = near >= _NEAR - 1 and (not _CODED.isdisjoint(said) or name.says == "key")
     if (announced or (first and said[-1] in _PINS)) and (code := _CODE.match(text, start)):
         return code.span()
@@ -224,7 +223,9 @@ def _value(
 
 
 def _answered(text: str, name: SecretName) -> Iterator[Pair]:
-    """The answer to a question for a secret, if it is short and contains one."""
+    """Find the answer to a question that asks for a secret, if the answer is short and contains
+    one.
+    """
     asked = _ANSWER.match(text, name.end)
     message = _MESSAGE.match(text, asked.end()) if asked else None
     if message is None or len(message[0].split()) > 6:
@@ -237,7 +238,7 @@ def _answered(text: str, name: SecretName) -> Iterator[Pair]:
 
 
 def _login(text: str, at: int) -> Iterator[Pair]:
-    """`log in with anna / …`: the credentials that a sentence names."""
+    """Find the credentials in a sentence about logging in: `log in with anna / …`."""
     line = text.find("\n", at, at + 120)
     stop = line if line >= 0 else min(len(text), at + 120)
     for word in itertools.islice(_END.finditer(text, at, stop), 7):
@@ -249,8 +250,8 @@ def _login(text: str, at: int) -> Iterator[Pair]:
             return
 
 
-def _bare(text: str, start: int, end: int) -> tuple[int, int]:
-    """The word without punctuation at its end."""
+def _bare(text: str, start: int, end: int) -> Bounds:
+    """Return the word without punctuation at its end."""
     while end > start and text[end - 1] in ".,;:)]}'’*":
         end -= 1
     if end > start and text[end - 1] in "!?" and not _SIGNS.search(text, start, end - 1):

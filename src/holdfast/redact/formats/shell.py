@@ -1,22 +1,22 @@
-"""Command lines: short options whose meaning depends on the program (`commands` lists them), and programs that
-take a secret as an argument. Long options such as `--password` are read by `pairs`."""
+"""Reads command lines: short options whose meaning depends on the program (`commands` lists them),
+and programs that take a secret as an argument. Long options such as `--password` are read by
+`pairs`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ..spans import Span, trie
+from ..spans import Bounds, Span, trie
 from ..values import NO_SECRET, Looks, is_strong, looks, mixed, random
 from .commands import OPTIONS, PORTS, VERBS
 from .keywords import Keywords
 
-# ruff: noqa: E501 - a pattern is easier to read in one piece
-
 _WORD = re.compile(r"\"((?:[^\"\\\r\n]|\\.){0,4096})\"|'([^'\r\n]{0,4096})'|[^\s\"'|;<>&]{1,4096}+")
 _LINE = re.compile(r"[^\r\n]{1,4096}")
 _BREAK = re.compile(r"\|\|?|&&|;|(?:^|\s)[<>]")
-_WORDS = 64  # of a command
+_WORDS = 64  # words of a command that are read
 _NOT = NO_SECRET | {Looks.NAME}
 _PROGRAM = re.compile(rf"(?<![\w-])({trie(OPTIONS)})(?:\.exe)?(?=[ \t])")
 _ABOUT = re.compile(rf"(?<=[ \t])(?:{trie(VERBS)})(?=[ \t])")
@@ -25,7 +25,7 @@ _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?|[\w.+-]+@[\w.-]+|/\S*
 
 
 def shell(text: str, found: Keywords) -> Iterator[Span]:
-    """Secrets among the words of commands."""
+    """Find secrets among the words of commands."""
     done = 0
     for keyword in found.programs:
         program = _PROGRAM.match(text, keyword.start - (keyword.text in ("z", "za")))
@@ -42,8 +42,8 @@ def shell(text: str, found: Keywords) -> Iterator[Span]:
             yield from _about_secrets(text, words)
 
 
-def _about_secrets(text: str, words: list[tuple[int, int]]) -> Iterator[Span]:
-    """The words of a command about secrets that look like one."""
+def _about_secrets(text: str, words: list[Bounds]) -> Iterator[Span]:
+    """Find the words that look like a secret in a command that handles secrets."""
     before = ""
     for begin, stop in words:
         name, sign, _ = text[begin:stop].partition("=")
@@ -56,13 +56,13 @@ def _about_secrets(text: str, words: list[tuple[int, int]]) -> Iterator[Span]:
             yield Span(start, stop, "shell")
 
 
-def _command(text: str, program: str, words: list[tuple[int, int]]) -> Iterator[Span]:
-    """The secrets among the words of one command."""
+def _command(text: str, program: str, words: list[Bounds]) -> Iterator[Span]:
+    """Find the secrets among the words of one command."""
     options, plain = OPTIONS[program], 0
     for n, (begin, stop) in enumerate(words):
         word = text[begin:stop]
         option, sign, _ = word.partition("=")
-        span: tuple[int, int] | None = None
+        span: Bounds | None = None
         kind = "s"
         if sign and options.get(option, "n") != "n":
             kind = options[option]
@@ -81,11 +81,11 @@ def _command(text: str, program: str, words: list[tuple[int, int]]) -> Iterator[
             yield Span(*span, "curl" if program == "curl" else "shell")
 
 
-def _split(text: str, at: int) -> list[tuple[int, int]]:
-    """Where the words of a command are, without the quotes around them."""
+def _split(text: str, at: int) -> list[Bounds]:
+    """Return where the words of a command are, without the quotes around them."""
     line = _LINE.match(text, at)
     end = line.end() if line else at
-    found: list[tuple[int, int]] = []
+    found: list[Bounds] = []
     while len(found) < _WORDS and at < end:
         while at < end and text[at] in " \t":
             at += 1
@@ -102,7 +102,7 @@ def _split(text: str, at: int) -> list[tuple[int, int]]:
 
 
 def _attached(word: str, options: dict[str, str]) -> str | None:
-    """The short option at the start of a word whose rest is the value."""
+    """Return the short option at the start of a word that contains its value."""
     for option, kind in options.items():
         short = (len(option) == 2 and "-passin" not in options) or "a" in kind
         if short and option[0] in "-/" and word.startswith(option) and len(word) > len(option):
@@ -110,8 +110,8 @@ def _attached(word: str, options: dict[str, str]) -> str | None:
     return None
 
 
-def _value(text: str, kind: str, start: int, end: int) -> tuple[int, int] | None:
-    """Where the secret is in the argument of an option of this kind (see `commands`)."""
+def _value(text: str, kind: str, start: int, end: int) -> Bounds | None:
+    """Return where the secret is in the argument of an option of this kind (see `commands`)."""
     while start < end and text[start] in "\"'=:":
         start += 1
     if kind == "n":

@@ -1,4 +1,6 @@
-"""SQL: the values of INSERT and COPY by their columns, and settings whose name is a value."""
+"""Reads SQL: the values of INSERT and COPY by their columns, and settings whose name is written as
+a value.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from collections.abc import Iterator
 from ..spans import Span
 from ..values import is_strong
 from ..verdict import Syntax
-from .keywords import Pair
+from .keywords import Candidates, Pair
 
 _INSERT = re.compile(
     r"\b(?:insert|replace)\s{1,8}(?:\w{1,16}\s{1,8}){0,2}into\s{1,8}[\w.\"`\[\]]{1,128}\s{0,8}"
@@ -39,8 +41,8 @@ _TEXT = re.compile(r"'((?:[^'\\]|''){4,256})'")
 _ROWS = 10_000
 
 
-def sql(text: str) -> Iterator[Pair | Span]:
-    """Values of the columns and settings of SQL statements."""
+def sql(text: str) -> Candidates:
+    """Find values of the columns and settings of SQL statements."""
     if "VALUES" in text or "values" in text:
         for insert in _INSERT.finditer(text):
             yield from _insert(text, _columns(insert[1]), insert.end())
@@ -59,7 +61,7 @@ def _columns(listed: str) -> list[str]:
 
 
 def _copy(text: str, columns: list[str], at: int) -> Iterator[Pair]:
-    """The rows after COPY, with tabs between cells."""
+    """Read the rows after COPY, with tabs between cells."""
     while at < len(text):
         end = text.find("\n", at)
         cells = text[at : end if end >= 0 else len(text)].split("\t")
@@ -71,7 +73,7 @@ def _copy(text: str, columns: list[str], at: int) -> Iterator[Pair]:
 
 
 def _insert(text: str, columns: list[str], at: int) -> Iterator[Pair]:
-    """The rows after VALUES."""
+    """Read the rows after VALUES."""
     for _ in range(_ROWS):
         row = _ROW.match(text, at)
         if row is None:

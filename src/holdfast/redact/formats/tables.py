@@ -1,17 +1,15 @@
-"""Tables with a header: CSV and its variants, Markdown, and the output of psql and others."""
+"""Reads tables with a header: CSV and its variants, Markdown, and the output of psql and others."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TypeAlias
 
+from ..spans import Bounds
 from ..values import Looks, looks
 from ..verdict import Syntax
 from .keywords import Pair, SecretName
 from .literals import line_start
-
-Cell: TypeAlias = tuple[int, int]
 
 _LONGEST = 4096  # characters of a line that may be a row
 _ROWS = 100_000
@@ -28,7 +26,7 @@ _VALUES = ("value", "wert", "valeur", "valor")
 
 
 def tables(text: str, names: list[SecretName]) -> Iterator[Pair]:
-    """The cells below the name of a secret."""
+    """Find the cells below the name of a secret."""
     done = 0
     for name in names:
         if name.start < done:
@@ -70,8 +68,9 @@ class _Table:
         return any(start <= name.start and name.end <= end for start, end in self._header)
 
     def pairs(self) -> Iterator[Pair]:
-        """Each cell with the name of its column; in a table of names and values, also with the name
-        in its row."""
+        """Yield each cell with the name of its column. In a table of names and values, also yield
+        it with the name in its row.
+        """
         at, text = self.last + 1, self._text
         small = [name.lower() for name in self._names]
         key = next((n for n, name in enumerate(small) if name in _NAMES), None)
@@ -95,7 +94,7 @@ class _Table:
             self.last, at = end, end + 1
 
     def record(self) -> Pair | None:
-        """`name | value` on one line, as psql prints a record."""
+        """Read `name | value` on one line, as psql prints a record."""
         cells = [cell for cell in self._header if cell[0] < cell[1]]
         if len(cells) != 2 or not _COLUMN.fullmatch(self._text, *cells[0]):
             return None
@@ -104,7 +103,7 @@ class _Table:
             return None
         return Pair(*cells[1], name, "", Syntax.CELL)
 
-    def _cells(self, start: int, end: int) -> list[Cell]:
+    def _cells(self, start: int, end: int) -> list[Bounds]:
         cells, at = [], start
         if self._mark == "  ":
             gaps = [gap.span() for gap in _SPACED.finditer(self._text, start, end)]
@@ -124,7 +123,7 @@ class _Table:
             at = stop + 1
         return cells
 
-    def _stripped(self, start: int, end: int) -> Cell:
+    def _stripped(self, start: int, end: int) -> Bounds:
         while start < end and self._text[start] in " \t\r`*":
             start += 1
         while end > start and self._text[end - 1] in " \t\r`*":

@@ -1,11 +1,11 @@
-"""Credentials in URLs: the password of a user, or a token in the place of the user."""
+"""Finds credentials in URLs: the password of a user, or a token in place of the user."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ..spans import Span
+from ..spans import Bounds, Span
 from ..values import NO_SECRET, Looks, looks
 
 _ADDRESS = re.compile(r"://([^\s/?#\"'<>`]*+)")
@@ -13,7 +13,7 @@ _SLASHED = re.compile(r"[/?#][^\s\"'<>@]{0,256}+@(?=[\w.\[-])")
 
 
 def urls(text: str) -> Iterator[Span]:
-    """The credentials in the URLs of a text."""
+    """Find the credentials in the URLs of a text."""
     for found in _ADDRESS.finditer(text) if "://" in text else ():
         web = text[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
         secret = _credentials(text, *found.span(1), web=web)
@@ -21,8 +21,8 @@ def urls(text: str) -> Iterator[Span]:
             yield Span(*secret, "url")
 
 
-def _credentials(text: str, start: int, end: int, *, web: bool) -> tuple[int, int] | None:
-    """Where the secret is in the authority of a URL, which goes from `start` to `end`."""
+def _credentials(text: str, start: int, end: int, *, web: bool) -> Bounds | None:
+    """Return where the secret is in the authority of a URL, which spans `start` to `end`."""
     if "@" not in text[start:end]:
         # A password with an unescaped slash looks like a host, its port and a path.
         port = text.find(":", start, end)

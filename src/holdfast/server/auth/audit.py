@@ -1,4 +1,4 @@
-"""Audit records: one for each request, with its caller and its result. Secrets are masked. A
+"""Audit records: one for each request, with the caller and the result. Secrets are masked. A
 failing sink never affects the request."""
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FileAudit:
         self._path = Path(path)
 
     def faults(self) -> Iterator[str]:
-        """Why records cannot be written. Leaves nothing behind."""
+        """Return the reasons why records cannot be written to the path. Creates no file."""
         try:
             if self._path.is_file() or self._path.is_dir():
                 self._path.open("ab").close()
@@ -102,13 +102,13 @@ class FileAudit:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file; only its owner can read a new one."""
+    """Open a file. If it is created, only its owner can read it."""
     return os.open(path, flags, 0o600)
 
 
 def unmade(path: Path) -> str | None:
-    """Why a path and its missing folders cannot be created; None if they can, or exist. Leaves
-    nothing behind."""
+    """Return the reason why a path and its missing parent folders cannot be created, or None if
+    they can be created or exist. Leaves nothing behind."""
     above = path.absolute()
     try:
         while not above.exists():
@@ -162,7 +162,7 @@ class Audit:
 
 
 def masked(record: AuditRecord, redactor: Redactor) -> AuditRecord:
-    """The record with secrets masked, which a path may contain."""
+    """Return a copy of the record with secrets masked: its path may contain some."""
     hide = redactor.text
     return msgspec.structs.replace(
         record,

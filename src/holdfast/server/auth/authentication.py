@@ -1,26 +1,27 @@
-"""Authentication of requests: by a handler, or by API keys; with limits for failed attempts."""
+"""Authentication of requests, by a handler or by API keys, with a limit on failed attempts."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
+from ...environment import wall_clock
 from ...errors import RateLimited, Unauthorized
-from ...stores.port import Store, wall_clock
+from ...local_token import is_loopback
+from ...stores.port import Store
 from ..recent import RecentMap
 from .callers import (
     FORWARDED,
     RESERVED,
     AuthHandler,
     Caller,
-    KnownTokens,
     LocalTokenAuth,
     NoAuth,
     RequestCredentials,
-    is_loopback,
 )
 from .keys import NAME, PREFIX, SECRET, ApiKeys, KeyRecord
 from .limits import BUCKETS, ConcurrencyLimiter, RateLimiter, ServerLimits
@@ -40,8 +41,9 @@ NOT_LOCAL = (
 
 
 class Authenticator:
-    """Authenticates the callers of a server: by a handler, or by API keys in `store`. `gate`
-    limits concurrent lookups of unknown keys; `accepted` is called with the tenant of a caller."""
+    """Authenticates the callers of a server, by a handler or by the API keys in `store`. `gate`
+    limits concurrent lookups of unknown keys. `accepted` is called with the tenant of each
+    authenticated caller."""
 
     def __init__(
         self,
@@ -52,13 +54,13 @@ class Authenticator:
         accepted: Callable[[str], None],
     ) -> None:
         self._handler, self._store, self._gate, self._accepted = handler, store, gate, accepted
-        self._known = KnownTokens(BUCKETS)
+        self._known: RecentMap[bytes | None, None] = RecentMap(BUCKETS)  # hashes of accepted tokens
         most = limits.refusals
         self._refusals = RateLimiter(most, most * 10, "refused logins a second")
         self._guesses = RateLimiter(most * 10, most * 20, "unknown keys a second")
 
     async def caller(self, shown: RequestCredentials) -> Caller:
-        """The caller of a request (`Unauthorized`, `RateLimited`)."""
+        """Return the caller of a request. Raises `Unauthorized` or `RateLimited`."""
         address = shown.address or ""
         with self._limited(shown, address):
             caller = await self.find(shown)
@@ -70,7 +72,7 @@ class Authenticator:
         return caller
 
     async def find(self, shown: RequestCredentials) -> Caller | None:
-        """The caller, or None if the credentials are invalid."""
+        """Return the caller, or None if the credentials are invalid."""
         if self._handler is None:
             self._handler = KeyAuth(ApiKeys(await self._store()))
         caller = await self._handler.authenticate(shown)
@@ -79,13 +81,14 @@ class Authenticator:
         if caller.tenant.startswith(RESERVED):
             LOGGER.warning("a caller with a reserved tenant was rejected")
             return None
-        self._known.add(shown)
+        if (token := _hash(shown)) is not None:
+            self._known[token] = None
         self._accepted(caller.tenant)
         return caller
 
     async def still(self, shown: RequestCredentials, caller: Caller) -> bool:
-        """Whether these credentials still belong to the same caller, with no fewer scopes. True if
-        that cannot be found out."""
+        """Whether these credentials still identify the same caller, with at least the same scopes.
+        Also True if the check itself fails."""
         try:
             known = await self.find(shown)
         except Exception as error:  # a custom handler may raise anything
@@ -98,12 +101,12 @@ class Authenticator:
 
     @contextlib.contextmanager
     def _limited(self, shown: RequestCredentials, address: str) -> Iterator[None]:
-        """Authenticate inside the block, unless the address had too many failed attempts
-        (`RateLimited`). Tokens that were accepted before are always checked. So are API keys, which
-        are too long to be guessed, but only a few at a time."""
+        """Context manager for an authentication attempt. Raises `RateLimited` if the address had
+        too many failed attempts. Tokens that were accepted before are always checked. API keys are
+        always checked too, since they are too long to guess, but only a few at a time."""
         with contextlib.ExitStack() as inside:
             try:
-                if shown not in self._known:
+                if _hash(shown) not in self._known:
                     self._refusals.check(address)
             except RateLimited:
                 keys = self._handler is None or isinstance(self._handler, KeyAuth)
@@ -114,14 +117,19 @@ class Authenticator:
             yield
 
     def _unauthorized(self, shown: RequestCredentials) -> Unauthorized:
-        """The error for an unknown caller. Only clients on this machine are told that the server
-        has no keys."""
+        """Return the error for an unknown caller. Only clients on this machine are told if the
+        server has no keys."""
         here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
         if isinstance(self._handler, NoAuth):
             return Unauthorized(problem=LOCAL_ONLY if here else FROM_ELSEWHERE)
         if isinstance(self._handler, LocalTokenAuth):
             return Unauthorized(problem=NOT_LOCAL)
         return Unauthorized()
+
+
+def _hash(shown: RequestCredentials) -> bytes | None:
+    token = shown.bearer()
+    return None if token is None else hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
 class KeyAuth:
@@ -147,8 +155,8 @@ class KeyAuth:
         )
 
     async def _look(self, id: str) -> KeyRecord | None:
-        """A key, looked up once for concurrent requests. An unknown key is not cached, so that
-        guesses cost no memory."""
+        """Look up a key, once for all concurrent requests. Unknown keys are not cached, so that
+        guesses use no memory."""
         known = self._known.get(id)
         if known is not None and time.monotonic() < known[0]:
             return known[1]
@@ -164,7 +172,7 @@ class KeyAuth:
 
 
 def split(key: str) -> tuple[str, str] | None:
-    """The id and the secret of a key, or None if the text is not a key."""
+    """Return the id and the secret of a key, or None if the text is not a key."""
     body = key.removeprefix(PREFIX)
     whole = key.startswith(PREFIX) and len(body) == NAME + SECRET
     if not whole or not body.isascii() or not body.isalnum():

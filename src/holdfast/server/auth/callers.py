@@ -3,18 +3,15 @@ principal in that tenant, and scopes, which say what it may do."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import ipaddress
-from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 from ...errors import Forbidden, InvalidValue
+from ...local_token import is_loopback
 from ...log.codec import check_name
-from ..recent import RecentMap
 
 SCOPES = (
     "sessions:read",
@@ -35,7 +32,8 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
 class RequestCredentials(Struct, frozen=True, kw_only=True):
-    """The credentials of a request. Header names are lower-case; `address` is the client's."""
+    """The credentials of a request. Header names are in lower case; `address` is the client's
+    address."""
 
     method: str
     path: str
@@ -43,14 +41,19 @@ class RequestCredentials(Struct, frozen=True, kw_only=True):
     address: str | None = None
 
     def bearer(self) -> str | None:
-        """The token of the header `Authorization: Bearer`, if there is one."""
+        """Return the token of the `Authorization: Bearer` header, if there is one."""
         scheme, _, token = self.headers.get("authorization", "").partition(" ")
         token = token.strip()
         return token if scheme.lower() == "bearer" and token else None
 
+    def has_token(self, token: bytes) -> bool:
+        """Whether this token was sent. Compares in constant time."""
+        given = (self.bearer() or "").encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(given, token)
+
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """An authenticated client. `key` is the id of its API key, never the key itself."""
+    """An authenticated client. `key` is the id of its API key, never the secret."""
 
     tenant: str
     principal: str
@@ -61,40 +64,21 @@ class Caller(Struct, frozen=True, kw_only=True):
         return scope in self.scopes or "admin" in self.scopes
 
     def need(self, scope: str) -> None:
-        """Raise `Forbidden` without this scope."""
+        """Raise `Forbidden` if the caller does not have this scope."""
         if not self.may(scope):
             raise Forbidden(problem=f"this needs the scope {scope}", scope=scope)
 
 
-class KnownTokens:
-    """The hashes of the tokens that were accepted last."""
-
-    def __init__(self, room: int) -> None:
-        self._hashes: RecentMap[bytes, None] = RecentMap(room)
-
-    def __contains__(self, shown: RequestCredentials) -> bool:
-        token = shown.bearer()
-        return token is not None and _hash(token) in self._hashes
-
-    def add(self, shown: RequestCredentials) -> None:
-        if (token := shown.bearer()) is not None:
-            self._hashes[_hash(token)] = None
-
-
-def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
-
-
 class AuthHandler(Protocol):
-    """Authenticates requests. Your own handler may accept tokens of any kind."""
+    """Authenticates requests. Implement your own to accept other kinds of tokens."""
 
     async def authenticate(self, shown: RequestCredentials) -> Caller | None:
-        """The caller, or None for the response 401."""
+        """Return the caller, or None to respond with 401."""
         ...
 
 
 class SharedSecret:
-    """One secret for all clients, who are one principal. Compared in constant time."""
+    """One secret for all clients, which count as one principal. Compared in constant time."""
 
     def __init__(
         self,
@@ -117,13 +101,12 @@ class SharedSecret:
         return "SharedSecret(…)"
 
     async def authenticate(self, shown: RequestCredentials) -> Caller | None:
-        given = (shown.bearer() or "").encode("utf-8", "surrogateescape")
-        return self._caller if hmac.compare_digest(given, self._secret) else None
+        return self._caller if shown.has_token(self._secret) else None
 
 
 class LocalTokenAuth:
-    """Authenticates the user who started the server, by a token in a file that only they can read
-    (see `holdfast.local_token`). Without a token, no caller is accepted."""
+    """Authenticates the user who started the server, by a token in a file that only this user can
+    read (see `holdfast.local_token`). Until a token is set, every caller is rejected."""
 
     def __init__(
         self, token: str | None = None, *, tenant: str = "main", principal: str = "local"
@@ -136,23 +119,23 @@ class LocalTokenAuth:
 
     @property
     def ready(self) -> bool:
-        """Whether it has a token."""
+        """Whether a token is set."""
         return self._token is not None
 
     def taking(self, token: str) -> LocalTokenAuth:
-        """A copy with this token."""
+        """Return a copy that uses this token."""
         about = self._caller
         return LocalTokenAuth(token, tenant=about.tenant, principal=about.principal)
 
     async def authenticate(self, shown: RequestCredentials) -> Caller | None:
-        given = (shown.bearer() or "").encode("utf-8", "surrogateescape")
-        known = self._token is not None and hmac.compare_digest(given, self._token)
+        known = self._token is not None and shown.has_token(self._token)
         return self._caller if known else None
 
 
 class NoAuth:
-    """Accepts everybody on this machine and nobody else: a request must come from a loopback
-    address, name one as its host, and not come through a proxy, so that no web page reaches it."""
+    """Accepts every caller on this machine and no other: a request must come from a loopback
+    address, have a loopback host name, and not come through a proxy. So no web page can reach the
+    server."""
 
     def __init__(self, *, tenant: str = "main", principal: str = "local") -> None:
         self._caller = caller(tenant, principal, SCOPES)
@@ -172,24 +155,11 @@ def is_local(host: str) -> bool:
     return name in LOCAL
 
 
-@lru_cache(maxsize=1_024)
-def is_loopback(address: str | None) -> bool:
-    """Whether an address is a loopback address."""
-    if address == "localhost":
-        return True
-    try:
-        return address is not None and ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
-def caller(
-    tenant: str, principal: str, scopes: Collection[str] | Iterable[str], key: str | None = None
-) -> Caller:
-    """A caller with a valid tenant, principal and scopes (`InvalidValue`)."""
+def caller(tenant: str, principal: str, scopes: Iterable[str]) -> Caller:
+    """Create a caller. Raises `InvalidValue` if the tenant, the principal or a scope is invalid."""
     check_tenant(tenant)
     check_name("principal", principal, limit=256)
-    return Caller(tenant=tenant, principal=principal, scopes=check_scopes(scopes), key=key)
+    return Caller(tenant=tenant, principal=principal, scopes=check_scopes(scopes))
 
 
 def check_tenant(tenant: str) -> None:
@@ -204,7 +174,7 @@ def check_tenant(tenant: str) -> None:
 
 
 def check_scopes(scopes: Iterable[str]) -> frozenset[str]:
-    """The scopes, if all of them exist."""
+    """Return the scopes; rejects unknown ones."""
     given = frozenset(scopes)
     if unknown := sorted(given - {*SCOPES}):
         raise InvalidValue(

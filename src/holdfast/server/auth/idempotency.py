@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from ...cancellation import cancellable, ended
+from ...environment import wall_clock
 from ...errors import (
     HeadMoved,
     InvalidValue,
@@ -36,7 +37,7 @@ from ...log import events as ev
 from ...log.catalog import Query
 from ...log.events import Key, NewEvent, Scope, new_id
 from ...stores.pages import every_row
-from ...stores.port import Lease, Store, wall_clock
+from ...stores.port import Lease, Store
 from ...values.stream_items import CaughtUp
 from .callers import Caller
 
@@ -50,7 +51,8 @@ SESSION = "session"  # the metadata of a row that name the session of its respon
 
 
 class KeyedRequest(Struct, frozen=True, kw_only=True):
-    """A request with a key, the hash of its content, and the session that it names."""
+    """A request with an idempotency key: the key, a hash of the content, and the session that the
+    request names."""
 
     key: str
     hash: str
@@ -58,7 +60,7 @@ class KeyedRequest(Struct, frozen=True, kw_only=True):
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True):
-    """A stored response; `session` is one that the request has created or found."""
+    """A stored response; `session` is the session that the request created or found."""
 
     hash: str
     status: int
@@ -71,8 +73,8 @@ Work: TypeAlias = Callable[[str, bool], Awaitable[StoredResponse]]
 
 
 class IdempotencyStore:
-    """The requests with a key, and their responses. `waiting` is entered while a duplicate waits
-    and may end the wait; `check` then raises the reason."""
+    """Stores requests with an idempotency key, and their responses. `waiting` is a context manager
+    that is active while a duplicate waits, and may end the wait; `check` then raises the reason."""
 
     def __init__(
         self,
@@ -86,8 +88,9 @@ class IdempotencyStore:
         self.tenants: set[str] = set()  # the tenants with requests in this process
 
     async def do(self, caller: Caller, asked: KeyedRequest, work: Work) -> StoredResponse:
-        """The response to a request: the stored one, or that of `work`. `work` gets an id for what
-        it creates, the same for every attempt, and whether there was an earlier attempt."""
+        """Return the response to a request: the stored one, or else the response of `work`. `work`
+        gets an id for the object it creates, which is the same for every attempt, and whether there
+        was an earlier attempt."""
         check_key(asked.key)
         record = name(caller, asked.key)
         where = Key(TENANT + caller.tenant, record, "main")
@@ -104,14 +107,14 @@ class IdempotencyStore:
             return lease
 
     async def same(self, caller: Caller, asked: KeyedRequest) -> None:
-        """Bind a key to a request whose response is not stored (`KeyReused` if it is bound to
-        another)."""
+        """Bind a key to a request whose response is not stored. Raises `KeyReused` if the key is
+        bound to another request."""
         where = Key(TENANT + caller.tenant, name(caller, asked.key), "main")
         if await self._begin(where, caller, asked):
             await self._known(where, asked)
 
     async def _begin(self, where: Key, caller: Caller, asked: KeyedRequest) -> bool:
-        """Record the request; whether it was recorded before."""
+        """Record the request. Returns whether it was recorded before."""
         self.tenants.add(caller.tenant)
         created = ev.SessionCreated(user=caller.principal, workspace=asked.session)
         events = [
@@ -125,7 +128,8 @@ class IdempotencyStore:
         return False
 
     async def _known(self, where: Key, asked: KeyedRequest) -> StoredResponse | None:
-        """The stored response, if any (`KeyReused` if the key is bound to another request)."""
+        """Return the stored response, if any. Raises `KeyReused` if the key is bound to another
+        request."""
         try:
             async for event in self._store.read(where):
                 if event.kind == "request.received":
@@ -138,7 +142,7 @@ class IdempotencyStore:
         return None
 
     async def _turn(self, where: Key, asked: KeyedRequest) -> Lease | StoredResponse:
-        """The lease for the work, or the response of another attempt."""
+        """Acquire the lease for doing the work, or return the response of another attempt."""
         try:
             async with asyncio.timeout(PATIENCE) as patience:
                 while True:
@@ -161,7 +165,8 @@ class IdempotencyStore:
             ) from None
 
     async def _told(self, where: Key, asked: KeyedRequest, left: int) -> StoredResponse | None:
-        """The response of the attempt in progress, or None once its lease may have expired."""
+        """Wait for the response of the attempt in progress. Returns None once its lease may have
+        expired."""
         row = await self._store.row(where)
         if row is None or (known := await self._known(where, asked)) is not None:
             return None if row is None else known
@@ -207,19 +212,19 @@ class IdempotencyStore:
     # Cleaning up
 
     async def sweep(self, tenant: str, *, older: int = KEPT) -> int:
-        """Delete responses that are older than so many seconds; returns how many."""
+        """Delete responses that are older than this many seconds. Returns how many were deleted."""
         until = wall_clock() - older * 1000
         query = Query(tenant=TENANT + tenant, created_until=until)
         return await self._drop(query)
 
     async def forget(self, tenant: str, session: str, but: str | None = None) -> int:
-        """Delete all responses about a session."""
+        """Delete all stored responses about a session."""
         told = await self._drop(Query(tenant=TENANT + tenant, workspace=session), but)
         made = Query(tenant=TENANT + tenant, metadata={SESSION: session})
         return told + await self._drop(made, but)
 
     async def forget_person(self, tenant: str, user: str, but: str | None = None) -> int:
-        """Delete all responses to a person."""
+        """Delete all stored responses to requests of a person."""
         return await self._drop(Query(tenant=TENANT + tenant, user=user), but)
 
     async def _drop(self, query: Query, but: str | None = None) -> int:
@@ -232,7 +237,7 @@ class IdempotencyStore:
 
 
 def _about(answer: StoredResponse) -> list[NewEvent]:
-    """The event that lets a response be found by its session."""
+    """The metadata event that makes a response searchable by its session."""
     if answer.session is None:
         return []
     return [NewEvent.of("metadata.changed", ev.MetadataChanged(set={SESSION: answer.session}))]
@@ -250,12 +255,12 @@ def check_key(key: str) -> None:
 
 
 def name(caller: Caller, key: str) -> str:
-    """The id of a key in the store. Keys of different callers never collide."""
+    """Return the id of a key in the store. Keys of different callers never collide."""
     text = msgspec.json.encode((caller.tenant, caller.principal, key))
     return hashlib.sha256(text).hexdigest()[:40]
 
 
 def request_hash(method: str, path: str, query: bytes, body: bytes) -> str:
-    """A hash of the whole request."""
+    """Return a hash of the whole request."""
     parts = msgspec.json.encode((method, path, query.decode("latin-1")))
     return hashlib.sha256(parts + b"\n" + body).hexdigest()

@@ -1,40 +1,39 @@
 """API keys: hashed, with one log for each key in the store, so that every replica knows them and
 their history is kept. A key is shown once, when it is created.
 
-A key is `hk_`, twelve characters that identify it, and a secret of forty-three. The log has the
-SHA-256 of the secret: it is random and long, so a slower hash is not needed.
+A key consists of `hk_`, an id of twelve characters, and a secret of forty-three. The log holds the
+SHA-256 of the secret. The secret is long and random, so a slower hash is not needed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
-import string
 from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...environment import wall_clock
 from ...errors import HeadMoved, InvalidValue
+from ...local_token import random_text
 from ...log import events as ev
 from ...log.catalog import Query
 from ...log.codec import check_name
 from ...log.events import Event, Key, NewEvent
 from ...stores.pages import every_row
-from ...stores.port import Store, wall_clock
+from ...stores.port import Store
 from .callers import USUAL, check_scopes, check_tenant
 
 TENANT = "~keys"
 PREFIX = "hk_"
-LETTERS = string.ascii_letters + string.digits
 NAME, SECRET = 12, 43
 PAGE = 1_000
 
 
 class KeyIssued(Struct, frozen=True, kw_only=True):
-    """A new secret of a key, by its hash. Earlier secrets are valid until `old_until`."""
+    """A new secret for a key, as a hash. Earlier secrets are valid until `old_until`."""
 
     hash: str
     tenant: str
@@ -63,7 +62,7 @@ class ApiKeyInfo(Struct, frozen=True, kw_only=True):
 
 
 class NewKey(Struct, frozen=True, kw_only=True):
-    """A new key: the only time that it is shown."""
+    """A newly created key. Its secret is shown only here."""
 
     key: str
     info: ApiKeyInfo
@@ -87,7 +86,8 @@ class ApiKeys:
         expires: int | None = None,
         label: str | None = None,
     ) -> NewKey:
-        """Create a key, which is valid at once. `expires` is UTC ms; by default never."""
+        """Create a key, valid immediately. `expires` is UTC ms; by default, the key never
+        expires."""
         check_tenant(tenant)
         check_name("principal", principal, limit=256)
         if label is not None:
@@ -96,7 +96,7 @@ class ApiKeys:
             raise InvalidValue(
                 field="expires", problem=f"{expires} is in the past", remedy="give a future time"
             )
-        id, secret = _random(NAME), _random(SECRET)
+        id, secret = random_text(NAME), random_text(SECRET)
         issued = KeyIssued(
             hash=hashed(secret),
             tenant=tenant,
@@ -115,17 +115,17 @@ class ApiKeys:
         return sorted({info.tenant for info in await self.list() if info.revoked is None})
 
     async def list(self, tenant: str | None = None) -> list[ApiKeyInfo]:
-        """All keys, or those of a tenant, the newest first."""
+        """Return all keys, or those of a tenant, newest first."""
         query = Query(tenant=TENANT, workspace=tenant, order="created")
         rows = every_row(self._store, query, batch=PAGE)
         return [(await self._record(row.session)).info async for row in rows]
 
     async def get(self, id: str) -> ApiKeyInfo:
-        """A key, valid or not (`InvalidValue` if it does not exist)."""
+        """Return a key, valid or not. Raises `InvalidValue` if it does not exist."""
         return (await self._record(id)).info
 
     async def revoke(self, id: str) -> ApiKeyInfo:
-        """Revoke a key for ever."""
+        """Revoke a key permanently."""
         record = await self._record(id)
         if record.info.revoked is None:
             event = NewEvent.of("key.revoked", {}, id=f"revoke:{id}")
@@ -140,7 +140,7 @@ class ApiKeys:
                 raise InvalidValue(
                     field="id", problem=f"key {id!r} is revoked", remedy="create a new key"
                 )
-            secret, info = _random(SECRET), record.info
+            secret, info = random_text(SECRET), record.info
             issued = KeyIssued(
                 hash=hashed(secret),
                 tenant=info.tenant,
@@ -168,7 +168,7 @@ class ApiKeys:
         return record
 
     async def record(self, id: str) -> KeyRecord | None:
-        """A key as its log has it, if it exists."""
+        """Read a key from its log. Returns None if it does not exist."""
         if await self._store.row(_key(id)) is None:
             return None
         record: KeyRecord | None = None
@@ -178,14 +178,15 @@ class ApiKeys:
 
 
 class KeyRecord(Struct, frozen=True):
-    """A key with the hashes of its secrets, each with the time until which it is valid."""
+    """A key with the hashes of its secrets, and when each secret expires."""
 
     info: ApiKeyInfo
     hashes: tuple[tuple[str, int | None], ...]
     head: int
 
     def fits(self, secret: str, now: int) -> bool:
-        """Whether this is a valid secret of a valid key. Compares with all, in constant time."""
+        """Whether this is a valid secret of a valid key. Compares with every stored hash, in
+        constant time."""
         given, fits = hashed(secret), False
         for known, until in self.hashes:
             fits |= hmac.compare_digest(given, known) and (until is None or now < until)
@@ -221,10 +222,6 @@ def _sooner(one: int | None, other: int | None) -> int | None:
 
 def hashed(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _random(length: int) -> str:
-    return "".join(secrets.choice(LETTERS) for _ in range(length))
 
 
 def _key(id: str) -> Key:

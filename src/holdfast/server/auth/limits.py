@@ -52,7 +52,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     loaded_agents: int = 1_000
 
     def faults(self) -> Iterator[str]:
-        """The invalid limits."""
+        """Return the problems with these limits."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -60,7 +60,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class RateLimiter:
-    """A token bucket for each name: `rate` tokens are added a second, up to `burst`."""
+    """A token bucket for each name: `rate` tokens are added per second, up to `burst`."""
 
     def __init__(
         self,
@@ -73,11 +73,12 @@ class RateLimiter:
         self._buckets: RecentMap[str, tuple[float, float]] = RecentMap(BUCKETS)
 
     def take(self, name: str) -> None:
-        """Take a token (`RateLimited` says when there is one again)."""
+        """Take a token. Raises `RateLimited`, with the time until the next token, if there is
+        none."""
         self._spend(name, 1.0)
 
     def check(self, name: str) -> None:
-        """Raise `RateLimited` if there is no token; takes none."""
+        """Raise `RateLimited` if there is no token, without taking one."""
         self._spend(name, 0.0)
 
     def _spend(self, name: str, tokens: float) -> None:
@@ -94,7 +95,7 @@ class RateLimiter:
 
 
 class ConcurrencyLimiter:
-    """Limits how many of something each name has at a time."""
+    """Limits the number of concurrent requests or streams for each name."""
 
     def __init__(self, limit: int, what: str) -> None:
         self._limit, self._what = limit, what
@@ -102,7 +103,8 @@ class ConcurrencyLimiter:
 
     @contextmanager
     def through(self, name: str) -> Iterator[None]:
-        """Hold one of them inside the block (`RateLimited` at the limit)."""
+        """Context manager that counts one request or stream for a name. Raises `RateLimited` at the
+        limit."""
         if self._inside[name] >= self._limit:
             raise RateLimited(what=self._what, limit=self._limit, retry_after=1.0)
         self._inside[name] += 1

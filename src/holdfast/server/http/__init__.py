@@ -1,1 +1,2 @@
-"""HTTP: middleware, error responses, validation messages, headers, and the protocol below it."""
+"""HTTP layer: middleware, error responses, validation messages, headers and low-level protocol
+handling."""

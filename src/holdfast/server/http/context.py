@@ -1,4 +1,4 @@
-"""The context of a request: who the caller is, and the only way to the sessions that they name."""
+"""The context of a request: its caller, and access to the sessions that this caller may use."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ RESERVED = "holdfast."  # metadata with this prefix is written by the server onl
 
 
 class RequestContext:
-    """One request: its caller, and its idempotency key if it has one."""
+    """The context of one request: its caller, and its idempotency key, if any."""
 
     def __init__(self, service: Service, state: dict[str, Any], base: str = "") -> None:
         self.service = service
         self.caller: Caller = state["caller"]
         self.key: str | None = state.get("key")
-        self.once: str | None = state.get("once")  # the id that the store has for the key
-        self.name: str = state["name"]  # the name that limits count this caller under
+        self.once: str | None = state.get("once")  # the id of the idempotency key in the store
+        self.name: str = state["name"]  # identifies this caller for the limits
         self.again: bool = state.get("again", False)  # an earlier attempt may have begun
         self.base = base
         self._target: dict[str, str] = state.get("target", {})
@@ -46,25 +46,26 @@ class RequestContext:
         self.still: Callable[[], Awaitable[bool]] | None = state.get("still")
 
     def note(self, **target: str) -> None:
-        """Add what is requested to the audit record."""
+        """Add details of the request to the audit record."""
         self._target.update(target)
 
     def hold(self, size: int) -> None:
-        """Reserve room for a large response before it is made (`RateLimited` if there is none)."""
+        """Reserve buffer space for a large response before it is created. Raises `RateLimited` if
+        there is none."""
         if size > PIECE:
             self._hold(size)
 
     def patience(self) -> float:
-        """The seconds that the client may read nothing before it is disconnected."""
+        """How long, in seconds, the client may read nothing before it is disconnected."""
         return self.service.outbox.patience(self.name)
 
     @property
     def actor(self) -> str:
-        """The actor of events that this request appends."""
+        """The actor of the events that this request appends."""
         return self.caller.principal
 
     def new_id(self, prefix: str = "") -> str:
-        """An id for a new object; the same for the same idempotency key."""
+        """Return an id for a new object; the same for the same idempotency key."""
         return new_id() if self.once is None else f"{prefix}{self.once}"
 
     def repeated(self, *errors: type[Exception]) -> suppress:
@@ -72,7 +73,8 @@ class RequestContext:
         return suppress(*(errors if self.again else ()))
 
     def acting_for(self, user: str | None) -> str:
-        """The owner of the sessions: the caller, or `user` with the scope `sessions:all`."""
+        """Return the owner of the sessions: the caller, or `user` if the caller has the scope
+        `sessions:all`."""
         if user is None or user == self.caller.principal:
             return self.caller.principal
         if not self.caller.may("sessions:all"):
@@ -84,25 +86,26 @@ class RequestContext:
         return user
 
     def sessions(self, place: TenantStore) -> Sessions:
-        """The life cycle of the sessions in a store, with the caller as the actor."""
+        """Return the session lifecycle of a store, with the caller as the actor."""
         return Sessions(place.store, tenant=place.tenant, actor=self.actor)
 
     async def find(
         self, id: str, thread: str = "main", *, sure: bool = True
     ) -> tuple[TenantStore, Row]:
-        """The store of a session and the row of one of its threads (`SessionNotFound`; with `sure`
-        `StoreUnavailable` while a store that may have the session is unavailable)."""
+        """Return the store of a session and the row of one of its threads. Raises
+        `SessionNotFound`; with `sure`, raises `StoreUnavailable` while a store that may have the
+        session is unavailable."""
         place, row = await self.service.places.find(self.caller, id, thread, sure=sure)
         if thread == "main":
-            await self.service.adopting.adopt(place, row)
+            await self.service.uploads.adopt(place, row)
         return place, row
 
     @asynccontextmanager
     async def session(
         self, id: str, thread: str = "main", *, current: bool = False
     ) -> AsyncGenerator[Session, None]:
-        """A session, kept open inside the block (`SessionNotFound`). With `current`, its state
-        includes everything that other processes have written by now."""
+        """Context manager that keeps a session open. Raises `SessionNotFound`. With `current`, the
+        state includes all events that other processes have written so far."""
         place, row = await self.find(id, thread)
         served = await self.engine_of(place, row)
         async with served.engine.open(place, served.agent, id, thread) as session:
@@ -114,7 +117,7 @@ class RequestContext:
     async def reading(
         self, id: str, thread: str = "main"
     ) -> AsyncGenerator[Session | UnservedSession, None]:
-        """A session for reading, also if no agent of this server serves it."""
+        """Open a session for reading, even if no agent of this server serves it."""
         place, row = await self.find(id, thread)
         try:
             served = await self.engine_of(place, row)
@@ -144,11 +147,12 @@ class RequestContext:
         """The engine of a session, which is the engine of its main thread (`UnknownAgent`)."""
         if row.thread != "main":
             row = await main_row(place, row.session)
-            await self.service.adopting.adopt(place, row)
+            await self.service.uploads.adopt(place, row)
         return self.service.serves(row)
 
     async def shown(self, place: TenantStore, row: Row, *, created: bool = False) -> SessionView:
-        """The view of a session; its engine is empty if no agent of this server serves it."""
+        """Return the view of a session. Its `engine` is empty if no agent of this server serves
+        it."""
         served = await self.served(place, row)
         return SessionView(
             id=row.session,
@@ -162,17 +166,17 @@ class RequestContext:
         )
 
     async def shown_thread(self, id: str, thread: str, *, created: bool = True) -> SessionView:
-        """The view of a thread of a session."""
+        """Return the view of a thread of a session."""
         return await self.shown(*await self.find(id, thread), created=created)
 
     def events(self, id: str, thread: str) -> str:
-        """The path of a thread's events."""
+        """The URL path of a thread's events."""
         tail = "" if thread == "main" else f"?thread={quote(thread, safe='')}"
         return f"{self.base}/v1/sessions/{quote(id, safe='')}/events{tail}"
 
 
 async def main_row(place: TenantStore, id: str) -> Row:
-    """The row of a session's main thread (`SessionNotFound`)."""
+    """Return the row of a session's main thread. Raises `SessionNotFound`."""
     row = await place.store.row(Key(place.tenant, id, "main"))
     if row is None:
         raise SessionNotFound(tenant=place.tenant, session=id)
@@ -180,7 +184,7 @@ async def main_row(place: TenantStore, id: str) -> Row:
 
 
 def check_metadata(*names: str, field: str = "metadata") -> None:
-    """Reject names that are reserved for the server."""
+    """Reject metadata names that are reserved for the server."""
     for name in names:
         if name.startswith(RESERVED):
             raise InvalidValue(
@@ -191,7 +195,7 @@ def check_metadata(*names: str, field: str = "metadata") -> None:
 
 
 def request_context(request: Request[Any, Any, Any]) -> RequestContext:
-    """The context of a request, as Litestar provides it to routes."""
+    """Return the context of a request; Litestar injects it into routes."""
     state = dict(request.scope["state"])
     return RequestContext(request.app.state[SERVICE], state, base_of(request.scope))
 

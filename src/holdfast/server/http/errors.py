@@ -1,4 +1,4 @@
-"""Error responses: every error has the same shape, and none reveals internals of the server."""
+"""Error responses. All errors have the same format, and none reveals internals of the server."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def answer(
     redactor: Redactor,
     naming: StoreNames | None = None,
 ) -> ErrorResponse:
-    """The response for an error. An internal error is logged; the response has only the id of the
-    request."""
+    """Return the response for an error. An internal error is logged; its response contains only the
+    id of the request."""
     known = (naming or StoreNames()).error(known_as(error, scope))
     status = status_of(known)
     if status >= 500 and not isinstance(known, HarnessClosed):
@@ -74,7 +74,7 @@ def answer(
 
 
 def known_as(error: Exception, scope: Scope) -> HoldfastError:
-    """The `HoldfastError` for any exception."""
+    """Convert any exception to a `HoldfastError`."""
     path = scope.get("path", "")[:SHOWN]
     match error:
         case HoldfastError():
@@ -99,7 +99,8 @@ def known_as(error: Exception, scope: Scope) -> HoldfastError:
 
 
 def _shown(error: HoldfastError, request: str) -> HoldfastError:
-    """The error as clients may see it: of a store, only that it failed."""
+    """Return the error as clients may see it. For an error of a store, clients see only that the
+    store failed."""
     if type(error) is ServerError and error.reason is None:
         return ServerError(problem=f"the server failed: look for request {request} in its log")
     if isinstance(error, StoreUnasked):
@@ -117,7 +118,7 @@ def _shown(error: HoldfastError, request: str) -> HoldfastError:
 
 
 def _causes(error: BaseException) -> str:
-    """An error and its causes, on one line."""
+    """Format an error and its causes on one line."""
     said = " ".join(str(error).split())
     return said if error.__cause__ is None else f"{said} <- {_causes(error.__cause__)}"
 

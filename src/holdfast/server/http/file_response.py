@@ -1,5 +1,5 @@
-"""A response with a file that was made for it, sent in pieces. The file is deleted with its folder
-once it was sent or the client has disconnected."""
+"""A response that sends a temporary file in pieces. The file and its folder are deleted when the
+file has been sent or the client has disconnected."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class MadeFile:
 async def made_file(
     name: str, media_type: str, patience: Callable[[], float]
 ) -> AsyncGenerator[MadeFile, None]:
-    """A file to be written inside the block; its folder is removed if the block fails. `patience`
-    is that of `StreamResponse`."""
+    """Context manager that yields a file to write; its folder is removed if the block fails.
+    `patience` is passed to `StreamResponse`."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-response-"))
     try:
         yield MadeFile(folder / name, media_type, patience)
@@ -50,7 +50,8 @@ async def made_file(
 
 
 async def _pieces(path: Path) -> AsyncGenerator[bytes, None]:
-    """The file in pieces. It is open only while a piece is read: a reader may stop at any time."""
+    """Yield the file in pieces. The file is open only while a piece is read, since a reader may
+    stop at any time."""
     offset = 0
     while piece := await asyncio.to_thread(_piece, path, offset):
         offset += len(piece)

@@ -16,12 +16,12 @@ PLAIN = ("", "identity")  # accepted values of Content-Encoding
 
 
 def asks_for(accept: str, kind: str) -> bool:
-    """Whether a header Accept names this media type."""
+    """Whether an `Accept` header names this media type."""
     return any(quality > 0 for name, quality in _named(accept) if name == kind)
 
 
 def takes(accept: str, kind: str) -> bool:
-    """Whether a header Accept allows this media type, by its name or by a wildcard."""
+    """Whether an `Accept` header allows this media type, by name or by a wildcard."""
     known = dict(_named(accept))
     if not known:
         return True
@@ -63,7 +63,8 @@ def check_plain(encoding: str) -> None:
 
 
 def both_framings() -> InvalidValue:
-    """The error for a request with both framings: a proxy may choose the other one."""
+    """Return the error for a request with both `Content-Length` and `Transfer-Encoding`: a proxy
+    may have used the other one."""
     return InvalidValue(
         field="transfer-encoding",
         problem="is sent together with content-length",
@@ -72,8 +73,8 @@ def both_framings() -> InvalidValue:
 
 
 def guarded(headers: Iterable[tuple[bytes, bytes]], request: str) -> list[tuple[bytes, bytes]]:
-    """The headers of a response, with the security headers of every response: it may not be framed,
-    and a browser runs and loads nothing of it, unless the response has its own policy."""
+    """Add security headers to the headers of a response: it may not be framed, and a browser
+    neither runs nor loads anything from it, unless the response has its own policy."""
     found = [
         *headers,
         (b"x-request-id", request.encode()),
@@ -85,12 +86,12 @@ def guarded(headers: Iterable[tuple[bytes, bytes]], request: str) -> list[tuple[
 
 
 def base_of(scope: Mapping[str, Any]) -> str:
-    """The path at which the app is mounted, or an empty text."""
+    """Return the path at which the app is mounted, or an empty string."""
     return str(scope.get("root_path", "")).rstrip("/")
 
 
 def methods(scope: Mapping[str, Any]) -> list[str]:
-    """The methods of a path. Litestar's own list lacks routes that were added later."""
+    """Return the HTTP methods of a path. Litestar's own list lacks routes that were added later."""
     template = scope["path_template"]
     routes: list[Any] = [one for one in scope["litestar_app"].routes if one.path_format == template]
     found = {str(method) for route in routes for method in route.methods}

@@ -1,5 +1,5 @@
-"""The middleware of all routes: authentication, scopes, rate limits, the body within its limits,
-idempotency keys, large responses within limits, and the audit record."""
+"""The middleware of all routes: authentication, scopes, rate limits, body size limits, idempotency
+keys, limits for large responses, and audit records."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from litestar.types import (
     Send,
 )
 
+from ...environment import wall_clock
 from ...errors import (
     InvalidValue,
     NoRoute,
@@ -33,7 +34,6 @@ from ...errors import (
 from ...errors.root import instead
 from ...log.codec import check_name, too_deep
 from ...log.events import new_id
-from ...stores.port import wall_clock
 from ..auth import idempotency
 from ..auth.audit import AuditRecord
 from ..auth.callers import Caller, RequestCredentials
@@ -156,8 +156,8 @@ class RequestPipeline:
         return "stream" if lasts or waits else "request"
 
     def _check_path(self) -> None:
-        """Reject a path that routing has changed: it drops empty segments, decodes slashes inside a
-        segment, and replaces what is not UTF-8."""
+        """Reject a path that routing would change: routing drops empty segments, decodes slashes
+        inside a segment, and replaces bytes that are not UTF-8."""
         raw = self._scope.get("raw_path") or quote(self._scope["path"]).encode()
         if PLAIN.fullmatch(raw):
             return
@@ -329,7 +329,8 @@ class RequestPipeline:
         await self._send({**message, "headers": headers})
 
     def _takes(self, size: int) -> bool:
-        """Whether there is room for a large response. The response to a change is always sent."""
+        """Whether there is buffer space for a large response. The response to a request that
+        changed something is always sent."""
         try:
             self._hold(size, must=self._scope["method"] in CHANGES or self._begun is None)
         except RateLimited as error:
@@ -338,7 +339,7 @@ class RequestPipeline:
         return True
 
     def _hold(self, size: int, *, must: bool = False) -> None:
-        """Reserve room for a large response until it was sent."""
+        """Reserve buffer space for a large response until it has been sent."""
         self._service.outbox.begin(self._name, size, must=must)
         self._held = size
 
@@ -359,13 +360,13 @@ class RequestPipeline:
             await asyncio.sleep(0)  # let other tasks run
 
     async def finish(self) -> None:
-        """Send the error if there was no room for the response."""
+        """Send the error if there was no buffer space for the response."""
         if (error := self._refusal) is not None:
             self._refusal, self._dropped = None, False
             await self.fail(error)
 
     def close(self) -> None:
-        """Release the room of the response."""
+        """Release the buffer space of the response."""
         if self._held:
             self._service.outbox.finish(self._name, self._held)
 
@@ -424,7 +425,7 @@ class ResponseRecorder:
 
 
 def _length(message: HTTPResponseStartEvent) -> int | None:
-    """The content length of a response, if it has one."""
+    """Return the content length of a response, if it is known."""
     found = [value for name, value in message["headers"] if name.lower() == b"content-length"]
     return int(found[0]) if found and found[0].isdigit() else None
 
@@ -436,7 +437,7 @@ def _of(hash: str, done: ErrorResponse) -> idempotency.StoredResponse:
 
 
 async def read(receive: Receive, limit: int) -> bytes:
-    """The whole body (`RequestTooLarge` as soon as it exceeds the limit)."""
+    """Read the whole body. Raises `RequestTooLarge` as soon as it exceeds the limit."""
     body = bytearray()
     while True:
         message = await receive()
@@ -451,7 +452,7 @@ async def read(receive: Receive, limit: int) -> bytes:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """A receiver that returns a body which was read before."""
+    """Return an ASGI `receive` function that returns a body which was read before."""
     given = False
 
     async def again() -> Any:

@@ -1,6 +1,6 @@
-"""What happens before routing: `HEAD` is served as `GET` without a body, CORS preflights are
-rejected with errors in the usual shape, and a connection is closed if the body of its request was
-not read to the end."""
+"""Middleware that runs before routing. It serves `HEAD` as `GET` without a body, rejects CORS
+preflights with errors in the usual format, and closes a connection if the request body was not read
+to the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SIMPLE = ("accept", "accept-language", "content-language")  # headers that any p
 
 
 class App(Litestar):
-    """An app that does not change the scope of the app that it is mounted in."""
+    """A Litestar app that does not change the scope of the app in which it is mounted."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         mine: Any = {**scope, "state": {**(scope.get("state") or {})}}
@@ -44,7 +44,7 @@ class App(Litestar):
 
 
 class OuterMiddleware:
-    """Wraps an app. `cors` has the origins whose pages may send requests."""
+    """Wraps an app. `cors` lists the origins whose pages may send requests."""
 
     def __init__(self, app: ASGIApp, cors: CORSConfig | None, redactor: Redactor) -> None:
         self._app, self._cors, self._redactor = app, cors, redactor
@@ -54,7 +54,7 @@ class OuterMiddleware:
         if method is not None and (framing := _framing(scope)):
             exchange = UnreadBody(receive, send)
             receive, send = exchange.receive, exchange.send
-            if len(framing) > 1:  # other servers than ours may let it through
+            if len(framing) > 1:  # servers other than Holdfast's own may accept it
                 await self._refuse(both_framings(), scope, send)
                 return
         if method == "HEAD":
@@ -67,7 +67,7 @@ class OuterMiddleware:
             await self._app(scope, receive, send)
 
     def _refused(self, headers: Headers) -> HoldfastError | None:
-        """The error for a preflight that is not allowed."""
+        """Return the error for a preflight that is not allowed."""
         origin, cors = headers.get("origin"), self._cors
         if origin is None or cors is None:
             return None
@@ -98,7 +98,7 @@ class OuterMiddleware:
 
 
 def _framing(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """The framing headers of an HTTP/1 request; empty if it has no body."""
+    """Return the framing headers of an HTTP/1 request; empty if it has no body."""
     if not str(scope.get("http_version", "1.1")).startswith("1"):
         return {}
     found = {name.lower(): value for name, value in scope["headers"] if name.lower() in FRAMING}
@@ -106,9 +106,10 @@ def _framing(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
 
 
 class UnreadBody:
-    """Handles a request whose body may not be read to the end. If the response starts before, the
-    connection is closed, so that the rest of the body is never taken for a request. The rest is
-    read for a moment, because a client that is cut off while it sends does not see the response."""
+    """Handles a request whose body may not be read to the end. If the response starts before the
+    end of the body, the connection is closed, so that the remaining bytes are never parsed as
+    another request. Before that, the remaining body is read for a moment, because a client that is
+    disconnected while it is sending does not see the response."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
@@ -131,7 +132,7 @@ class UnreadBody:
         await self._send(message)
 
     async def _last(self, message: HTTPResponseBodyEvent) -> HTTPResponseBodyEvent:
-        """The end of a response; before it, the rest of the body is read and discarded."""
+        """Send the end of a response, after reading and discarding the remaining body."""
         if not (self._closes and self._open):
             return message
         await self._send({**message, "more_body": True})
@@ -147,7 +148,7 @@ class UnreadBody:
 
 
 class HeadResponse:
-    """Sends the start of a response and ends it, even if its body would never end."""
+    """Sends the start of a response and then ends it, even if the body would never end."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

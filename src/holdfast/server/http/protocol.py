@@ -1,5 +1,5 @@
 """The HTTP/1.1 protocol below the app. An ambiguous request is rejected with an error in the usual
-shape, and its connection is closed; it never reaches the app."""
+format, and its connection is closed; the request never reaches the app."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FOLDED = re.compile(rb"\n[ \t]")  # a header that continues on the next line
 
 class StrictConnection(h11.Connection):
     """Parses requests strictly by RFC 9112. A proxy may parse a malformed request differently, and
-    take a part of it for the next request. `fault` is the error of a rejected request."""
+    treat a part of it as the next request. `fault` is the error of a rejected request."""
 
     fault: InvalidValue | None = None
     _chunked = False
@@ -72,8 +72,8 @@ class StrictConnection(h11.Connection):
 
 
 class Protocol(H11Protocol):
-    """uvicorn's protocol, with Holdfast's errors for rejected requests. A connection whose response
-    was not finished is closed without waiting for a client that does not read."""
+    """uvicorn's protocol, with Holdfast's errors for rejected requests. A connection with an
+    unfinished response is closed without waiting for a client that does not read."""
 
     conn: StrictConnection
 
@@ -90,7 +90,7 @@ class Protocol(H11Protocol):
             unfinished = cycle.response_started and not cycle.response_complete
             if unfinished and not cycle.disconnected:
                 self._reset()
-                await asyncio.sleep(0)  # until the cycle knows
+                await asyncio.sleep(0)  # let the cycle notice the disconnect
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -101,20 +101,21 @@ class Protocol(H11Protocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Drop a closing connection later, also if the client does not read."""
+        """Schedule dropping a closing connection, even if the client does not read."""
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self.loop.call_later(LEFT, self._reset)
 
     def _reset(self) -> None:
-        """Reset the connection at once, with all buffered data. Closing it would wait until the
-        client has read the rest."""
+        """Reset the connection at once and discard all buffered data. A normal close would wait
+        until the client has read that data."""
         line = self.transport.get_extra_info("socket")
         if line is not None and line.fileno() >= 0:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Respond and close the connection: the start of the next request is unknown."""
+        """Send the error and close the connection, since it is unknown where the next request
+        starts."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True  # the app can no longer respond

@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page of plain HTML, without scripts and external resources, so that it
+"""The OpenAPI document as a page of plain HTML, without scripts or external resources, so that it
 can be read offline. Pure."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAILS = 400  # the first status of an error
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """The page of an OpenAPI document."""
+    """Render an OpenAPI document as an HTML page."""
     info = document["info"]
     title = escape(f"{info['title']} {info['version']}")
     return "\n".join(
@@ -77,7 +77,7 @@ def _contents(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _failures(document: Mapping[str, Any]) -> Iterator[str]:
-    """The error responses, which are the same for all requests."""
+    """Render the error responses, which are the same for all requests."""
     found: dict[str, str] = {}
     for _, _, operation in _operations(document):
         for status, answer in operation["responses"].items():
@@ -139,7 +139,7 @@ def _type(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kind(shape: Any) -> str:
-    """A type as text, with links to named types."""
+    """Render a type as text, with links to named types."""
     if not isinstance(shape, Mapping):
         return "anything"
     if (ref := shape.get("$ref")) is not None:
@@ -159,7 +159,7 @@ def _kind(shape: Any) -> str:
 
 
 def _about(one: Mapping[str, Any]) -> str:
-    """The description, default and limits of a parameter or a field."""
+    """Render the description, default and limits of a parameter or a field."""
     shape = one.get("schema", one)
     found = [_text(one.get("description") or shape.get("description") or "")]
     if shape.get("default") is not None:
@@ -177,7 +177,7 @@ def _prose(text: str | None) -> str:
 
 
 def _text(text: str) -> str:
-    """A text in which backquotes mark code."""
+    """Render a text in which backquotes mark code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
 

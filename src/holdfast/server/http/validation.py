@@ -1,5 +1,5 @@
-"""Validation messages: which field of a request is invalid, and what it accepts. They are made from
-msgspec's errors and the types of the route, which a client does not see."""
+"""Validation messages: which field of a request is invalid, and what it accepts. They are derived
+from msgspec's errors and from the types of the route, which a client does not see."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ NO_CHOICE = re.compile(r"Invalid enum value '?(.*?)'?", re.DOTALL)
 NO_OBJECT = re.compile(r"Expected `object( \| null)?`, got `.*`")
 OTHER = re.compile(r"Expected `(.*)`, got `(.*)`")
 SIZE = re.compile(r"Expected `[^`]*`( of length)? ([<>]=?) (.*)")
-NEITHER = {"true or false": "neither true nor false"}
 TRUNCATED = "Input data was truncated"
 SURROGATE = re.compile("[\ud800-\udfff]")
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of half a surrogate pair
@@ -46,7 +45,7 @@ PART = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 
 
 def invalid_request(error: ValidationException, scope: Scope) -> InvalidValue:
-    """The error for the first fault of a request."""
+    """Return the error for the first fault of a request."""
     if (missing := MISSING.match(str(error.detail))) is not None:
         source, field = missing.groups()
         return InvalidValue(field=field, problem=f"is missing ({source})", remedy="give it")
@@ -70,18 +69,20 @@ def invalid_request(error: ValidationException, scope: Scope) -> InvalidValue:
 
 
 def _limit(problem: str) -> int | None:
-    """The limit that a value exceeds, if that is its fault."""
+    """Return the limit that a value exceeds, or None if the fault is a different one."""
     size = SIZE.fullmatch(problem)
     return int(size[3]) if size is not None and size[3].isdecimal() else None
 
 
 def _document(scope: Scope) -> str:
-    """The remedy that names the OpenAPI document, with the path at which the app is mounted."""
+    """Return the remedy that points to the OpenAPI document, including the path at which the app is
+    mounted."""
     return DOCUMENT.replace("/v1/", f"{base_of(scope)}/v1/")
 
 
 def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, str]:
-    """Field, problem and remedy of a fault; `wanted` are the types that `key` accepts."""
+    """Return the field, problem and remedy of a fault; `wanted` lists the types that `key`
+    accepts."""
     where = "" if key == BODY else key.removeprefix(f"{BODY}.")
     objects = [kind for kind in wanted if isinstance(kind, types.StructType)]
     fields = [field.encode_name for kind in objects for field in kind.fields]
@@ -102,8 +103,8 @@ def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, st
 
 
 def unreadable(detail: str, body: bytes) -> InvalidValue:
-    """The error for a body that is not valid JSON. Half of a surrogate pair is named as such: the
-    decoder reports it as truncated data."""
+    """Return the error for a body that is not valid JSON. Names a lone surrogate as the cause,
+    since the decoder reports it as truncated data."""
     if (where := _half_a_character(body)) is not None:
         return InvalidValue(
             field=where or "body",
@@ -115,7 +116,7 @@ def unreadable(detail: str, body: bytes) -> InvalidValue:
 
 
 def _half_a_character(body: bytes) -> str | None:
-    """The path of the first text with half of a surrogate pair; None if there is none, or the body
+    """Return the path of the first text with a lone surrogate, or None if there is none or the body
     is invalid JSON for another reason."""
     if len(body) > SEARCHED or not HALF.search(body):
         return None
@@ -127,7 +128,7 @@ def _half_a_character(body: bytes) -> str | None:
 
 
 def _half_in(value: Any) -> list[str] | None:
-    """The path to the first such text, its last step first."""
+    """Return the path to the first text with a lone surrogate, last step first."""
     if isinstance(value, str):
         return [] if SURROGATE.search(value) else None
     if isinstance(value, dict) and any(SURROGATE.search(name) for name in value):
@@ -149,7 +150,8 @@ def _half_in(value: Any) -> list[str] | None:
 def _in_words(
     problem: str, wanted: list[types.Type], bounds: Mapping[str, Any], source: str
 ) -> tuple[str, str] | None:
-    """Problem and remedy of a value of the wrong type or size; None if they cannot be named."""
+    """Return problem and remedy for a value of the wrong type or size, or None if they cannot be
+    named."""
     outside = source in ("query", "path")  # where every value is text and none is null
     kinds = [kind for kind in wanted if not (outside and isinstance(kind, types.NoneType))]
     words = [found for kind in kinds if (found := _words(kind, bounds)) is not None]
@@ -159,8 +161,7 @@ def _in_words(
     if (other := OTHER.fullmatch(problem)) is not None:
         if not outside:
             return f"is {SORTS.get(other[2], other[2])}", remedy
-        first = _words(kinds[0], {}) or "such value"
-        return f"is {NEITHER.get(first, first.replace('a ', 'no ', 1))}", remedy
+        return f"is not {_words(kinds[0], {}) or 'such a value'}", remedy
     if (size := SIZE.fullmatch(problem)) is not None:
         less, more = ("short", "long") if size[1] else ("small", "large")
         return f"is too {less if size[2].startswith('>') else more}", remedy
@@ -168,7 +169,7 @@ def _in_words(
 
 
 def _words(kind: types.Type, bounds: Mapping[str, Any]) -> str | None:
-    """The name of a type with its limits; None if it has no short name."""
+    """Return the name of a type with its limits, or None if it has no short name."""
     if isinstance(kind, (types.IntType, types.FloatType)):
         least = next((b for b in (kind.ge, bounds.get("ge")) if b is not None), None)
         most = next((b for b in (kind.le, bounds.get("le")) if b is not None), None)
@@ -188,7 +189,7 @@ def _range(least: float | None, most: float | None, what: str = "") -> str:
 
 
 def _bounds(scope: Scope, key: str) -> Mapping[str, Any]:
-    """The limits of a parameter that are not part of its type."""
+    """Return the limits of a parameter that are not part of its type."""
     handler: Any = scope.get("route_handler")
     taken = {} if handler is None else handler.parsed_fn_signature.parameters
     about = getattr(taken.get(key), "kwarg_definition", None)
@@ -201,7 +202,7 @@ def _joined(where: str, name: str) -> str:
 
 
 def _wanted(scope: Scope, key: str) -> Iterator[types.Type]:
-    """The types that a route accepts for a parameter, or for a path into the body."""
+    """Return the types that a route accepts for a parameter, or for a path into the body."""
     handler: Any = scope.get("route_handler")
     if handler is None:
         return
@@ -218,7 +219,7 @@ def _wanted(scope: Scope, key: str) -> Iterator[types.Type]:
 
 
 def _kinds(kind: types.Type) -> Iterator[types.Type]:
-    """The types that a value may have: those of a union, one by one."""
+    """Return the types that a value may have; the members of a union are returned one by one."""
     if isinstance(kind, types.Metadata):
         yield from _kinds(kind.type)
     elif isinstance(kind, types.UnionType):
@@ -238,7 +239,7 @@ def _inside(kind: types.Type, part: str) -> Iterator[types.Type]:
 
 
 def _choices(wanted: list[types.Type]) -> list[str]:
-    """The allowed values of an enumeration, or the allowed keys of an object."""
+    """Return the allowed values of an enumeration, or the allowed keys of an object."""
     keys = [key for kind in wanted if isinstance(kind, types.DictType) for key in [kind.key_type]]
     found: list[str] = []
     for kind in (*wanted, *(one for key in keys for one in _kinds(key))):

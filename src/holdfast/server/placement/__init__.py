@@ -1,1 +1,2 @@
-"""Where sessions are: which store, several stores, stores that are unavailable, sessions in use."""
+"""Placement of sessions: which store each session is in, queries over several stores, unavailable
+stores, and the sessions that are in use."""

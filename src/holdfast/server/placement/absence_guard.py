@@ -16,25 +16,25 @@ SEEN = 10_000  # sessions outside of the default store that are remembered
 
 @dataclass(eq=False, kw_only=True)
 class StoreUnasked(StoreUnavailable):
-    """A store cannot say whether it has a session. The message names only the store's kind, so
+    """It is unknown whether a store has a session. The message names only the store's kind, so
     clients may read it."""
 
 
 class AbsenceGuard:
-    """Prevents a session from being called missing while a store that may have it is unavailable:
-    for `unsure` seconds, or with None for as long as the store is unavailable. A session that this
-    process has found in that store before is always protected."""
+    """Prevents a session from being reported as missing while a store that may have it is
+    unavailable: for `unsure` seconds, or, if `unsure` is None, for as long as the store is
+    unavailable. A session that this process has found in that store before is always protected."""
 
     def __init__(self, breaker: CircuitBreaker, unsure: float | None) -> None:
         self._breaker, self._unsure = breaker, unsure
         self._seen: RecentMap[Scope, str] = RecentMap(SEEN)
 
     def found(self, scope: Scope, kind: str) -> None:
-        """Note that a session is in a store."""
+        """Record that a session is in a store."""
         self._seen[scope] = kind
 
     def gone(self, scope: Scope, kind: str) -> None:
-        """Note that a session is not in a store."""
+        """Record that a session is not in a store."""
         if self._seen.get(scope) == kind:
             del self._seen[scope]
 

@@ -25,8 +25,8 @@ class _Failed(NamedTuple):
 
 
 class CircuitBreaker:
-    """The stores of a server by their kinds, each with `seconds` to answer, and since when each
-    unavailable store has failed."""
+    """Tracks the stores of a server by kind: each has `seconds` to answer, and an unavailable store
+    is recorded with the time of its first failure."""
 
     def __init__(
         self, seconds: float = TIMEOUT, clock: Callable[[], float] = time.monotonic
@@ -36,8 +36,8 @@ class CircuitBreaker:
         self._left: set[asyncio.Task[Any]] = set()
 
     async def ask(self, kind: str, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work`. If the store cannot be opened or does not answer, this raises a
-        `StoreError` or `MissingExtra`, and the store counts as unavailable."""
+        """Return the result of `work`. If the store cannot be opened or does not answer, raise a
+        `StoreError` or `MissingExtra`, and mark the store as unavailable."""
         known = self._away.get(kind)
         if known is not None and self._clock() < known.last + AGAIN:
             raise StoreUnavailable(problem=f"the {kind} store has just failed") from known.error
@@ -62,14 +62,15 @@ class CircuitBreaker:
         raise error
 
     def _patience(self, known: _Failed | None) -> float:
-        """The seconds that a store has to answer: few after a failure, then more each time."""
+        """How many seconds a store has to answer: few after a failure, then more each time."""
         if known is None:
             return self._seconds
         return float(min(BRIEFLY * 2 ** (known.tries - 1), self._seconds))
 
     async def within(self, seconds: float, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work` within so many seconds (`TimeoutError`). Work that is too slow is
-        cancelled and not awaited: a driver may ignore the cancellation until its server answers."""
+        """Return the result of `work` within this many seconds. Raises `TimeoutError`. Work that is
+        too slow is cancelled but not awaited: a driver may ignore the cancellation until its server
+        answers."""
 
         async def working() -> T:
             return await work()
@@ -92,13 +93,13 @@ class CircuitBreaker:
             task.exception()  # retrieved, so that asyncio does not report it
 
     async def aclose(self) -> None:
-        """Cancel the work that was not awaited, once the stores are closed."""
+        """Cancel work that timed out and was not awaited. Call this after the stores are closed."""
         for task in self._left:
             task.cancel()
         if self._left:
             await asyncio.wait({*self._left}, timeout=BRIEFLY)
 
     def away(self, kind: str) -> float:
-        """The seconds for which a store has been unavailable; 0.0 if it is available."""
+        """For how many seconds a store has been unavailable; 0.0 if it is available."""
         known = self._away.get(kind)
         return 0.0 if known is None else self._clock() - known.since

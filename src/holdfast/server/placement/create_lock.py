@@ -7,13 +7,14 @@ of a process that crashed is taken over after a while.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
+from ...backoff import Backoff
+from ...environment import wall_clock
 from ...errors import HoldfastError
 from ...log.events import Scope, new_id
-from ...stores.port import Store, wall_clock
+from ...stores.port import Store
 
 LOST = 30.0  # seconds after which the holder of the lock counts as crashed
 FIRST, LONGEST = 0.02, 0.5  # seconds between two attempts, doubled each time
@@ -21,16 +22,15 @@ FIRST, LONGEST = 0.02, 0.5  # seconds between two attempts, doubled each time
 
 @contextlib.asynccontextmanager
 async def turn(store: Store, scope: Scope) -> AsyncGenerator[None, None]:
-    """Hold the lock of the id `scope.session` of a tenant."""
+    """Context manager that holds the lock for creating a session with the id `scope.session`."""
     tenant, name = scope.tenant, f"begin:{scope.session}"
     mine = Scope(tenant, f"{wall_clock()}.{new_id()}")
     gone: Scope | None = None
-    pause = FIRST
+    backoff = Backoff(FIRST, LONGEST)
     while (holder := await store.claim(tenant, name, mine, instead_of=gone)) != mine:
         gone = holder if _lost(holder) else None
         if gone is None:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST)
+            await backoff.wait()
     try:
         yield
     finally:

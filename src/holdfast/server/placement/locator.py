@@ -1,9 +1,9 @@
-"""Which store each session is in. A session stays in the store that it was created in, and is
-found again by its id alone.
+"""Which store each session is in. A session stays in the store that it was created in, and is found
+again by its id alone.
 
 Most sessions are in the default store. For a session in another store, the default store has an
 entry under a reserved tenant, which names that store. So every replica finds every session, and an
-operation on all sessions knows every store that can hold some.
+operation on all sessions can visit every store that may hold one.
 """
 
 from __future__ import annotations
@@ -57,24 +57,25 @@ class StoreChoice(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class StoreOutcome:
-    """A store that can hold sessions: open, or the error that kept it from opening."""
+    """A store that may hold sessions: the open store, or the error that occurred when it was
+    opened."""
 
     kept: StoreChoice
     outcome: TenantStore | HoldfastError
 
     @property
     def place(self) -> TenantStore:
-        """The open store; raises the error that kept it from opening."""
+        """The open store. Raises the error that occurred when it was opened."""
         if isinstance(self.outcome, HoldfastError):
             raise self.outcome
         return self.outcome
 
 
 class SessionLocator:
-    """The stores that the settings of a server name, and which session is in which.
+    """The stores named by the settings of a server, and the store of each session.
 
-    While a store that may have a session is unavailable, the session is not said to be missing
-    for `unsure` seconds."""
+    While a store that may have a session is unavailable, the session is not reported as missing for
+    `unsure` seconds."""
 
     def __init__(
         self, registry: StoreRegistry, default: str, *, unsure: float | None = None
@@ -104,7 +105,7 @@ class SessionLocator:
     async def place(
         self, tenant: str, kind: str | None = None, options: Mapping[str, Any] | None = None
     ) -> TenantStore:
-        """A store by its kind, for a tenant (`UnknownStore`, `InvalidValue`)."""
+        """Return a store by its kind, for a tenant. Raises `UnknownStore` or `InvalidValue`."""
         kind = kind or self.default
         self.check(kind, options)
         store = await self._registry.get(kind, options)
@@ -112,16 +113,17 @@ class SessionLocator:
         return TenantStore(tenant, kind, store)
 
     def check(self, kind: str | None, options: Mapping[str, Any] | None) -> None:
-        """Raise the errors of `place`, without opening a store."""
+        """Raise the same errors as `place`, without opening a store."""
         kind = kind or self.default
         if kind not in self.order:
             raise UnknownStore(kind=kind, available=self.kinds)
         self._registry.check(kind, options)
 
     async def everywhere(self, tenant: str) -> list[StoreOutcome]:
-        """Every store that sessions of a tenant can be in, each once: those of the settings, and
-        those that entries name, with other options or of kinds that the settings no longer have.
-        The default store must answer; the error of any other store is part of the result."""
+        """Return every store that may hold sessions of a tenant, each once: the stores of the
+        settings, and stores named by entries with other options or of kinds that the settings no
+        longer have. The default store must answer; for any other store, the result may hold an
+        error."""
         wanted = {_name(kept): kept for kept in map(StoreChoice, self.order)}
         query = Query(tenant=TENANT + tenant, order="created", newest_first=False)
         async for entry in every_row(await self.store(), query):
@@ -140,7 +142,8 @@ class SessionLocator:
         return found
 
     def _kept(self, entry: Row | None) -> StoreChoice | None:
-        """The store that an entry names; None for a memory store of an earlier process."""
+        """Return the store that an entry names, or None for a memory store of an earlier
+        process."""
         if entry is None:
             return None
         kept = msgspec.convert(entry.metadata.get("kept"), StoreChoice)
@@ -149,10 +152,10 @@ class SessionLocator:
     async def find(
         self, caller: Caller, id: str, thread: str = "main", *, sure: bool = True
     ) -> tuple[TenantStore, Row]:
-        """The store of a session and the row of one of its threads. The session must belong to the
-        caller, unless they have the scope `sessions:all`. A session of somebody else is treated
-        like one that does not exist (`SessionNotFound`). While a store that may have it is
-        unavailable, this is `StoreUnavailable`, unless `sure` is False."""
+        """Return the store of a session and the row of one of its threads. The session must belong
+        to the caller, unless the caller has the scope `sessions:all`; otherwise, and if it does not
+        exist, raise `SessionNotFound`. While a store that may have the session is unavailable,
+        raise `StoreUnavailable` instead, unless `sure` is False."""
         place = TenantStore(caller.tenant, self.default, await self.store())
         main = await place.store.row(Key(caller.tenant, id, "main"))
         if self._many and (main is None or main.sealed is not None or not _theirs(caller, main)):
@@ -168,8 +171,8 @@ class SessionLocator:
     async def _living(
         self, caller: Caller, id: str, first: list[tuple[TenantStore, Row]], sure: bool
     ) -> tuple[TenantStore, Row] | None:
-        """The store of a caller's session that is not in the default store, or was moved from it.
-        A session that is sealed in all stores is in the one that it was in last."""
+        """Find a caller's session that is not in the default store, or was moved out of it. If it
+        is sealed in every store, return the store that it was in last."""
         named, found = await self._elsewhere(caller.tenant, id), [*first]
         if named is not None:
             row = await named.store.row(Key(caller.tenant, id, "main"))
@@ -191,7 +194,8 @@ class SessionLocator:
         kind: str,
         look: Callable[[Store], Awaitable[T]],
     ) -> tuple[TenantStore, T] | HoldfastError:
-        """What `look` finds in a store; the error if the store is unavailable."""
+        """Call `look` with a store and return the result; return the error if the store is
+        unavailable."""
 
         async def work() -> tuple[TenantStore, T]:
             place = await self.place(tenant, kind)  # may open the store
@@ -207,8 +211,8 @@ class SessionLocator:
     async def others(
         self, scope: Scope, kinds: Sequence[str], breaker: CircuitBreaker
     ) -> tuple[list[tuple[TenantStore, Row]], list[str]]:
-        """The stores of these kinds that have a session, whatever entries say; and the kinds that
-        are unavailable."""
+        """Query the stores of these kinds for a session. Returns the stores that have it, and the
+        kinds that are unavailable."""
         found: list[tuple[TenantStore, Row]] = []
         away: list[str] = []
         key = Key(scope.tenant, scope.session, "main")
@@ -240,9 +244,10 @@ class SessionLocator:
         sure: bool,
         repeated: bool = False,
     ) -> AsyncGenerator[None, None]:
-        """Create a session inside the block: its store is recorded, and nobody else creates a
-        session with this id in another store. If creating it fails, the record is removed. A
-        `repeated` request may find a session that it has created before."""
+        """Context manager in which a session is created. It records the store of the session, and
+        prevents other processes from creating a session with this id in another store. If the
+        creation fails, the record is removed. A `repeated` request may find the session that it
+        created before."""
         async with self._lock(place.tenant, id):
             main = Key(place.tenant, id, "main")
             if not repeated or await place.store.row(main) is None:
@@ -265,8 +270,8 @@ class SessionLocator:
     async def settle(
         self, place: TenantStore, id: str, options: Mapping[str, Any], *, sure: bool = True
     ) -> None:
-        """Record the store of a new session (`SessionExists` if another store has the session;
-        `StoreUnavailable` if that cannot be known, unless `sure` is False)."""
+        """Record the store of a new session. Raises `SessionExists` if another store has the
+        session, and `StoreUnavailable` if that cannot be determined, unless `sure` is False."""
         if place.kind == self.default and not options:
             await self._settle_here(Scope(place.tenant, id), sure)
             return
@@ -315,7 +320,8 @@ def _name(kept: StoreChoice) -> bytes:
 
 
 def same(one: TenantStore, other: TenantStore) -> bool:
-    """Whether two are one store. Options may differ: some say only how a store is used."""
+    """Whether both are the same store. Their options may differ, since some options only say how a
+    store is used."""
     if one.store is other.store:
         return True
     first, second = one.store.info(), other.store.info()
@@ -323,8 +329,8 @@ def same(one: TenantStore, other: TenantStore) -> bool:
 
 
 def rank(row: Row) -> tuple[bool, int]:
-    """The order of several rows of one session: the last is the one that is not sealed, or else
-    the one that was sealed last, which has the most events."""
+    """Sort key for several rows of one session. The highest is the row that is not sealed, or else
+    the row that was sealed last, which has the most events."""
     return row.sealed is None, 0 if row.sealed is None else row.head
 
 

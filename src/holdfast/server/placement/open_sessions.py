@@ -1,4 +1,4 @@
-"""The open sessions of a process: which of them are in use, and closing the idle ones."""
+"""Tracks which open sessions of a process are in use, and closes idle ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...errors import HoldfastError
 from ...harness import Harness
 from ..auth.limits import ServerLimits
 
-LOOK = 0.1  # of the idle time: how often idle sessions are looked for
+LOOK = 0.1  # interval between searches for idle sessions, as a fraction of the idle time
 
 
 @dataclass
 class _Use:
-    """How many users an open session has, and when it was last used."""
+    """The number of users of an open session, and when it was last used."""
 
     users: int = 0
     last: float = 0.0
@@ -34,7 +34,7 @@ class SessionsInUse:
 
     @contextlib.contextmanager
     def use(self, harness: Harness, session: str) -> Iterator[None]:
-        """Use a session inside the block."""
+        """Context manager that marks a session as in use."""
         use = self._uses.setdefault((harness, session), _Use())
         use.users += 1
         if self._tidying is None or self._tidying.done():
@@ -46,7 +46,7 @@ class SessionsInUse:
             use.last = time.monotonic()
 
     def forget(self, harness: Harness, session: str | None = None) -> None:
-        """Forget one session of a harness, or all of them."""
+        """Stop tracking one session of a harness, or all of them."""
         for known in [*self._uses]:
             if known[0] is harness and session in (None, known[1]):
                 del self._uses[known]
@@ -66,8 +66,8 @@ class SessionsInUse:
                         await harness.close(session)
 
     def _unused(self) -> Iterator[tuple[Harness, str]]:
-        """The sessions to close: those that were idle for long, and the longest idle ones if too
-        many are open. A session with a run stays open."""
+        """Return the sessions to close: those that have been idle for too long, and, if too many
+        are open, those that have been idle the longest. A session with a run stays open."""
         now = time.monotonic()
         idle = [(use, place) for place, use in self._uses.items() if not use.users]
         too_many = len(self._uses) - self._limits.open_sessions

@@ -1,6 +1,6 @@
-"""Pagination over all stores of a server, one store after the other. A page that one store cannot
-fill continues in the next, and its cursor names the store. An unavailable store is skipped, and
-named on that page and on all later pages."""
+"""Pagination over all stores of a server, one store after the other. If one store cannot fill a
+page, the page continues with the next store. A cursor names the store that it belongs to. An
+unavailable store is skipped, and reported on that page and on all later pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDS = 10  # queries of one store for one page, if rows are filtered out
 
 
 class StoresPage(NamedTuple, Generic[T]):
-    """A page, and the stores that were skipped for it and the pages before it."""
+    """A page, and the stores that were skipped for this page and the pages before it."""
 
     items: list[T]
     cursor: str | None
@@ -45,11 +45,11 @@ async def page(
     limit: int,
     sift: Sift[T] | None = None,
 ) -> StoresPage[T]:
-    """A page of the results of a query in all stores, or in `store`. `fetch` is called for the
-    stores that the page needs, and for all of them if a total is requested. `sift` filters the
-    items of a store; then more are fetched.
+    """Return a page of the results of a query in all stores, or in `store` only. `fetch` is called
+    for the stores that the page needs, and for all stores if a total is requested. `sift` filters
+    the items of a store; more items are fetched in place of those it removes.
 
-    If no store answers, this raises the error of the first one; the cursor stays valid."""
+    If no store answers, raise the error of the first one; the cursor stays valid."""
     kinds = places.order if store is None else [store]
     start, inner, passed = _read(query, kinds, cursor, one=store is not None)
     counted = isinstance(query, Query) and query.total
@@ -68,7 +68,8 @@ async def page(
 
 
 async def here(places: SessionLocator, place: TenantStore, rows: list[Row]) -> list[Row]:
-    """The rows of a store whose sessions were not moved to another store of the server."""
+    """Return the rows of a store, without sessions that were moved to another store of the
+    server."""
     gone = [row for row in rows if row.sealed is not None]
     moved = await asyncio.gather(*(_moved(places, place, row) for row in gone))
     left = {row.session for row, elsewhere in zip(gone, moved, strict=True) if elsewhere}
@@ -82,7 +83,7 @@ async def _moved(places: SessionLocator, place: TenantStore, row: Row) -> bool:
 
 
 class _Walk(Generic[T]):
-    """One page that is being filled."""
+    """The state of a page that is being filled."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class _Walk(Generic[T]):
         self.failed: HoldfastError | None = None
 
     async def ask(self, kind: str, after: str | None, most: int, *, first: bool) -> Page[T] | None:
-        """The results of one store; None if it is unavailable and there are others."""
+        """Query one store. Returns None if it is unavailable and there are others."""
         places, tenant = self._places, self._query.tenant
         if len(self._kinds) == 1:
             found = await self._fetch((await places.place(tenant, kind)).store, after, most)
@@ -119,8 +120,9 @@ class _Walk(Generic[T]):
         return found
 
     async def fill(self, n: int, after: str | None) -> str | None:
-        """Add the results of the n-th store after a cursor, as far as there is room. Returns the
-        cursor of the next page; None if this page continues in the next store, or the list ends."""
+        """Add results of the n-th store after a cursor, up to the size of the page. Returns the
+        cursor of the next page, or None if this page continues in the next store or the list
+        ends."""
         for turn in range(ROUNDS):
             room = self._limit - len(self.items)
             found = await self.ask(self._kinds[n], after, room, first=turn == 0)
@@ -148,8 +150,8 @@ class _Walk(Generic[T]):
 def _read(
     query: Query | PendingQuery, kinds: Sequence[str], cursor: str | None, *, one: bool
 ) -> tuple[int, str | None, set[str]]:
-    """The store that a cursor is in, the store's own cursor, and the stores that were skipped. A
-    cursor that names no store is in the first."""
+    """Parse a cursor: the store that it is in, the store's own cursor, and the stores that were
+    skipped. A cursor without a store is in the first store."""
     if cursor is None or MARK not in cursor:
         return 0, cursor, set()
     mark, _, inner = cursor.partition(MARK)
@@ -165,7 +167,7 @@ def _read(
 
 
 def _name(query: Query | PendingQuery, kind: str) -> str:
-    """The name of a store in the cursors of a query."""
+    """Return the name of a store as used in cursors."""
     about = (query.named, query, kind)
     text = msgspec.json.encode(about, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:16]

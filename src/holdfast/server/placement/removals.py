@@ -1,5 +1,5 @@
-"""The sessions that this process is deleting. A session is closed before it is deleted; a reader
-waits here to learn whether it was closed or deleted."""
+"""The sessions that this process is deleting. A session is closed before it is deleted. So a reader
+of a closed session waits here until it is known whether the session was deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Removals:
 
     @contextmanager
     def of(self, scope: Scope) -> Iterator[None]:
-        """Mark a session as being deleted inside the block."""
+        """Context manager that marks a session as being deleted."""
         done = asyncio.get_running_loop().create_future()
         going = self._going.setdefault(scope, set())
         going.add(done)

@@ -1,4 +1,4 @@
-"""The names of stores that clients may see: the kind of a store, never its path or address."""
+"""The names of stores as clients see them: the kind of a store, never its path or address."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MOVED = "session.moved"
 
 
 class StoreNames:
-    """The kinds of a server's stores, by the names that `session.moved` has for them."""
+    """Maps the store names in `session.moved` events to the kinds of the server's stores."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._known: set[int] = set()
 
     async def learn(self, kind: str, store: Store) -> None:
-        """Learn the name of a store."""
+        """Record the name of a store."""
         if id(store) in self._known:
             return
         none = Scope("", "")
@@ -37,23 +37,24 @@ class StoreNames:
         self._known.add(id(store))
 
     def called(self, to: str) -> str:
-        """The public name of the place that a session was moved to: the kind for a store of the
-        server, the type for any other store. A free text is kept as it is."""
+        """Return the public name of the place that a session was moved to: the kind of a store of
+        this server, or the type of any other store. Free text is returned unchanged."""
         if (kind := self._kinds.get(to.partition(TENANT)[0])) is not None:
             return kind
         sort, colon, _ = to.partition(":")
         return f"another {sort} store" if colon and sort in OURS else to
 
     def row(self, row: Row) -> Row:
-        """The public form of a row. A session that was moved has no run and no pending items."""
+        """Return the public form of a row. For a session that was moved, it shows no run and no
+        pending items."""
         return row if row.sealed is None else replace(self.whole(row), run=None, pending={})
 
     def whole(self, row: Row) -> Row:
-        """The public form of a row, with all that is stored."""
+        """Return the public form of a row, including its run and pending items."""
         return row if row.sealed is None else replace(row, sealed=self.called(row.sealed))
 
     def event(self, event: Event) -> Event:
-        """The public form of an event, with all default values."""
+        """Return the public form of an event, with all default values."""
         if event.kind != MOVED:
             return complete(event)
         about = event.json()
@@ -62,13 +63,13 @@ class StoreNames:
         return complete(replace(event, data=to_json({**about, "to": self.called(to)})))
 
     def error(self, error: HoldfastError) -> HoldfastError:
-        """The public form of an error."""
+        """Return the public form of an error."""
         if not isinstance(error, SessionMoved):
             return error
         return SessionMoved(**{**error.fields, "to": self.called(error.to)})
 
     def end(self, end: End) -> End:
-        """The public form of the end of a stream."""
+        """Return the public form of the end of a stream."""
         if end.error is None or end.error.code != SessionMoved.code:
             return end
         moved = SessionMoved(**end.error.fields)
@@ -76,12 +77,13 @@ class StoreNames:
 
 
 def remaining(place: TenantStore, receipt: Receipt) -> Receipt:
-    """The public form of a receipt for a deletion in this store."""
+    """Return the public form of a receipt for a deletion in this store."""
     return replace(receipt, remains=remains(place, receipt.remains))
 
 
 def remains(place: TenantStore, left: tuple[Remains, ...] | list[Remains]) -> tuple[Remains, ...]:
-    """The public form of what remains in a store: the part of the store, without its location."""
+    """Return the public form of data that could not be deleted: the part of the store, without its
+    location."""
     at, shown = place.store.info().location, f"the {place.kind} store"
 
     def where(text: str) -> str:

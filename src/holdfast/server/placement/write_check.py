@@ -1,5 +1,5 @@
-"""A check whether the default store accepts writes: a write without an effect, whose result is
-cached. So clients may call the readiness route every second."""
+"""Checks whether the default store accepts writes, by a write that changes nothing. The result is
+cached, so clients may call the readiness route every second."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ...stores.port import Store
 LOGGER = logging.getLogger("holdfast.server")
 OK = "ok"
 PATIENCE = 5.0  # seconds that a store has to answer
-GOOD = 10.0  # seconds for which a successful write is believed
+GOOD = 10.0  # seconds that the result of a successful write is cached
 AGAIN = 1.0  # seconds between two attempts after a failure
 NOBODY = Scope("~ready", "ready")
 
 
 class WriteCheck:
-    """Whether a store accepts writes. `store` opens it."""
+    """Checks whether a store accepts writes. `store` is called to open the store."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class WriteCheck:
         self._trying: asyncio.Task[None] | None = None
 
     async def works(self) -> str:
-        """`ok`, or what is wrong, without the location of the store. After a failure, callers do
-        not wait for the next attempt."""
+        """Return `ok`, or the problem without the location of the store. After a failure, callers
+        get its result without waiting for the next attempt."""
         if self._trying is None and self._clock() >= self._until:
             self._trying = asyncio.create_task(self._try(), name="writes")
         trying = self._trying

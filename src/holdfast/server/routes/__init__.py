@@ -1,1 +1,1 @@
-"""The routes of the server, a matter each."""
+"""The routes of the server, one module per topic."""

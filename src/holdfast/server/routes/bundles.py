@@ -140,7 +140,7 @@ async def take(
 
 
 async def _check(ctx: RequestContext, data: bytes, session: str | None, *, continues: bool) -> str:
-    """Reject a bundle that the caller may not import; the id of its session."""
+    """Reject a bundle that the caller may not import. Returns the id of its session."""
     checked = await check_bundle(data, allow_secrets=True)
     facts = checked.bundle.document.session
     if facts.user != ctx.caller.principal and not ctx.caller.may("sessions:all"):
@@ -163,7 +163,7 @@ async def _check_choices(ctx: RequestContext, checked: Checked) -> None:
 
 
 async def _unserved(ctx: RequestContext, place: TenantStore, row: Row) -> list[str]:
-    """A warning if no agent of this server serves a session."""
+    """Return a warning if no agent of this server serves a session."""
     try:
         await ctx.engine_of(place, row)
     except UnknownAgent as error:

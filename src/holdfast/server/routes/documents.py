@@ -46,16 +46,36 @@ OTHERS = (Imported, Display, Decision, Result, Status, Receipt)
 REF = "#/components/schemas/{name}"
 
 
+# The error responses of every route, by their status.
+FAILURES = {
+    "400": "the request is invalid",
+    "401": "the key is missing or invalid",
+    "403": "the key does not allow this",
+    "404": "not found, or it belongs to another user",
+    "405": "the path has other methods",
+    "408": "the body was sent too slowly",
+    "409": "in conflict with the current state",
+    "413": "the body is too large",
+    "415": "the body has an unsupported type",
+    "422": "the sandbox cannot do this",
+    "429": "too many requests",
+    "500": "the server failed",
+    "501": "an optional package is missing on the server",
+    "502": "a model failed",
+    "503": "try again later",
+}
+
+
 class NoLitestarPages(Router):
-    """Replaces Litestar's own pages, whose errors have another shape."""
+    """Replaces Litestar's own pages, whose errors have a different format."""
 
     def register(self, value: Any) -> list[Any]:
         return []
 
 
 def document(app: Litestar, base: str = "") -> dict[str, Any]:
-    """The document of an app that is mounted at `base`: paths and parameters from Litestar, types
-    from msgspec, which validates the requests."""
+    """Build the OpenAPI document of an app that is mounted at `base`. Paths and parameters come
+    from Litestar, types from msgspec, which validates the requests."""
     found: dict[str, Any] = app.openapi_schema.to_schema()
     found["servers"] = [{"url": base or "/"}]
     shapes = [value for value in vars(wire).values() if _is_shape(value)]
@@ -64,8 +84,12 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
     )
     found["components"]["schemas"].update(types)
     found["components"]["schemas"]["DisplayShown"] = {"$ref": REF.format(name="Display")}
+    content = {"application/json": {"schema": {"$ref": REF.format(name="Failed")}}}
+    failures = {code: {"description": why, "content": content} for code, why in FAILURES.items()}
     for path in found["paths"].values():
         for method, operation in path.items():
+            operation["responses"].pop("400", None)  # Litestar's own has another shape
+            operation["responses"] = {**failures, **operation["responses"]}
             if operation["operationId"] in OPEN:
                 operation["security"] = []
             if (body := RAW.get(operation["operationId"])) is not None:

@@ -15,10 +15,10 @@ from litestar.params import HeaderParameter, QueryParameter
 from msgspec.structs import replace
 
 from ...errors import InvalidValue, LogReplaced
-from ...harness import is_stub, stub_size
 from ...log.catalog import Pending, PendingQuery, Row
 from ...log.events import Event
 from ...stores.port import Store
+from ...values.stream_items import is_stub, stub_size
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
 from ..http.context import Context
 from ..http.headers import asks_for, takes
@@ -104,8 +104,8 @@ async def events(
 
 
 def _streams(accept: str, ends: Mapping[str, object]) -> bool:
-    """Whether a stream is requested: by the header Accept, or by a parameter that says where the
-    stream ends. Rejects such a parameter if the client does not accept a stream."""
+    """Whether the client requests a stream: by the `Accept` header, or by a parameter that says
+    where the stream ends. Rejects such a parameter if the client does not accept a stream."""
     if asks_for(accept, STREAM):
         return True
     asked = [name for name, end in ends.items() if end is not None]
@@ -125,8 +125,8 @@ async def page(
     limit: int,
     hold: Callable[[int], None] = lambda size: None,
 ) -> EventPage:
-    """The next events after a cursor (`LogReplaced` if it belongs to another log). `hold` is called
-    with the size of the page before it is read."""
+    """Return the next events after a cursor. Raises `LogReplaced` if the cursor belongs to another
+    log. `hold` is called with the size of the page before the page is read."""
     head = row.head
     log, seq = (None, head) if after == NOW else read_cursor(after or START)
     if log not in (None, row.log):
@@ -151,7 +151,8 @@ async def page(
 
 
 async def _outlined(store: Store, row: Row, after: int, limit: int) -> tuple[list[Event], int]:
-    """The events of a page without large data, and their size in bytes with it."""
+    """Return the events of a page without their large data, and their total size in bytes with that
+    data."""
     found: list[Event] = []
     size = 0
     read = store.read(
@@ -223,7 +224,7 @@ async def inbox(
 
 
 def tag_of(items: Iterable[Pending]) -> str:
-    """A hash of these items."""
+    """Return a hash of these items."""
     known = "\n".join(f"{item.session}/{item.thread}/{item.id}/{item.expires}" for item in items)
     return hashlib.sha256(known.encode()).hexdigest()[:32]
 

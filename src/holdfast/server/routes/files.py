@@ -39,7 +39,7 @@ Depth = Annotated[int, QueryParameter(ge=1, le=DEEPEST)]
 
 @asynccontextmanager
 async def _folder(ctx: RequestContext, id: str, **paths: str) -> AsyncGenerator[Place, None]:
-    """The work folder of a session. The paths are added to the audit record."""
+    """Open the work folder of a session. The paths are added to the audit record."""
     ctx.note(**paths)
     for path in paths.values():
         if path.startswith("/"):

@@ -43,11 +43,12 @@ Wait = Annotated[bool, QueryParameter(description="Wait until its run waits or h
 Seq = Annotated[int, PathParameter(ge=1, le=LAST)]
 Newest = Annotated[int, QueryParameter(ge=1, le=1_000)]
 SOON = 0.05  # seconds between two checks whether a message was accepted
-ANSWERED = {200: ResponseSpec(Result, description="`wait`: how the message stands")}
+ANSWERED = {200: ResponseSpec(Result, description="With `wait`: the result of the message.")}
 
 
 def _message_route(path: str, id: str, name: str, about: str, busy: Busy | None = None) -> Any:
-    """A route that sends a message; `busy` replaces what the client says of a busy session."""
+    """Create a route that sends a message. `busy`, if set, overrides the `busy` option of the
+    request."""
 
     @post(
         f"{SESSION}/{path}",
@@ -142,8 +143,8 @@ async def _post(
 
 
 async def _read(ctx: RequestContext, stream: MessageStream) -> tuple[int, bool]:
-    """Read a stream to its end, or until the wait times out or the server shuts down; the run
-    continues then. Returns the number of the message, and whether the end was reached."""
+    """Read a stream to its end, or until the wait times out or the server shuts down; in those
+    cases the run continues. Returns the number of the message, and whether the end was reached."""
     reading = asyncio.create_task(_drain(stream))
     leaving = asyncio.create_task(ctx.service.leaving.wait())
     try:
@@ -170,7 +171,7 @@ async def _drain(stream: MessageStream) -> None:
 
 
 async def _check_same(key: str, session: Session, seq: int, data: SendMessage) -> None:
-    """Reject an idempotency key that belongs to a message with other options."""
+    """Reject an idempotency key that was used for a message with other options."""
     known = await core_of(session).live.payload(seq, ev.MessageReceived)
     how = "queue" if data.busy == "reject" else data.busy
     given = (how, dict(data.metadata), data.model, dict(data.limits))
@@ -179,7 +180,8 @@ async def _check_same(key: str, session: Session, seq: int, data: SendMessage) -
 
 
 def media(content: Content, limits: ServerLimits) -> Any:
-    """The content of a message as the harness takes it, within the limits and not blank."""
+    """Convert the content of a message to the form that the harness takes. Rejects content that is
+    blank or exceeds the limits."""
     if isinstance(content, str):
         check_said("content", content)
         return content
@@ -208,7 +210,7 @@ def media(content: Content, limits: ServerLimits) -> Any:
 
 
 def check_said(field: str, *parts: str | MediaPart) -> None:
-    """Reject blank content, which would start a run for nothing."""
+    """Reject blank content, which would start a run without input."""
     if not any(not isinstance(part, str) or part.strip() for part in parts):
         raise InvalidValue(
             field=field, problem="is empty or blank", remedy="send a text or an attachment"
@@ -288,7 +290,7 @@ async def remove_follow_up(
 
 
 async def _removed(session: Session, seq: int) -> bool:
-    """Whether somebody removed a message from the queue."""
+    """Whether a message was removed from the queue."""
     changes = await session.events(after=seq, kinds=("queue.changed",))
     payloads = [typed(change) for change in changes]
     return any(isinstance(one, ev.QueueChanged) and seq in one.remove for one in payloads)

@@ -32,7 +32,7 @@ BASE = f"{SESSION}/pending"
 
 @get(BASE, opt=READ, operation_id="list_pending")
 async def waiting(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Asks:
-    """What waits for a person in a session, oldest first, also what its sub-agents ctx."""
+    """The pending items of a session, oldest first, including those of its sub-agents."""
     _, row = await ctx.find(session_id, thread)
     if row.sealed is not None:  # the session was moved, and its pending items with it
         return Asks(items=[])
@@ -120,7 +120,7 @@ async def _decide(
 
 
 async def _decided(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
-    """The decision that an actor has made on an item, or their vote for it."""
+    """Return the decision that an actor has made on an item, or the actor's vote for it."""
     where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
     voters: dict[str | None, int] = {}  # who approved, the last first
     opened: PendingOpened | None = None
@@ -143,8 +143,8 @@ async def _decided(session: Session, item: str, outcome: str, actor: str) -> Dec
 
 
 async def _check_other_person(ctx: RequestContext, session: Session, item: str) -> None:
-    """If the server requires two persons, reject a decision of somebody whose messages led to the
-    item: in its thread, or in the threads above, which may have delegated the work."""
+    """If the server requires two persons, reject a decision by a person whose messages led to the
+    item: messages in its thread, or in the parent threads, which may have delegated the work."""
     if not ctx.service.settings.two_person:
         return
     where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
@@ -156,7 +156,9 @@ async def _check_other_person(ctx: RequestContext, session: Session, item: str) 
             asked |= await _askers(above, parent)
             thread = None if parent is None else parent.thread
     if ctx.actor in asked:
-        raise Forbidden(problem="this server requires two persons: another person must decide this")
+        raise Forbidden(
+            problem="this server requires two-person approval: someone else must decide"
+        )
 
 
 async def _parent(session: Session) -> Parent | None:
@@ -165,7 +167,8 @@ async def _parent(session: Session) -> Parent | None:
 
 
 async def _askers(session: Session, parent: Parent | None) -> set[str | None]:
-    """The actors of the messages that the current run has read, and of the fork of its thread."""
+    """Return the actors of the messages that the current run has read, and the actor who forked its
+    thread."""
     live = core_of(session).live
     if live.state.active is None:
         return set()
@@ -177,7 +180,7 @@ async def _askers(session: Session, parent: Parent | None) -> set[str | None]:
 
 
 async def _senders(session: Session, begun: int) -> set[str | None]:
-    """The actors of the messages that a run has read which began with this event."""
+    """Return the actors of the messages that were read by the run which began with this event."""
     live = core_of(session).live
     inputs: set[int] = set()
     async for event in live.store.read(session.key, after=begun - 1, log=live.log):
@@ -190,7 +193,7 @@ async def _senders(session: Session, begun: int) -> set[str | None]:
 
 
 def _rewords(event: Event, inputs: Collection[int]) -> bool:
-    """Whether an event changes the text of one of these messages."""
+    """Whether an event edits the text of one of these messages."""
     payload = typed(event) if event.kind == "queue.changed" else None
     return isinstance(payload, QueueChanged) and any(str(seq) in payload.texts for seq in inputs)
 

@@ -90,7 +90,7 @@ async def _export(ctx: RequestContext, user: str, shared: bool, store: str | Non
 
 
 async def _wanted(ctx: RequestContext, store: str | None) -> list[StoreOutcome]:
-    """The store with this name, or all stores."""
+    """Return the store with this name, or all stores."""
     places, tenant = ctx.service.places, ctx.caller.tenant
     if store is None:
         return await places.everywhere(tenant)
@@ -100,7 +100,7 @@ async def _wanted(ctx: RequestContext, store: str | None) -> list[StoreOutcome]:
 async def lines(
     places: Sequence[TenantStore], user: str, shared: bool, naming: StoreNames
 ) -> AsyncGenerator[bytes, None]:
-    """The data of a person as lines of JSON, store by store."""
+    """Yield the data of a person as lines of JSON, store by store."""
     for place in places:
         sessions = Sessions(place.store, tenant=place.tenant)
         async with aclosing(sessions.export_person(user, shared=shared)) as found:
@@ -166,12 +166,12 @@ def _fields(found: PersonErased) -> dict[str, Any]:
 
 
 def _unreached(kept: StoreChoice) -> Remains:
-    what = "its data of this person: it failed, and may have erased some of the data or none"
+    what = "the data of this person: the store failed, and some of the data may be erased"
     return Remains(where=str(kept), what=what, remedy="erase again once the store is available")
 
 
 def _together(done: Sequence[ErasedIn], dry_run: bool) -> ErasedPerson:
-    """The sum of what was erased in all stores. A session in several stores is listed once."""
+    """Add up the results of all stores. A session that is in several stores is listed once."""
     events: Counter[str] = Counter()
     removed: Counter[str] = Counter()
     for one in done:
@@ -191,8 +191,8 @@ def _together(done: Sequence[ErasedIn], dry_run: bool) -> ErasedPerson:
 async def _erase_in(
     ctx: RequestContext, place: TenantStore, user: str, reason: str, shared: bool, dry_run: bool
 ) -> PersonErased:
-    """Erase a person in one store, and the server's own records of the deleted sessions, also if
-    the store fails halfway."""
+    """Erase a person's data in one store, and the server's own records of the deleted sessions,
+    even if the store fails halfway."""
     sessions = ctx.sessions(place)
     if dry_run:
         return await sessions.erase_person(user, reason=reason, shared=shared, dry_run=True)
@@ -208,15 +208,15 @@ async def _erase_in(
             raise
     await _forget(ctx, place, done.sessions, done.events)
     for agent in sorted({*agents.values()}):
-        await ctx.service.adopting.forget(place, agent)
+        await ctx.service.uploads.forget(place, agent)
     return replace(done, remains=[*done.remains, *left])
 
 
 async def _forget(
     ctx: RequestContext, place: TenantStore, gone: Iterable[str], blanked: Iterable[str] = ()
 ) -> None:
-    """Remove the records of deleted sessions, and the stored responses about them and about the
-    sessions that lost events."""
+    """Remove the records of deleted sessions, and the stored responses about these sessions and
+    about the sessions that lost events."""
     answers = await ctx.service.once()
     gone = [*gone]
     for session in gone:
@@ -228,8 +228,9 @@ async def _forget(
 async def _stop(
     ctx: RequestContext, place: TenantStore, sessions: Sessions, user: str, going: ExitStack
 ) -> tuple[dict[str, str], list[Remains]]:
-    """Abort the runs of the person's sessions, on any replica, and remove what these sessions have
-    outside of the store. Returns the agents by session, and what remains."""
+    """Abort the runs of the person's sessions, on any replica, and remove the data of these
+    sessions outside of the store. Returns the agent of each session, and what could not be
+    removed."""
     agents: dict[str, str] = {}
     left: list[Remains] = []
     async for row in sessions.walk(user=user):
@@ -238,14 +239,14 @@ async def _stop(
         if row.run in ("running", "waiting"):
             await _abort(ctx, place, row)
         going.enter_context(ctx.service.removals.of(row.scope))
-        left += await ctx.service.adopting.clear(place, row)
+        left += await ctx.service.uploads.clear(place, row)
         agents[row.session] = row.agent or ""
     return agents, left
 
 
 async def _abort(ctx: RequestContext, place: TenantStore, row: Row) -> None:
     """Abort the run of a session in this store. A session that no agent serves has no run."""
-    await ctx.service.adopting.adopt(place, row)
+    await ctx.service.uploads.adopt(place, row)
     if (served := await ctx.served(place, row)) is not None:
         async with served.engine.open(place, served.agent, row.session) as session:
             await session.abort("erased", actor=ctx.actor)

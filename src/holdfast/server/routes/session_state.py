@@ -184,7 +184,8 @@ async def revoke(
 
 
 def _check_one_person(ctx: RequestContext) -> None:
-    """Reject a permission in advance if two persons must agree: its owner could use it alone."""
+    """Reject a standing permission if the server requires two persons: it would let one person act
+    alone."""
     if ctx.service.settings.two_person:
         raise Forbidden(problem="this server requires two persons, who decide each call by itself")
 

@@ -99,7 +99,7 @@ async def _begin(
         async with service.places.creation(place, id, options, sure=sure, repeated=ctx.again):
             fresh = await engine.begin(place, id, created, ids)
     except HoldfastError:
-        await service.adopting.forget(place, agent)
+        await service.uploads.forget(place, agent)
         raise
     if new and not fresh:
         raise SessionExists(tenant=place.tenant, session=id)
@@ -190,7 +190,7 @@ async def status(ctx: Context, session_id: SessionId, thread: Thread = "main") -
 
 
 def alone(session: UnservedSession) -> Status:
-    """The status of a session that no agent serves, from its log alone."""
+    """Return the status of a session that no agent serves, derived from its log only."""
     state, row = session.live.state, session.row
     run = state.active
     return Status(
@@ -241,7 +241,7 @@ async def remove(ctx: Context, session_id: SessionId) -> Receipt:
     with ctx.service.removals.of(row.scope):
         receipt = await _removed(ctx, place, row)
     await ctx.service.places.forget(place, session_id)
-    await ctx.service.adopting.forget(place, row.agent or "")
+    await ctx.service.uploads.forget(place, row.agent or "")
     await (await ctx.service.once()).forget(place.tenant, session_id, ctx.once)
     return remaining(place, receipt)
 

@@ -56,7 +56,7 @@ async def _may_take(ctx: RequestContext, sessions: Sessions, data: AttachSurface
 
 
 async def _masked(ctx: RequestContext, place: TenantStore, taken: SurfaceTaken) -> SurfaceTaken:
-    """The error, without the id of a session that does not belong to the caller."""
+    """Return the error without the id of a session that does not belong to the caller."""
     row = await Sessions(place.store, tenant=place.tenant).get(taken.session)
     theirs = row is not None and row.user == ctx.caller.principal
     if theirs or ctx.caller.may("sessions:all"):
@@ -74,7 +74,7 @@ async def detach(ctx: Context, session_id: SessionId, surface: Text, address: Te
 
 
 def shown(row: Row) -> MovedSurface:
-    """The surfaces of a session."""
+    """Return the surfaces of a session."""
     items = []
     for name, detail in row.surfaces.items():
         surface, address = msgspec.json.decode(name, type=tuple[str, str])
@@ -112,8 +112,8 @@ async def resolve(ctx: Context, data: JSONBody[Resolve]) -> SessionView:
 
 
 async def _place(ctx: RequestContext, surface: tuple[str, str]) -> TenantStore:
-    """The first store with a session that has this surface, else the default store
-    (`StoreUnavailable` if a store that may have such a session is unavailable)."""
+    """Return the first store with a session that has this surface, or else the default store.
+    Raises `StoreUnavailable` if a store that may have such a session is unavailable."""
     places, tenant = ctx.service.places, ctx.caller.tenant
     default = await places.place(tenant)
     if len(places.order) == 1:

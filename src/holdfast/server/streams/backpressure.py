@@ -1,6 +1,6 @@
 """Backpressure of streams: data is sent in batches, and only a little is buffered for each reader.
-What a slow reader has not read stays in the log. An event with large data is read when it is sent,
-and its bytes are shared by all readers."""
+Events that a slow reader has not read yet stay in the log. An event with large data is read when it
+is sent, and its bytes are shared by all readers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 import msgspec
 from msgspec.structs import replace
 
+from ...backoff import Backoff
 from ...cancellation import cancellable, ended
 from ...errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
-from ...harness import is_stub, item_size, stub_size
 from ...log.events import Event
 from ...values.delta import Delta
-from ...values.stream_items import CaughtUp, Trouble
+from ...values.stream_items import CaughtUp, Trouble, is_stub, item_size, stub_size
 from ...wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
 from ..placement.store_names import StoreNames
 from .outbox import NOBODY, PIECE, Outbox
@@ -40,8 +40,8 @@ NAMES = {Event: EVENT, Delta: DELTA, Trouble: TROUBLE, Caught: CAUGHT_UP, Resync
 
 
 class StreamWriter:
-    """Writes one stream to its reader. What the reader does not read stays in the log. `name` is
-    the principal whose room in the `outbox` it uses."""
+    """Writes one stream to its reader. Events that the reader has not read yet stay in the log.
+    `name` is the principal whose buffer space in the `outbox` is used."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class StreamWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._some, self._room = asyncio.Event(), asyncio.Event()
         self._over: End | None = None
-        self._cut = False  # ended from outside: large events are no longer sent
+        self._cut = False  # ended by `end`: large events are no longer sent
         self._last: list[Part] = []  # sent in place of an event that cannot be read
         self._pump: asyncio.Task[None] | None = None
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The stream as bytes, to its end. Close it when the reader has disconnected."""
+        """Yield the stream as bytes, to its end. Close it when the reader has disconnected."""
         self._pump = asyncio.create_task(self._fill(), name="stream")
         self._watch()
         size = 0  # of the batch that is being sent
@@ -94,7 +94,7 @@ class StreamWriter:
             self._outbox.drop(self._name, size + self._size)
 
     async def _bytes(self, told: list[Part]) -> AsyncGenerator[bytes, None]:
-        """The parts as bytes: small ones together, a large one alone."""
+        """Yield the parts as bytes. Small parts are joined; a large part is sent alone."""
         small: list[bytes] = []
         held = 0
         for part in merged(told):
@@ -120,9 +120,10 @@ class StreamWriter:
             yield b"".join(small)
 
     async def _large(self, event: Event) -> AsyncGenerator[bytes, None]:
-        """An event with large data, once there is room for it. Nothing if the stream ends first."""
+        """Yield an event with large data, once there is buffer space for it. Yields nothing if the
+        stream ends first."""
         outbox, place, size = self._outbox, (self._log, event.seq), stub_size(event)
-        pause = FIRST
+        backoff = Backoff(FIRST, LONGEST)
         while not self._cut:
             if not outbox.join(self._name, place, size):
                 if not await outbox.freed(self._name, size, self._heartbeat):
@@ -143,8 +144,7 @@ class StreamWriter:
                 return
             for part in told:
                 yield self._frame(part)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST)
+            await backoff.wait()
 
     async def _encoded(self, seq: int) -> bytes:
         event = self._naming.event(await self._reading.event(seq))
@@ -164,7 +164,7 @@ class StreamWriter:
         self._finish(end)
 
     def _finish(self, end: End) -> None:
-        """End the stream after all waiting parts."""
+        """End the stream after all queued parts."""
         if self._over is None:
             self._over = end
             self._waiting.append(end)
@@ -190,7 +190,7 @@ class StreamWriter:
             self._finish(CLOSED)
 
     async def _gather(self) -> None:
-        """Release the next batch when it is due; parts that arrive before join it."""
+        """Release the next batch when it is due; parts that arrive before then join it."""
         loop = asyncio.get_running_loop()
         if not self._some.is_set():
             if (early := self._next - loop.time()) > 0:
@@ -203,7 +203,7 @@ class StreamWriter:
             await self._room.wait()
 
     def _frames(self, part: Part) -> Iterator[bytes]:
-        """A part as server-sent events: one, or several for a long unfinished text."""
+        """Convert a part to server-sent events: one, or several for a long unfinished text."""
         if not isinstance(part, Delta) or len(part.text) <= TEXT:
             yield self._frame(part)
             return
@@ -252,7 +252,7 @@ class OpenStreams:
         return len(self._open)
 
     def pace(self) -> float:
-        """The seconds between two batches for one reader, given the number of streams."""
+        """Return the seconds between two batches for one reader, given the number of streams."""
         return max(self._least, min(len(self._open) * SHARE, SLOWEST))
 
     async def chunks(
@@ -262,8 +262,9 @@ class OpenStreams:
         *,
         name: str = NOBODY,
     ) -> AsyncGenerator[bytes, None]:
-        """A session as server-sent events, for as long as its reader is allowed to read: `still` is
-        called every few seconds. `name` is the principal whose room it uses."""
+        """Yield a session as server-sent events, as long as the reader is allowed to read: `still`
+        is called every few seconds to check that. `name` is the principal whose buffer space is
+        used."""
         flow = StreamWriter(
             reading,
             heartbeat=self._heartbeat,
@@ -286,14 +287,14 @@ class OpenStreams:
                 await ended(watching)
 
     def close(self) -> None:
-        """End all streams, and any later ones: the server is shutting down."""
+        """End all open streams, and any that are opened later: the server is shutting down."""
         self.closed = True
         for flow in self._open:
             flow.end(SHUTDOWN)
 
 
 async def _watched(flow: StreamWriter, still: Callable[[], Awaitable[bool]]) -> None:
-    """End a stream whose reader is no longer allowed to read it."""
+    """Wait until the reader is no longer allowed to read the stream, then end the stream."""
     while True:
         await asyncio.sleep(LOOK)
         with cancellable():
@@ -303,8 +304,8 @@ async def _watched(flow: StreamWriter, still: Callable[[], Awaitable[bool]]) -> 
 
 
 def frame(part: Part, log: str, after: int) -> bytes:
-    """A part as one server-sent event; `after` is the number of the last event that was sent. Only
-    events of the log move a reader's cursor."""
+    """Encode a part as one server-sent event; `after` is the number of the last event that was
+    sent. Only events of the log advance the reader's cursor."""
     place = cursor(log, part.seq if isinstance(part, Event) else after)
     told: Part | Caught = part
     if isinstance(part, CaughtUp):

@@ -1,5 +1,5 @@
-"""Unsent data in memory, limited for each principal and for the process. An event with large data
-is encoded once for all its readers, who share the bytes."""
+"""Limits the unsent data in memory, for each principal and for the process. An event with large
+data is encoded once, and all its readers share the bytes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class SharedFrame:
 
 
 class Outbox:
-    """Counts unsent bytes. A large response needs room, unless no other large one is waiting: so a
-    response that exceeds every limit is sent alone."""
+    """Counts unsent bytes. A large response needs buffer space, unless no other large response is
+    in memory. So even a response that exceeds every limit can be sent, alone."""
 
     def __init__(self, limits: ServerLimits | None = None) -> None:
         self.limits = limits or ServerLimits()
@@ -41,7 +41,7 @@ class Outbox:
         self._frames: dict[EventRef, SharedFrame] = {}
         self._waiting: Counter[str] = Counter()  # readers that wait for room, by principal
         self.making = asyncio.Semaphore(MAKING)  # for responses of unknown size
-        self._refused: dict[str, float] = {}  # who lacked room, and until when it counts
+        self._refused: dict[str, float] = {}  # names that lacked room, and until when that counts
         self._freed: set[asyncio.Future[None]] = set()
 
     @property
@@ -50,8 +50,8 @@ class Outbox:
         return self._used[ALL]
 
     def patience(self, name: str = NOBODY) -> float:
-        """The seconds that a client of this principal may read nothing: fewer while others wait for
-        room."""
+        """How many seconds a client of this principal may read nothing; fewer while others wait for
+        buffer space."""
         stall = self.limits.stall_seconds
         return min(stall, PRESSED) if self._pressed(name) or self._pressed(ALL) else stall
 
@@ -75,8 +75,9 @@ class Outbox:
     # Large data needs room
 
     def begin(self, name: str, size: int, *, must: bool) -> None:
-        """Reserve room for a large response until `finish` (`RateLimited` if there is none). One
-        that `must` be sent is always accepted: it cannot be requested again."""
+        """Reserve buffer space for a large response until `finish`. Raises `RateLimited` if there
+        is none. A response that `must` be sent is always accepted, since it cannot be requested
+        again."""
         if not must and (short := self._short(name, size)) is not None:
             self._refuse(short)
             raise RateLimited(
@@ -91,7 +92,8 @@ class Outbox:
         self._tell()
 
     def join(self, name: str, place: EventRef, size: int) -> bool:
-        """Become a reader of an event, until `leave`; False if there is no room now."""
+        """Become a reader of an event, until `leave`. Returns False if there is no buffer space
+        now."""
         frame = self._frames.get(place)
         new = [each for each in (name, ALL) if frame is None or not frame.readers[each]]
         if self._short_of(new, size) is not None:
@@ -116,14 +118,14 @@ class Outbox:
         self._tell()
 
     async def frame(self, place: EventRef, load: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
-        """The bytes of an event that the reader has joined; the first reader loads them."""
+        """Return the bytes of an event that the reader has joined; the first reader loads them."""
         frame = self._frames[place]
         if frame.loading is None or (frame.loading.done() and _failed(frame.loading)):
             frame.loading = asyncio.create_task(load())
         return await asyncio.shield(frame.loading)
 
     async def freed(self, name: str, size: int, patience: float) -> bool:
-        """Wait until large data was sent or dropped; False after so many seconds."""
+        """Wait until large data was sent or dropped. Returns False after this many seconds."""
         short = self._short(name, size) or ALL
         future = asyncio.get_running_loop().create_future()
         self._freed.add(future)
@@ -136,13 +138,14 @@ class Outbox:
             self._freed.discard(future)
 
     def _refuse(self, short: str) -> None:
-        """Remember that room was lacking, because the client will try again."""
+        """Record that buffer space was lacking, because the client will try again."""
         now = time.monotonic()
         self._refused = {name: until for name, until in self._refused.items() if until > now}
         self._refused[short] = now + 2 * PRESSED
 
     def _short(self, name: str, size: int) -> str | None:
-        """Who lacks room for large data: the principal, the process, or neither."""
+        """Return the name whose limit large data would exceed, the principal's or the process's, or
+        None if there is space."""
         return self._short_of((name, ALL), size)
 
     def _short_of(self, names: Iterable[str], size: int) -> str | None:
@@ -173,7 +176,7 @@ def _failed(task: asyncio.Task[bytes]) -> bool:
 
 
 def _add(counts: Counter[str], name: str, more: int) -> None:
-    """Change a count, and drop it at zero."""
+    """Change a count, and remove it at zero."""
     counts[name] += more
     if not counts[name]:
         del counts[name]

@@ -1,5 +1,5 @@
-"""A stream as an HTTP response: sent in pieces until it ends, or its client disconnects or stops
-reading."""
+"""Sends a stream as an HTTP response, in pieces, until the stream ends, or the client disconnects
+or stops reading."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class StreamResponse(Response[Any]):
-    """A response in pieces, by default server-sent events. `left` is closed when it ends, for any
-    reason. A client that reads nothing for longer than its `patience` is disconnected."""
+    """A response that is sent in pieces, by default server-sent events. `left` is closed when the
+    response ends, for any reason. A client that reads nothing for longer than its `patience` is
+    disconnected."""
 
     def __init__(
         self,
@@ -35,31 +36,21 @@ class StreamResponse(Response[Any]):
         headers: Mapping[str, str] = HEADERS,
     ) -> None:
         super().__init__(None, media_type=media_type, headers=dict(headers), status_code=200)
-        self._chunks, self._left, self._patience = chunks, left, patience
+        self.chunks, self.left, self.patience = chunks, left, patience
 
     def to_asgi_response(self, *arguments: Any, **given: Any) -> ASGIResponse:
-        headers = {**(given.get("headers") or {}), **self.headers}
-        return StreamSending(
-            self._chunks, self._left, self._patience, str(self.media_type), headers
-        )
+        return StreamSending(self, {**(given.get("headers") or {}), **self.headers})
 
 
 class StreamSending(ASGIResponse):
     """Sends a `StreamResponse`."""
 
-    __slots__ = ("_chunks", "_left", "_patience", "_since")
+    __slots__ = ("_response", "_since")
     _should_set_content_length = False
 
-    def __init__(
-        self,
-        chunks: AsyncGenerator[bytes, None],
-        left: contextlib.AsyncExitStack,
-        patience: Callable[[], float],
-        media_type: str,
-        headers: dict[str, str],
-    ) -> None:
-        super().__init__(media_type=media_type, headers=headers, status_code=200)
-        self._chunks, self._left, self._patience = chunks, left, patience
+    def __init__(self, response: StreamResponse, headers: dict[str, str]) -> None:
+        super().__init__(media_type=str(response.media_type), headers=headers, status_code=200)
+        self._response = response
         self._since: float | None = None  # when the current piece was started
 
     async def send_body(self, send: Send, receive: Receive) -> None:
@@ -71,10 +62,10 @@ class StreamSending(ASGIResponse):
                 sending.result()
         finally:
             await ended(sending, *others)
-            await self._left.aclose()
+            await self._response.left.aclose()
 
     async def _send(self, send: Send) -> None:
-        async with contextlib.aclosing(self._chunks) as chunks:
+        async with contextlib.aclosing(self._response.chunks) as chunks:
             async for chunk in chunks:
                 await self._piece(send, chunk, True)
                 if len(chunk) >= PIECE:
@@ -90,7 +81,8 @@ class StreamSending(ASGIResponse):
         """Wait until a piece takes too long to send."""
         while True:
             await asyncio.sleep(LOOK)
-            if self._since is not None and time.monotonic() - self._since >= self._patience():
+            since = self._since
+            if since is not None and time.monotonic() - since >= self._response.patience():
                 return
 
 

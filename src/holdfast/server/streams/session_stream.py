@@ -1,7 +1,7 @@
 """A session as a stream of parts for one reader: missed events, a mark, new events, and an end.
 
-All events come from the session's log through `Live`. Nothing is kept between two readers, so any
-replica can resume a stream of another. `backpressure` sends the parts.
+All events come from the session's log through `Live`. No state is kept between connections, so a
+reader can resume a stream at any replica. The module `backpressure` sends the parts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from ...backoff import Backoff
 from ...cancellation import cancellable, ended
 from ...errors import (
     HarnessClosed,
@@ -25,14 +26,14 @@ from ...errors import (
     StoreError,
     UnknownAgent,
 )
-from ...harness import Live, Session, core_of, is_stub
+from ...harness import Live, Session, core_of
 from ...log.catalog import Row
 from ...log.events import Event, Scope
 from ...values.delta import Delta
-from ...values.stream_items import CaughtUp, Item, Trouble
+from ...values.stream_items import CaughtUp, Item, Trouble, is_stub
 from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of
 from ..placement.removals import Removals
-from .until import Answer, Forever, Goal, Quiet
+from .goals import MessageAnswered, SessionIdle, StreamGoal
 
 FAILED = "the store failed: see the server's log"  # all that clients are told
 SAID = ("message.completed", "message.interrupted")
@@ -43,8 +44,9 @@ Part: TypeAlias = Item | Resync | End
 
 
 class StreamRequest(Struct, frozen=True, kw_only=True):
-    """What a reader requests: events after a cursor (by default from the beginning, or from `now`),
-    until the session is idle or one message is answered, with unfinished text or without."""
+    """The request of a reader: events after a cursor (by default from the beginning, or from
+    `now`), until the session is idle or one message is answered, with or without unfinished
+    text."""
 
     after: str | None = None
     until: Literal["idle"] | None = None
@@ -54,7 +56,7 @@ class StreamRequest(Struct, frozen=True, kw_only=True):
 
 class UnservedSession:
     """A thread that no agent of this server serves: it can be read, but not driven. `unknown` is
-    the error."""
+    the error to raise."""
 
     def __init__(self, live: Live, row: Row, unknown: UnknownAgent) -> None:
         self.live, self.row, self.unknown = live, row, unknown
@@ -64,22 +66,25 @@ Readable: TypeAlias = Session | UnservedSession
 
 
 def live_of(session: Readable) -> Live:
-    """The live log of a session."""
+    """Return the live log of a session."""
     return session.live if isinstance(session, UnservedSession) else core_of(session).live
 
 
 async def begin(
     session: Readable, wish: StreamRequest, removals: Removals | None = None
 ) -> SessionReader:
-    """Begin to read (`InvalidValue`; `UnknownAgent` if the request needs an agent that this server
-    does not serve)."""
-    after, goal = await place(session, wish.after), await _goal(session, wish)
-    return SessionReader(session, after, goal, deltas=wish.deltas, removals=removals)
+    """Create the reader for a request. Raises `InvalidValue`, and `UnknownAgent` if the request
+    needs an agent that this server does not serve."""
+    live = live_of(session)
+    after, goal = await place(live, wish.after), await _goal(session, wish)
+    return SessionReader(live, after, goal, deltas=wish.deltas, removals=removals)
 
 
-async def place(session: Readable, after: str | None) -> int | Resync:
-    """The event number to read after, or a `Resync` if the cursor does not fit this log."""
-    log, head = live_of(session).log, await newest(session)
+async def place(live: Live, after: str | None) -> int | Resync:
+    """Return the event number to read after, or a `Resync` if the cursor does not belong to this
+    log."""
+    row = await live.store.row(live.key)
+    log, head = live.log, (live.state if row is None else await live.reach(row.head)).head
     if after == NOW:
         return head
     try:
@@ -89,13 +94,6 @@ async def place(session: Readable, after: str | None) -> int | Resync:
     if known not in (None, log):
         return _resync(log, head, "it belongs to another log")
     return seq if seq <= head else _resync(log, head, "the log ends before it")
-
-
-async def newest(session: Readable) -> int:
-    """The number of the last event, after loading all events up to it."""
-    live = live_of(session)
-    row = await live.store.row(live.key)
-    return live.state.head if row is None else (await live.reach(row.head)).head
 
 
 def _resync(log: str, head: int, reason: str) -> Resync:
@@ -108,13 +106,13 @@ def failure(error: HoldfastError) -> Failure:
     return failed(error).error
 
 
-async def _goal(session: Readable, wish: StreamRequest) -> Goal:
+async def _goal(session: Readable, wish: StreamRequest) -> StreamGoal:
     if isinstance(session, UnservedSession):
         if wish.input is None and wish.until is None:
-            return Forever()
+            return StreamGoal()
         raise session.unknown
     if wish.input is None:
-        return Quiet(session) if wish.until == "idle" else Forever()
+        return SessionIdle(session) if wish.until == "idle" else StreamGoal()
     event = await live_of(session).event(wish.input) if wish.input > 0 else None
     if event is None or event.kind != "message.received":
         raise InvalidValue(
@@ -122,11 +120,10 @@ async def _goal(session: Readable, wish: StreamRequest) -> Goal:
             problem=f"event {wish.input} is not a message",
             remedy="give the `seq` of the response that accepted the message",
         )
-    return Answer(session, wish.input)
+    return MessageAnswered(session, wish.input)
 
 
-async def _replaced(session: Readable) -> list[Part]:
-    live = live_of(session)
+async def _replaced(live: Live) -> list[Part]:
     row = await live.store.row(live.key)
     if row is None:
         return [End(reason="deleted")]
@@ -134,42 +131,43 @@ async def _replaced(session: Readable) -> list[Part]:
 
 
 class SessionReader:
-    """One reader of a log, with its goal. It reads after the event number `after`."""
+    """Reads one log for one reader, until its goal is reached. It starts after the event number
+    `after`."""
 
     def __init__(
         self,
-        session: Readable,
+        live: Live,
         after: int | Resync,
-        goal: Goal,
+        goal: StreamGoal,
         *,
         deltas: bool = True,
         removals: Removals | None = None,
     ) -> None:
         self._removals = removals or Removals()
-        self.log = live_of(session).log
+        self.log = live.log
         self.after = 0 if isinstance(after, Resync) else after
-        self._session, self._goal, self._deltas = session, goal, deltas
+        self._live, self._goal, self._deltas = live, goal, deltas
         self._lost = after if isinstance(after, Resync) else None
         self._read = self.after if goal.first is None else min(self.after, goal.first)
         self._told = False  # whether `CaughtUp` was sent
         self._over: deque[str] = deque(maxlen=FLYING)
 
     async def parts(self) -> AsyncGenerator[Part, None]:
-        """The events after the cursor, once and in order, then `CaughtUp`, then new events. The
-        last part is an `End`. A cursor of another log gives a `Resync`. A failure of the store is a
-        `Trouble`, and no event is missed. Events with large data are stubs (`is_apart`); `event`
-        loads their data."""
+        """Yield the events after the cursor, once and in order, then `CaughtUp`, then new events.
+        The last part is an `End`. If the cursor belongs to another log, yield a `Resync`. If the
+        store fails, yield a `Trouble`; no event is lost. Events with large data are stubs
+        (`is_stub`); `event` loads their data."""
         if self._lost is not None:
             yield self._lost
             yield End(reason="resync")
             return
-        pause = FIRST
+        backoff = Backoff(FIRST, LONGEST)
         while True:
             try:
                 with cancellable():
                     async with contextlib.aclosing(self._until_it_fails()) as found:
                         async for part in found:
-                            pause = FIRST
+                            backoff.reset()
                             if self._deltas or not isinstance(part, Delta):
                                 yield part
                 return
@@ -179,31 +177,32 @@ class SessionReader:
                     yield part
                 if isinstance(told[-1], End):
                     return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST)
+            await backoff.wait()
 
     async def event(self, seq: int) -> Event:
-        """The event with this number, with all its data."""
-        live = live_of(self._session)
-        if (event := await live.event(seq)) is None:
-            key = live.key
+        """Read the event with this number, with all its data."""
+        if (event := await self._live.event(seq)) is None:
+            key = self._live.key
             raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
         return event
 
     async def failed(self, error: HoldfastError) -> list[Part]:
-        """The parts for a reading error: a `Trouble` if reading can be retried, else an `End`."""
+        """Return the parts for a read error: a `Trouble` if the read can be retried, otherwise an
+        `End`."""
         if isinstance(error, SessionNotFound):
             return [End(reason="deleted")]
         if isinstance(error, LogReplaced):
-            return await _replaced(self._session)
+            return await _replaced(self._live)
         if not error.retryable:
             return [End(reason="closed", error=failure(error))]
         return [Trouble(error.code, str(error))]
 
     async def _until_it_fails(self) -> AsyncGenerator[Part, None]:
-        session, goal = self._session, self._goal
-        listener = live_of(session).listen(self._read, whole=False)
-        asked = asyncio.create_task(goal.asked(listener)) if goal.asks else None
+        goal, listener = self._goal, self._live.listen(self._read, whole=False)
+        asked = None
+        if goal.session is not None:
+            asked = asyncio.create_task(self._until_asked(goal.session))
+            asked.add_done_callback(lambda _: listener.end())
         try:
             async with contextlib.aclosing(aiter(listener)) as items:
                 async for item in items:
@@ -224,8 +223,13 @@ class SessionReader:
             if asked is not None:
                 await ended(asked)
 
+    async def _until_asked(self, session: Session) -> None:
+        """Wait until a sub-agent waits for a person."""
+        await session.subagents.until_asked()
+        self._goal.asked = True
+
     async def _closed(self) -> End:
-        live = live_of(self._session)
+        live = self._live
         why = live.failure
         if isinstance(why, HarnessClosed):
             await self._removals.over(Scope(live.key.tenant, live.key.session))
@@ -235,7 +239,7 @@ class SessionReader:
         return End(reason="closed", error=None if why is None else failure(why))
 
     async def _whole(self, item: Item) -> Item:
-        """An item with the data that the goal needs. It does not need the input itself."""
+        """Load the data of an item if the goal needs it. The input message itself is not loaded."""
         looks = self._goal.reads and isinstance(item, Event) and item.kind != "message.received"
         if looks and isinstance(item, Event) and is_stub(item):
             return await self.event(item.seq)
@@ -256,9 +260,9 @@ class SessionReader:
         return wanted
 
     async def _end(self, item: Item) -> End | None:
-        """The end, if the goal is reached or nothing more can come."""
-        live = live_of(self._session)
-        told = isinstance(item, (Trouble, CaughtUp)) and self._goal.asks
+        """Return the end of the stream if the goal is reached or no more items can follow."""
+        live = self._live
+        told = isinstance(item, (Trouble, CaughtUp)) and self._goal.session is not None
         if told and live.stuck is not None:
             return End(reason="closed", error=failure(live.stuck))
         newest = isinstance(item, (Event, CaughtUp)) and self._read >= live.state.head
@@ -268,7 +272,7 @@ class SessionReader:
         return None if reason is None else await self._goal.end(reason)
 
     async def _moved(self, item: Item) -> SessionMoved | None:
-        live = live_of(self._session)
+        live = self._live
         head = live.state.head
         last = item if isinstance(item, Event) else await live.event(head, whole=False)
         if last is None or last.kind != "session.moved":

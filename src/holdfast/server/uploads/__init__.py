@@ -1,1 +1,1 @@
-"""Uploads of clients: agents, files and variables."""
+"""Uploads by clients: agents, files and environment variables."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -22,16 +22,18 @@ from ...errors import (
     InvalidAgent,
     InvalidValue,
     SessionNotFound,
+    UnknownAgent,
     UnknownLoader,
 )
-from ...harness import Agent, Tool
+from ...harness import Tool
 from ...log import events as ev
-from ...log.catalog import Query
+from ...log.catalog import Query, Row
 from ...log.codec import LIMITS
 from ...log.events import Key, NewEvent, Scope
 from ...stores.pages import every_row
+from ...values.records import Remains
 from ...wire import File, Source
-from ..engines import Engine, TenantStore
+from ..engines import Engine, TenantStore, serving
 from ..loaders import AgentIdentity, Loader, check_uploads, fetch
 from ..run_choices import Choices
 from . import manifest
@@ -62,24 +64,27 @@ class StoredAgent(Struct, frozen=True):
 
 
 class Upload(Struct, frozen=True):
-    """The uploads of a request: files for the work folder, and an agent if there is one."""
+    """The uploads of a request: files for the work folder, and an agent, if there is one."""
 
     files: dict[str, bytes]
     agent: StoredAgent | None = None
     identity: AgentIdentity | None = None
 
 
-class AgentLoaders:
-    """The loaders of a server by name, the tools that uploaded agents may use, and `harden`, which
-    changes their manifests."""
+class UploadedAgents:
+    """The agents that clients have uploaded to a server: fetched by its loaders, and served by its
+    engines. A replica that finds a session of such an agent serves the agent. An agent is dropped
+    with its last session. `tools` are the tools that uploaded agents may use; `harden` changes
+    their manifests."""
 
     def __init__(
         self,
+        engines: Mapping[str, Engine],
         loaders: Mapping[str, Loader],
-        tools: Sequence[Tool] = (),
-        harden: Harden | None = None,
+        tools: Sequence[Tool],
+        harden: Harden | None,
     ) -> None:
-        self._loaders = dict(loaders)
+        self._engines, self._loaders = engines, dict(loaders)
         self._tools = {tool.name: tool for tool in tools}
         self._harden = harden
 
@@ -88,7 +93,8 @@ class AgentLoaders:
         return sorted(self._loaders)
 
     def check(self, source: Source | None, files: Sequence[File]) -> None:
-        """Reject invalid uploads before anything is done (`UnknownLoader`, `InvalidValue`)."""
+        """Reject invalid uploads before any work is done. Raises `UnknownLoader` or
+        `InvalidValue`."""
         if source is not None:
             if source.loader not in self._loaders:
                 raise UnknownLoader(loader=source.loader, available=self.names)
@@ -104,8 +110,8 @@ class AgentLoaders:
         engine: str,
         choices: Choices | None = None,
     ) -> Upload:
-        """Fetch an agent. Files and options of the request replace those of the agent. `harden`
-        then changes the manifest, and `choices` restrict what the client has chosen."""
+        """Fetch an agent. Files and options of the request override those of the agent. Then
+        `harden` changes the manifest, and `choices` restricts what the client may choose."""
         given = {file.path: file.data() for file in files}
         if source is None:
             return Upload(files=given)
@@ -120,38 +126,84 @@ class AgentLoaders:
         kept = StoredAgent(engine, described)
         return Upload(files={**found, **given}, agent=kept, identity=loaded.identity)
 
-    def adopt(self, kept: StoredAgent, engine: Engine, tenant: str) -> str:
-        """Serve an agent for a tenant by an engine; returns the agent's key."""
-        adopt = getattr(engine, "adopt", None)
+    async def add(self, place: TenantStore, kept: StoredAgent) -> str:
+        """Serve an agent for a tenant, and store it next to its sessions. Returns the agent's key.
+        Repeating the call has no effect."""
+        self._serve(kept, place.tenant)
+        await self._keep(place, kept)
+        return kept.key
+
+    def _serve(self, kept: StoredAgent, tenant: str) -> None:
+        adopt = getattr(self._engines[kept.engine], "adopt", None)
         if adopt is None:
             raise InvalidValue(
                 field="engine", problem="does not serve uploaded agents", remedy="use another"
             )
         try:
-            adopt(self._agent(kept), tenant)
+            adopt(kept.described.agent(self._tools, key=kept.key), tenant)
         except InvalidAgent as error:
             raise InvalidValue(
                 field="source", problem="; ".join(error.faults), remedy="correct the manifest"
             ) from error
-        return kept.key
 
-    def _agent(self, kept: StoredAgent) -> Agent:
-        return kept.described.agent(self._tools, key=kept.key)
+    async def adopt(self, place: TenantStore, row: Row) -> None:
+        """Serve the agent of a session if it was uploaded, to this replica or to another."""
+        if self._loaders and row.agent is not None:
+            try:
+                serving(self._engines, row.agent, place.tenant)
+            except UnknownAgent:
+                await self._adopt(place, row.agent)
+
+    async def _adopt(self, place: TenantStore, agent: str) -> Any:
+        """Serve an agent that is stored in a store. Returns its engine, or None."""
+        kept = await self._kept(place, agent)
+        if kept is None or kept.engine not in self._engines:
+            return None
+        self._serve(kept, place.tenant)
+        return self._engines[kept.engine]
+
+    async def take_up(self, place: TenantStore) -> None:
+        """Resume runs of uploaded agents that no process drives."""
+        for agent in await self._undone(place):
+            if (engine := await self._adopt(place, agent)) is not None:
+                await engine.take_up(place, agent)
+
+    async def clear(self, place: TenantStore, row: Row) -> tuple[Remains, ...]:
+        """Remove the data of a session outside of its store, such as its work folder. Returns what
+        could not be removed."""
+        await self.adopt(place, row)
+        with contextlib.suppress(UnknownAgent):
+            _, engine, agent = serving(self._engines, row.agent, place.tenant)
+            if (clear := getattr(engine, "clear", None)) is not None:
+                return await clear(place, agent, row.session) or ()
+        return ()
+
+    async def forget(self, place: TenantStore, agent: str) -> None:
+        """Drop an uploaded agent that no session needs."""
+        if self._loaders and await self._delete(place, agent):
+            with contextlib.suppress(UnknownAgent):
+                engine: Any = serving(self._engines, agent, place.tenant).engine
+                await engine.drop(place, agent)
+
+    async def tidy(self, place: TenantStore) -> None:
+        """Drop all uploaded agents that no session needs."""
+        if self._loaders:
+            for agent in await self.all(place):
+                await self.forget(place, agent)
 
     # Stored agents
 
-    async def keep(self, place: TenantStore, kept: StoredAgent) -> None:
-        """Store an agent next to its sessions. Repeating it has no effect."""
+    async def _keep(self, place: TenantStore, kept: StoredAgent) -> None:
         where = Key(TENANT + place.tenant, kept.key, "main")
-        if await self.kept(place, kept.key) is not None:
+        if await self._kept(place, kept.key) is not None:
             return
         with contextlib.suppress(HeadMoved):  # it exists
             event = NewEvent.of("session.created", ev.SessionCreated())
             await place.store.append(where, [event], expected=0, create=True)
         await place.store.put_blob(where.scope, kept.data)
 
-    async def kept(self, place: TenantStore, agent: str) -> StoredAgent | None:
-        """A stored agent by its key, if there is one."""
+    async def _kept(self, place: TenantStore, agent: str) -> StoredAgent | None:
+        """Return a stored agent by its key, if it exists."""
         if "@" not in agent:
             return None
         scope = Scope(TENANT + place.tenant, agent)
@@ -165,9 +217,9 @@ class AgentLoaders:
             pass
         return None
 
-    async def undone(self, place: TenantStore) -> list[str]:
-        """The agents with unfinished runs."""
-        agents = [agent async for agent in self.all(place)]
+    async def _undone(self, place: TenantStore) -> list[str]:
+        """Return the agents with unfinished runs."""
+        agents = await self.all(place)
         if not agents:
             return []
         wheres = await place.store.runnable(place.tenant, agents=agents, limit=LIMITS.page)
@@ -175,14 +227,14 @@ class AgentLoaders:
         rows = [await place.store.row(where) for where in mains]
         return sorted({row.agent for row in rows if row is not None and row.agent is not None})
 
-    async def forget(self, place: TenantStore, agent: str) -> bool:
-        """Delete a stored agent that no session needs; whether it was deleted."""
-        kept = await self.kept(place, agent)
+    async def _delete(self, place: TenantStore, agent: str) -> bool:
+        """Delete a stored agent that no session needs. Returns whether it was deleted."""
+        kept = await self._kept(place, agent)
         if kept is None or await self._used(place, agent):
             return False
         await place.store.delete(Scope(TENANT + place.tenant, agent))
         if await self._used(place, agent):  # a session was created meanwhile
-            await self.keep(place, kept)
+            await self._keep(place, kept)
             return False
         return True
 
@@ -190,8 +242,7 @@ class AgentLoaders:
         page = await place.store.find(Query(tenant=place.tenant, agent=agent), limit=1)
         return bool(page.items)
 
-    async def all(self, place: TenantStore) -> AsyncIterator[str]:
-        """The keys of all agents that are stored there."""
+    async def all(self, place: TenantStore) -> list[str]:
+        """Return the keys of all agents that are stored in this store."""
         query = Query(tenant=TENANT + place.tenant, order="created")
-        async for row in every_row(place.store, query, batch=100):
-            yield row.session
+        return [row.session async for row in every_row(place.store, query, batch=100)]

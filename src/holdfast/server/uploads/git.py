@@ -67,15 +67,15 @@ _CONFIG = """
 
 
 class AddressError(ValueError):
-    """An address is invalid; the text says why."""
+    """An address is invalid; the message says why."""
 
 
 class GitError(Exception):
-    """A repository cannot be used; the text says why."""
+    """A repository cannot be used; the message says why."""
 
 
 class GitAddress(NamedTuple):
-    """The address of a repository. Equal addresses name the same place."""
+    """The address of a repository. Equal addresses refer to the same location."""
 
     scheme: str
     host: str
@@ -84,8 +84,8 @@ class GitAddress(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> GitAddress:
-        """The parts of a URL, or of an absolute path on this machine (`AddressError`). Ambiguous
-        addresses are rejected: encoded characters, `..`, `//` and user names."""
+        """Parse a URL, or an absolute path on this machine. Raises `AddressError`, also for
+        ambiguous addresses: encoded characters, `..`, `//` and user names."""
         if not url.isprintable() or url != url.strip():
             raise AddressError("contains spaces or invisible characters")
         if (found := _HIDDEN.search(url)) is not None:
@@ -104,7 +104,7 @@ class GitAddress(NamedTuple):
         return f"{self.scheme}://{self.host}{port}/{'/'.join(self.names)}"
 
     def is_below(self, allowed: GitAddress) -> bool:
-        """Whether it is `allowed`, or below it."""
+        """Whether this address is `allowed` or below it."""
         return self[:3] == allowed[:3] and self.names[: len(allowed.names)] == allowed.names
 
 
@@ -141,8 +141,8 @@ class GitBlob(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def cloned(address: GitAddress, ref: str | None = None) -> AsyncGenerator[GitClone, None]:
-    """A clone of one commit, of a branch or a tag, inside the block (`GitError`). It is removed
-    afterwards."""
+    """Context manager that clones one commit, given by a branch or a tag, and removes the clone
+    afterwards. Raises `GitError`."""
     program = await asyncio.to_thread(shutil.which, "git")
     if program is None:
         raise GitError("needs git, which is not installed on the server")
@@ -179,8 +179,8 @@ class GitClone:
                 raise GitError("has no commit")
 
     async def list(self, subdir: str, entries: int) -> dict[str, GitBlob]:
-        """The files below a folder of the commit, by path, without links and submodules (`GitError`
-        if it has more than so many entries of any kind)."""
+        """Return the files below a folder of the commit, by path, without links and submodules.
+        Raises `GitError` if there are more than this many entries of any kind."""
         found: dict[str, GitBlob] = {}
         count = 0
         tree = f"{self.commit}:{subdir}"
@@ -198,7 +198,7 @@ class GitClone:
         return found
 
     async def read(self, blobs: Mapping[str, GitBlob]) -> dict[str, bytes]:
-        """The content of files, by path. Their sizes are those of the list."""
+        """Read the content of files, by path. The sizes come from `list`."""
         found: dict[str, bytes] = {}
         async with self._running("cat-file", "--batch") as process:
             writing = asyncio.create_task(_write(process, [one.id for one in blobs.values()]))
@@ -214,7 +214,8 @@ class GitClone:
     async def _running(
         self, *words: str, cwd: Path | None = None, protocol: str = "none"
     ) -> AsyncGenerator[Process, None]:
-        """A git process, killed with its child processes at the end of the block."""
+        """Context manager that runs a git process, and kills it and its child processes at the
+        end."""
         bounds = (str(MEMORY >> 10), str(DISK >> 9), str(SECONDS))
         process = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _BOUNDED, "sh", *bounds, self._program, *words),
@@ -244,7 +245,8 @@ class GitClone:
 
 
 async def _ended(process: Process) -> None:
-    """Wait for a killed process, and read its pipes, which would block it otherwise."""
+    """Wait for a killed process to end. Reads its pipes meanwhile, since a full pipe would block
+    it."""
     for stream in (process.stdout, process.stderr):
         while stream is not None and await stream.read(1 << 16):
             pass
@@ -261,7 +263,7 @@ def _failure(said: bytes) -> str:
 
 
 async def _all_of(stream: asyncio.StreamReader | None, most: int) -> bytes:
-    """The last bytes of the output of a process."""
+    """Read all output of a process, and return the last bytes."""
     assert stream is not None
     kept = b""
     while piece := await stream.read(1 << 16):
@@ -270,7 +272,7 @@ async def _all_of(stream: asyncio.StreamReader | None, most: int) -> bytes:
 
 
 async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
-    """The output of a process, split at NUL."""
+    """Yield the output of a process, split at NUL."""
     assert stream is not None
     rest, left = b"", LISTING
     while piece := await stream.read(1 << 16):
@@ -310,8 +312,8 @@ def _text(path: bytes) -> str:
 
 
 def _prepare(scheme: str) -> Path:
-    """Create a folder for one clone, which is also git's home. Folders of killed processes are
-    removed."""
+    """Create a folder for one clone, which also serves as git's home. Folders left by killed
+    processes are removed."""
     old = time.time() - STALE
     for other in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):

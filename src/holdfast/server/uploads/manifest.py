@@ -1,6 +1,6 @@
-"""The manifest of an uploaded agent: `agent.toml` or `agent.json`, which contain only data.
+"""The manifest of an uploaded agent: `agent.toml` or `agent.json`. It contains only data.
 
-The manifest names tools of the server and carries none. So nothing that a client uploads is
+The manifest names tools of the server, but contains no code. So nothing that a client uploads is
 executed.
 """
 
@@ -49,7 +49,7 @@ class AgentManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     state: dict[str, Any] = {}
 
     def agent(self, tools: Mapping[str, Tool], *, key: str) -> Agent:
-        """The agent, with the server's tools."""
+        """Create the agent, with the server's tools."""
         return Agent(
             self.name,
             key=key,
@@ -77,7 +77,7 @@ class AgentManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read(text: bytes, name: str) -> AgentManifest:
-    """The manifest in a file with this name."""
+    """Parse a manifest file with this name."""
     toml = name.endswith(".toml")
     if len(text) > BYTES:
         raise InvalidValue(
@@ -96,7 +96,7 @@ def read(text: bytes, name: str) -> AgentManifest:
 
 
 def described(value: Any, name: str = "manifest") -> AgentManifest:
-    """The manifest in a value (`InvalidValue` for unknown fields and wrong types)."""
+    """Convert a value to a manifest. Raises `InvalidValue` for unknown fields and wrong types."""
     try:
         return msgspec.convert(value, AgentManifest)
     except msgspec.ValidationError as error:
@@ -108,8 +108,8 @@ def described(value: Any, name: str = "manifest") -> AgentManifest:
 
 
 def check_asks(described: AgentManifest) -> None:
-    """Reject a mode that would use tools without approval: the client who uploads an agent does not
-    decide that. `harden` may."""
+    """Reject a mode that would use tools without approval: a client who uploads an agent may not
+    decide that. The operator's `harden` may."""
     for n, mode in enumerate(described.modes):
         if mode.approval == "auto":
             raise InvalidValue(

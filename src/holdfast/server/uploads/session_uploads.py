@@ -33,10 +33,10 @@ def check(service: Service, data: GetOrCreate) -> None:
     if data.envs and not hasattr(engine, "give"):
         raise InvalidValue(
             field="envs",
-            problem=f"the engine {name!r} does not support variables",
-            remedy="leave them out",
+            problem=f"is not supported by engine {name!r}",
+            remedy="omit it",
         )
-    service.loading.check(data.source, data.files)
+    service.uploads.check(data.source, data.files)
     key = engine.agent_key(data.agent) if data.source is None else None
     if key is not None and is_uploaded(engine, key):  # it belongs to the tenant that uploaded it
         raise UnknownAgent(agent=str(data.agent), available=engine.agents)
@@ -54,22 +54,20 @@ def check(service: Service, data: GetOrCreate) -> None:
 async def bring(
     service: Service, place: TenantStore, id: str, data: GetOrCreate, *, new: bool, again: bool
 ) -> tuple[str, Upload]:
-    """Fetch the uploads of a request; returns the key of the session's agent with them."""
+    """Fetch the uploads of a request. Returns the key of the session's agent, and the uploads."""
     name, engine = service.engine(data.engine)
     first = data.source is not None and new and not again
     if first and await place.store.row(Key(place.tenant, id, "main")) is not None:
         raise SessionExists(tenant=place.tenant, session=id)
     choices = service.choices(engine, None)
-    brought = await service.loading.bring(data.source, data.files, name, choices)
+    brought = await service.uploads.bring(data.source, data.files, name, choices)
     if brought.agent is None:
         return engine.agent_key(data.agent), brought
-    agent = service.loading.adopt(brought.agent, engine, place.tenant)
-    await service.loading.keep(place, brought.agent)
-    return agent, brought
+    return await service.uploads.add(place, brought.agent), brought
 
 
 def told(brought: Upload) -> dict[str, object]:
-    """The metadata of the session that identify its uploaded agent."""
+    """Return the session metadata that identify the uploaded agent."""
     if brought.identity is None:
         return {}
     return {IDENTITY: msgspec.to_builtins(brought.identity)}
@@ -84,18 +82,17 @@ async def settle(
     brought: Upload,
     given: Mapping[str, str],
 ) -> None:
-    """Give the uploads to their session. If that fails, the session is deleted again."""
+    """Store the uploads with their session. If that fails, the session is deleted again."""
     try:
         if brought.agent is not None:  # it may have been dropped meanwhile
-            service.loading.adopt(brought.agent, engine, place.tenant)
-            await service.loading.keep(place, brought.agent)
+            await service.uploads.add(place, brought.agent)
         give(engine, place, id, given)
         await _fill(engine, place, id, agent, brought)
     except BaseException:
         with contextlib.suppress(HoldfastError):
             await engine.delete(place, agent, id)
             await service.places.forget(place, id)
-            await service.adopting.forget(place, agent)
+            await service.uploads.forget(place, agent)
         raise
 
 
@@ -106,8 +103,8 @@ def give(engine: Engine, place: TenantStore, id: str, given: Mapping[str, str]) 
 
 
 async def give_again(service: Service, state: dict[str, Any], id: str, body: bytes) -> None:
-    """Set the variables of a repeated request again: the process that had them may be gone. A
-    session that was deleted gets none."""
+    """Set the variables of a repeated request again, since the process that had them may be gone.
+    Does nothing if the session was deleted."""
     told = msgspec.json.decode(body or b"null", type=CreateSession | None)
     given = None if told is None else told.envs
     names = service.settings.envs

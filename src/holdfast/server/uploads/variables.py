@@ -1,5 +1,6 @@
-"""Environment variables that a client sets for the commands of a session: those that the server
-allows, in the memory of this process. They are in no log, response or audit record."""
+"""Environment variables that a client sets for the commands of a session. Only variables that the
+server allows are accepted. They are kept in the memory of this process, and never appear in a log,
+a response or an audit record."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ def check(given: Mapping[str, str], allowed: Collection[str]) -> None:
 
 
 class SessionVariables:
-    """The variables of the sessions that were given some last."""
+    """The variables of sessions; kept only for the sessions that set some most recently."""
 
     def __init__(self) -> None:
         self._given: RecentMap[Scope, dict[str, str]] = RecentMap(ROOM)
 
     def give(self, scope: Scope, given: Mapping[str, str]) -> None:
-        """Set variables of a session, in addition to those that it has."""
+        """Set variables of a session, in addition to those already set."""
         self._given[scope] = {**self.of(scope), **given}
 
     def of(self, scope: Scope) -> dict[str, str]:
@@ -49,7 +50,7 @@ class SessionVariables:
 
 
 class VariablesSandbox:
-    """A sandbox whose commands have the variables of their session."""
+    """A sandbox whose commands run with the variables of their session."""
 
     def __init__(self, sandbox: Sandbox, envs: SessionVariables) -> None:
         self._sandbox, self._envs = sandbox, envs
@@ -68,8 +69,8 @@ class VariablesSandbox:
 
 
 class VariablesPlace:
-    """A place that runs commands with more variables. Their values are masked in the output, which
-    goes into the log."""
+    """A place that runs commands with additional variables. The values are masked in the output,
+    which goes into the log."""
 
     def __init__(self, place: Place, envs: Callable[[], Mapping[str, str]]) -> None:
         self._place, self._envs = place, envs

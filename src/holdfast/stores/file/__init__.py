@@ -1,4 +1,4 @@
-"""The store on a folder of JSON lines."""
+"""The file store: a folder of JSON lines."""
 
 from .store import FileStore
 

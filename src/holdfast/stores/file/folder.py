@@ -21,11 +21,29 @@ OPEN_FILES = 128
 GONE = ".gone-"  # in the name of a folder that a delete has renamed
 
 
+class StorePaths:
+    """The paths of a store's files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def log(self, log: str, *, restoring: bool = False) -> Path:
+        name = f"{log}.jsonl.part" if restoring else f"{log}.jsonl"
+        return self._root / "logs" / log[-2:] / name
+
+    def apart(self, log: str, seq: int) -> Path:
+        return self._root / "logs" / log[-2:] / f"{log}.apart" / f"{seq}.json"
+
+    def blobs(self, scope: Scope) -> Path:
+        text = msgspec.json.encode((scope.tenant, scope.session))
+        return self._root / "blobs" / hashlib.sha256(text).hexdigest()
+
+
 class StoreFolder:
-    """One store's folder. Used by the writer's thread; readers only use the paths."""
+    """The folder of one store. Only the writer's thread uses it; readers only use the paths."""
 
     def __init__(self, root: Path, *, sync: bool) -> None:
-        self.root = root
+        self.root, self.paths = root, StorePaths(root)
         self.journal = root / "journal.jsonl"
         self._sync = sync
         self._files: OrderedDict[Path, int] = OrderedDict()
@@ -36,23 +54,10 @@ class StoreFolder:
         self._renamed: list[tuple[Path, Path]] = []
         self._removing: list[Path] = []
 
-    # Paths
-
-    def log(self, log: str, *, restoring: bool = False) -> Path:
-        name = f"{log}.jsonl.part" if restoring else f"{log}.jsonl"
-        return self.root / "logs" / log[-2:] / name
-
-    def apart(self, log: str, seq: int) -> Path:
-        return self.root / "logs" / log[-2:] / f"{log}.apart" / f"{seq}.json"
-
-    def blobs(self, scope: Scope) -> Path:
-        text = msgspec.json.encode((scope.tenant, scope.session))
-        return self.root / "blobs" / hashlib.sha256(text).hexdigest()
-
     # Changes; `roll_back` undoes each of them
 
     def size(self, path: Path) -> int:
-        """How many bytes a log's file has; 0 if it does not exist."""
+        """Return the size of a log's file in bytes; 0 if it does not exist."""
         if (file := self._files.get(path)) is not None:
             found = os.fstat(file)
             if _is_at(found, path):
@@ -76,13 +81,13 @@ class StoreFolder:
         return start
 
     def cut(self, path: Path, size: int) -> None:
-        """Truncate a file after its last intact line. Not rolled back: the removed bytes are no
-        event."""
+        """Truncate a file after its last intact line. This is not rolled back: the removed bytes
+        are not an event."""
         os.ftruncate(self._file(path, make=False), size)
         self._grown.setdefault(path, size)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Create a file; it gets its name only when it is complete."""
+        """Create a file, which gets its name only when it is complete."""
         self._make_folder(path.parent)
         new = path.with_name(f"{path.name}.new")
         self._made += [new, path]
@@ -111,7 +116,7 @@ class StoreFolder:
         self._new_names.add(new.parent)
 
     def set_aside(self, path: Path, name: str) -> bool:
-        """Hide a folder under another name, and remove it after the commit. Returns whether it
+        """Hide a folder by renaming it, and remove it after the commit. Return whether it
         existed."""
         if not path.exists():
             return False
@@ -144,8 +149,7 @@ class StoreFolder:
         self.make_names_durable()
 
     def make_removals_durable(self) -> None:
-        """Ensure that a power loss cannot bring back what was removed from folders and from the
-        index."""
+        """Ensure that removed files and index entries do not come back after a power loss."""
         wal = self.root / "index.db-wal"
         if self._sync and wal.exists():
             _sync_path(wal)
@@ -162,7 +166,7 @@ class StoreFolder:
         self._new_names.clear()
 
     def done(self) -> None:
-        """After the commit: remove the replaced files, and what was marked for removal."""
+        """Remove the replaced files, and the files marked for removal, after the commit."""
         for path in [*self._removing, *(old for _, old in self._replaced)]:
             self._close(path)
             if path.is_dir():

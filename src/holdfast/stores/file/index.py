@@ -24,10 +24,10 @@ from ...log.catalog.encrypted_preview import LOST
 from ...log.codec import fingerprint
 from ...log.events import Event, Key, NewEvent
 from .. import rules
-from ..links import ending
+from ..hash_chain import ending
 from ..port import Damage
-from ..sqlite import history, remove
 from ..sqlite import log as logs
+from ..sqlite import remove
 from ..sqlite.payloads import SqliteLogEntry
 from .folder import StoreFolder
 from .lines import Placed, Scanned, parse_line, scan, unfinished
@@ -42,9 +42,9 @@ _place = struct.Struct(">cQQ")
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One change that is not part of a log; a line of `journal.jsonl` is a list of them. A claim
-    without a session was released; `deleted` is a log, or the new name of a folder of deleted
-    blobs."""
+    """One change that is not part of a log; a line of `journal.jsonl` is a list of entries. A claim
+    without a session was released. `deleted` is a log, or the new name of a renamed folder of
+    deleted blobs."""
 
     claim: tuple[str, str] | None = None
     session: str | None = None
@@ -59,7 +59,7 @@ _said = msgspec.json.Decoder(list[JournalEntry]).decode
 
 
 def place(offset: int, length: int) -> bytes:
-    """The position of a line, as the index stores it."""
+    """Encode the position of a line, as the index stores it."""
     return _place.pack(b"f", offset, length)
 
 
@@ -78,7 +78,7 @@ class Index:
         self._journal: int | None = None  # its size according to the index, if known
 
     def forget(self) -> None:
-        """Drop what is cached: another process may have written."""
+        """Drop cached values: another process may have written."""
         self._journal = None
 
     # Sizes
@@ -96,7 +96,7 @@ class Index:
         return found[0] if found else 0
 
     def lines(self, conn: sqlite3.Connection, log: int, path: Path) -> dict[int, bytes]:
-        """The lines of a file by number; damaged ones unchanged."""
+        """Return the lines of a file by number, including damaged ones, unchanged."""
         text = path.read_bytes()
         start = text.find(b"\n") + 1
         (shared,) = conn.execute("SELECT shared FROM logs WHERE id = ?", (log,)).fetchone()
@@ -165,8 +165,8 @@ class Index:
         self.grown(conn, JOURNAL, len(text))
 
     def deleted(self) -> set[str]:
-        """The logs and folders of blobs that were deleted, according to the journal and the current
-        transaction."""
+        """Return the logs and folders of blobs that were deleted, according to the journal and the
+        current transaction."""
         said = [*self._heard(), *self._saying]
         return {one.deleted for one in said if one.deleted is not None}
 
@@ -184,7 +184,7 @@ class Index:
             conn.execute("DELETE FROM claims WHERE tenant = ? AND name = ?", said.claim)
 
     def damages(self) -> list[Damage]:
-        """The damage that was found and truncated since the last purge."""
+        """Return the damage that was found and truncated since the last purge."""
         return [said.damage for said in self._heard() if said.damage]
 
     # Catching up
@@ -192,9 +192,10 @@ class Index:
     def catch_up(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, doubt: bool = False
     ) -> SqliteLogEntry:
-        """The log according to its file. With `doubt`, equal size does not prove that index and
-        file agree: the file may have been rewritten, and the index rolled back."""
-        path = self._folder.log(entry.row.log)
+        """Update the index of a log from its file, and return the log. With `doubt`, equal size
+        does not prove that index and file agree: the file may have been rewritten, and the index
+        rolled back."""
+        path = self._folder.paths.log(entry.row.log)
         size, known = self._folder.size(path), self._size(conn, entry.id)
         if size == known and not (doubt and size and self._has_moved(conn, entry, path)):
             return entry
@@ -208,8 +209,8 @@ class Index:
     def _ends_at(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path, offset: int
     ) -> bool:
-        """Whether a line of the file still ends where the index says. If not, a process rewrote the
-        file and crashed before it updated the index."""
+        """Whether the log's last line still ends at `offset`, as the index says. If not, a process
+        rewrote the file and crashed before it updated the index."""
         found = conn.execute(
             "SELECT id, data FROM events WHERE log = ? AND seq = ?", (entry.id, entry.row.head)
         ).fetchone()
@@ -242,7 +243,7 @@ class Index:
         """Drop the events of a log from the index, and read its file from the start."""
         for table in ("events", "pending", "terms"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
-        history.drop_snapshots(conn, entry.id)
+        remove.drop_snapshots(conn, entry.id)
         text = path.read_bytes() if path.exists() else b""
         start = text.find(b"\n") + 1
         row = rules.empty_row(entry.row, entry.shared)
@@ -303,8 +304,8 @@ class Index:
     def _shared_but_gone(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, scanned: Scanned
     ) -> list[Placed]:
-        """Numbers that forks share but that are missing in the file; they are never assigned
-        again."""
+        """Return placeholders for the numbers that forks share but that are missing in the file;
+        these numbers are never assigned again."""
         last = scanned.lines[-1].seq if scanned.lines else entry.row.head
         (upto,) = conn.execute(
             "SELECT max(shared) FROM logs WHERE base = ?", (entry.id,)
@@ -335,22 +336,7 @@ class Index:
             taken.add(event.id)
             events.append(event)
             changes.append(change)
-            records.append(
-                (
-                    entry.id,
-                    event.seq,
-                    event.id,
-                    event.kind,
-                    event.v,
-                    event.run,
-                    event.actor,
-                    event.cause,
-                    event.at,
-                    hash,
-                    column,
-                    link,
-                )
-            )
+            records.append(logs.record_of(entry.id, event, hash, column, link))
         conn.executemany(logs.INSERT, records)
         logs.drop_drafts(conn, entry.id, changes)
         row = entry.row
@@ -367,7 +353,8 @@ class Index:
             return catalog.apply(row, events, [self._project(event) for event in events])
 
     def _without_doubles(self, lines: Iterable[Placed]) -> Iterable[Placed]:
-        """Of lines with the same id, keep those that match their hash."""
+        """Yield the lines. If several have the same id, those that do not match their hash are
+        marked as unreadable."""
         lines = list(lines)
         times = Counter(placed.line.id for placed in lines if placed.line is not None)
         for placed in lines:
@@ -385,27 +372,27 @@ class Index:
         self.say(JournalEntry(damage=damage, log=entry.row.log))
 
     def check_line(self, conn: sqlite3.Connection, key: Key) -> None:
-        """Catch up with a log's file, and with those of the logs that it was forked from."""
+        """Catch up with the file of a log, and with the files of the logs it was forked from."""
         if (entry := logs.lookup(conn, key)) is not None:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
 
     def take_file(self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, salvage: bool) -> None:
         """Index all lines of a log that was just added to the index."""
-        path = self._folder.log(entry.row.log)
+        path = self._folder.paths.log(entry.row.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
         self._take_lines(conn, entry, path, text[start:], start, listed=None, salvage=salvage)
 
 
 def lost(seq: int) -> Event:
-    """The placeholder for an event that cannot be read at all."""
+    """Return the placeholder for an event that cannot be read at all."""
     event = NewEvent.of(LOST, id=f"damaged:{seq}")
     return event.numbered(seq, 0)
 
 
 def heard(text: bytes) -> list[JournalEntry]:
-    """The entries of all readable lines of the journal."""
+    """Return the entries of all readable lines of the journal."""
     found: list[JournalEntry] = []
     for line in text.splitlines():
         try:

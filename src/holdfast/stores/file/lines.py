@@ -68,7 +68,7 @@ class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kept(self) -> bytes | None:
-        """The stored form of its link, as in the index."""
+        """The stored form of the event's link, as in the index."""
         if self.link is None:
             return None
         tag = b"w" if self.salt is not None else b"e" if self.mark is not None else b"x"
@@ -101,7 +101,7 @@ def header_line(header: Header) -> bytes:
 
 
 def _with_crc(text: bytes) -> bytes:
-    """A line of JSON with the CRC-32 of everything before the checksum."""
+    """Return a line of JSON with the CRC-32 of all bytes before the checksum."""
     return b'%b,"crc":%d}\n' % (text[:-1], crc32(text[:-1]))
 
 
@@ -124,7 +124,7 @@ def event_line(
     first: int = 0,
     last: int = 0,
 ) -> bytes:
-    """The line of an event; `stub` replaces data that is stored apart."""
+    """Encode the line of an event; `stub` replaces data that is stored apart."""
     line = LogLine(
         seq=event.seq,
         at=event.at,
@@ -148,7 +148,7 @@ def event_line(
 
 
 def parse_header(text: bytes) -> Header | None:
-    """The header in a first line, or None if the line is damaged."""
+    """Parse the header in a file's first line; None if the line is damaged."""
     try:
         header = _header(text) if _whole(text) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -157,7 +157,7 @@ def parse_header(text: bytes) -> Header | None:
 
 
 def parse_line(text: bytes) -> LogLine | None:
-    """The event of a line, or None if a byte of it changed."""
+    """Parse the event in a line; None if a byte of the line changed."""
     try:
         return _decode(text) if _whole(text) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -174,7 +174,7 @@ class Placed(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """The lines in a part of a file by number, and where the intact part ends."""
+    """The lines in a part of a file, by number, and the offset at which the intact part ends."""
 
     lines: list[Placed]
     end: int
@@ -185,8 +185,8 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
     """Read the lines of a file from `offset` on, after number `seq`.
 
     A damaged line never hides its neighbours: the number of the next intact line shows how many are
-    missing. A number that the next intact line contradicts is itself damaged. A rest without a line
-    end is an interrupted write.
+    missing. A number that the next intact line contradicts is itself damaged. Bytes after the last
+    line end are an interrupted write.
     """
     placed: list[Placed] = []
     bad: list[tuple[int, int]] = []
@@ -211,7 +211,7 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
 
 
 def unfinished(scanned: Scanned, offset: int, seq: int) -> Scanned:
-    """The scan without its last transaction, if that one is incomplete. After a power loss, any
+    """Return the scan without its last transaction, if that is incomplete. After a power loss, any
     part of an append that was never acknowledged may remain, with gaps."""
     sound = {placed.seq: placed.line for placed in scanned.lines if placed.line is not None}
     keep = seq
@@ -246,8 +246,8 @@ def _split(text: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _second(raw: bytes) -> int:
-    """Where an intact line begins inside a damaged one, because the line before it lost its end; or
-    0."""
+    """Return the offset of an intact line inside a damaged one, or 0. This happens when the line
+    before it lost its line end."""
     at = raw.find(LINE, 1)
     if at < 0 or parse_line(raw) is not None:
         return 0

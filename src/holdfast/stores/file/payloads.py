@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
+from ...environment import wall_clock
 from ...errors import LogDamaged
 from ...log.catalog import Project
 from ...log.codec import erased, fingerprint
@@ -23,10 +24,12 @@ from ...log.events import Event, Key, Scope, new_id
 from .. import rules
 from ..frames import spoiled
 from ..rules import APART, Extension
-from ..sqlite import history, remove
+from ..sql.history import blank
+from ..sql.tables import LIVE, RESTORING, KeptHash, completed
 from ..sqlite import log as logs
-from ..sqlite.payloads import KeptHash, Record, SqliteLogEntry, event_of
-from ..sqlite.schema import LIVE, RESTORING
+from ..sqlite import remove
+from ..sqlite.payloads import PayloadStorage, Record, SqliteLogEntry, event_of
+from ..sqlite.tables import SqliteTables
 from .folder import StoreFolder
 from .index import UNREADABLE, Index, JournalEntry, place, unpack
 from .lines import FORMAT, Header, event_line, header_line, parse_line
@@ -34,7 +37,7 @@ from .lines import FORMAT, Header, event_line, header_line, parse_line
 
 @dataclass
 class Staged:
-    """What an append is about to write to a log's file and to other files."""
+    """The lines and files that an append is about to write."""
 
     log: int
     path: Path
@@ -43,8 +46,8 @@ class Staged:
     apart: dict[Path, bytes] = field(default_factory=dict)
 
 
-class FilePayloads:
-    """`PayloadStorage` in a folder. See `index.py` for how the index stays consistent with it."""
+class FilePayloads(PayloadStorage):
+    """Payloads in a folder. `index.py` keeps the index consistent with the folder."""
 
     lossy = True
 
@@ -90,7 +93,7 @@ class FilePayloads:
         path, size = self._recent.get(entry.id, (None, 0))
         if path is None or self._folder.size(path) != size:
             entry = self._index.catch_up(conn, entry)
-            path = self._folder.log(entry.row.log)
+            path = self._folder.paths.log(entry.row.log)
             self._recent[entry.id] = path, self._folder.size(path)
         return entry
 
@@ -110,7 +113,7 @@ class FilePayloads:
         ):
             stub = None
             if len(event.data) > APART:
-                staged.apart[self._folder.apart(entry.row.log, event.seq)] = bytes(event.data)
+                staged.apart[self._folder.paths.apart(entry.row.log, event.seq)] = bytes(event.data)
                 stub = Raw(rules.apart(event))
             line = event_line(event, hash, link, change, stub=stub, first=first, last=last)
             at = size + len(staged.text)
@@ -158,7 +161,7 @@ class FilePayloads:
 
     def _path(self, conn: sqlite3.Connection, id: int) -> Path:
         log, state = conn.execute("SELECT log, state FROM logs WHERE id = ?", (id,)).fetchone()
-        return self._folder.log(log, restoring=state == RESTORING)
+        return self._folder.paths.log(log, restoring=state == RESTORING)
 
     def get(
         self, conn: sqlite3.Connection, log: int, key: Key, records: Sequence[Record]
@@ -179,7 +182,7 @@ class FilePayloads:
 
     def _get_apart(self, log: str, seq: int) -> bytes:
         try:
-            return self._folder.apart(log, seq).read_bytes()
+            return self._folder.paths.apart(log, seq).read_bytes()
         except FileNotFoundError:
             return b""
 
@@ -194,14 +197,15 @@ class FilePayloads:
         """Carry out an erasure from the journal that may be incomplete."""
         for name, seqs in said.erased.items():
             found = conn.execute("SELECT id FROM logs WHERE log = ?", (name,)).fetchone()
-            if found is None or not self._folder.log(name).exists():
+            if found is None or not self._folder.paths.log(name).exists():
                 continue
             entry = self._index.catch_up(conn, logs.entry_by_id(conn, found[0]))
             data = erased(said.reason)
             left = [seq for seq in seqs if not self._holds(conn, entry, seq, data)]
             if left:
-                history.blank(conn, self, self._project, entry.id, left, said.reason)
-                history.drop_snapshots(conn, entry.id)
+                tables = SqliteTables(conn, self, {}, self._project, wall_clock)
+                completed(blank)(tables, entry.id, left, said.reason)
+                remove.drop_snapshots(conn, entry.id)
 
     def _holds(self, conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int, data: Raw) -> bool:
         """Whether an existing event has this data."""
@@ -224,7 +228,7 @@ class FilePayloads:
             ).fetchone()
             event = event_of((seq, id, kind, v, run, actor, cause, at, b"", b""), bytes(data))
             lines[seq] = event_line(event, hash, link, self._project(event))
-            self._folder.remove(self._folder.apart(name, seq))
+            self._folder.remove(self._folder.paths.apart(name, seq))
         header = path.read_bytes().partition(b"\n")[0] + b"\n"
         self._rewrite(conn, log, path, header, lines)
         conn.executemany(
@@ -253,7 +257,9 @@ class FilePayloads:
 
     def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         log = entry.row.log
-        self._folder.rename(self._folder.log(log, restoring=True), self._folder.log(log))
+        self._folder.rename(
+            self._folder.paths.log(log, restoring=True), self._folder.paths.log(log)
+        )
 
     def hide(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         self._index.say(JournalEntry(deleted=entry.row.log))
@@ -263,16 +269,16 @@ class FilePayloads:
             "SELECT log, shared, base FROM logs WHERE id = ?", (log,)
         ).fetchone()
         if kept is None:
-            self._folder.remove(self._folder.log(name))
-            self._folder.remove(self._folder.log(name, restoring=True))
-            self._folder.remove(self._folder.apart(name, 0).parent)
+            self._folder.remove(self._folder.paths.log(name))
+            self._folder.remove(self._folder.paths.log(name, restoring=True))
+            self._folder.remove(self._folder.paths.apart(name, 0).parent)
             self._index.gone(conn, log)
             return
         path = self._path(conn, log)
         lines = self._index.lines(conn, log, path)
         for seq in [seq for seq in lines if seq > kept]:
             del lines[seq]
-            self._folder.remove(self._folder.apart(name, seq))
+            self._folder.remove(self._folder.paths.apart(name, seq))
         of = conn.execute("SELECT log FROM logs WHERE id = ?", (base,)).fetchone()
         header = Header(holdfast=FORMAT, log=name, base=of and of[0], shared=shared)
         self._rewrite(conn, log, path, header_line(header), lines)
@@ -280,7 +286,7 @@ class FilePayloads:
     # Blobs and claims
 
     def put_blob(self, scope: Scope, sha256: str, data: bytes) -> bytes:
-        folder = self._folder.blobs(scope)
+        folder = self._folder.paths.blobs(scope)
         owner = folder / "owner.json"
         if not owner.exists():
             self._folder.write(owner, msgspec.json.encode(scope))
@@ -289,13 +295,13 @@ class FilePayloads:
 
     def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
         try:
-            return (self._folder.blobs(scope) / sha256).read_bytes()
+            return (self._folder.paths.blobs(scope) / sha256).read_bytes()
         except FileNotFoundError:
             return b""
 
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
         name = new_id()
-        if self._folder.set_aside(self._folder.blobs(scope), name):
+        if self._folder.set_aside(self._folder.paths.blobs(scope), name):
             self._index.say(JournalEntry(deleted=name))
 
     def claimed(
@@ -310,7 +316,7 @@ def _name(conn: sqlite3.Connection, log: int) -> str:
 
 
 def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
-    """The key of a log, if it is not deleted."""
+    """Return the key of a log, if it is not deleted."""
     found = conn.execute(
         "SELECT tenant, session, thread FROM logs WHERE log = ? AND state = ?", (log, LIVE)
     ).fetchone()
@@ -318,7 +324,7 @@ def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
 
 
 def _data(text: bytes, record: Record) -> bytes:
-    """The data of a line; empty if it is not the line that the index expects."""
+    """Return the data of a line; empty if it is not the line that the index expects."""
     line = parse_line(text)
     if line is None or line.sha256 != record[9].hex():
         return b""
@@ -328,7 +334,7 @@ def _data(text: bytes, record: Record) -> bytes:
 
 
 def _lines(path: Path, columns: Sequence[bytes]) -> list[bytes]:
-    """The lines at these positions of a file, in one read; empty where a line is missing."""
+    """Return the lines at these positions of a file, in one read; empty where a line is missing."""
     places = [unpack(column) if column[:1] == b"f" else None for column in columns]
     wanted = [place for place in places if place is not None]
     if not wanted:

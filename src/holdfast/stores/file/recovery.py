@@ -17,9 +17,9 @@ import msgspec
 from ...log.catalog import Row
 from ...log.events import Key, Scope
 from ..port import Damage
+from ..sql.tables import LIVE, RESTORING
 from ..sqlite import log as logs
 from ..sqlite import remove
-from ..sqlite.schema import LIVE, RESTORING
 from .folder import GONE, StoreFolder
 from .index import Index, JournalEntry
 from .lines import Header, parse_header, scan, unfinished
@@ -39,8 +39,8 @@ class Recovery:
         self._payloads = payloads
 
     def rebuild(self, conn: sqlite3.Connection) -> None:
-        """Fill empty tables with everything that is readable: which events were acknowledged is
-        unknown."""
+        """Fill empty tables with everything that is readable, because it is unknown which events
+        were acknowledged."""
         self._make_true(conn, salvage=True)
 
     def recover(self, conn: sqlite3.Connection) -> None:
@@ -58,7 +58,8 @@ class Recovery:
         self._remove_orphans(conn)
 
     def check_all(self, conn: sqlite3.Connection, rewritten: Set[str] = frozenset()) -> None:
-        """Check the file of every readable log; the files of `rewritten` logs may have any size."""
+        """Check the file of every readable log. The files of `rewritten` logs are checked even if
+        their size is unchanged."""
         found = conn.execute(
             "SELECT id FROM logs WHERE state = ? OR id IN (SELECT base FROM logs)", (LIVE,)
         )
@@ -80,7 +81,7 @@ class Recovery:
         said += [
             JournalEntry(deleted=name)
             for name in sorted(deleted)
-            if name in aside or self._folder.log(name).exists()
+            if name in aside or self._folder.paths.log(name).exists()
         ]
         self._index.write_anew(conn, said)
         self._remove_orphans(conn)
@@ -105,18 +106,18 @@ class Recovery:
                 self._index.take_file(conn, entry, salvage=salvage or _is_trimmed(header))
 
     def _forget_restored(self, conn: sqlite3.Connection) -> None:
-        """Drop restores from the index whose file already has its final name: they were complete.
-        They are adopted like other logs that the index does not have."""
+        """Drop restores from the index if their file already has its final name, because those were
+        complete. They are then adopted like other logs that the index does not have."""
         restoring = conn.execute("SELECT id, log FROM logs WHERE state = ?", (RESTORING,))
         for id, log in restoring.fetchall():
-            if self._folder.log(log).exists():
+            if self._folder.paths.log(log).exists():
                 conn.execute("DELETE FROM events WHERE log = ?", (id,))
                 conn.execute("DELETE FROM logs WHERE id = ?", (id,))
                 self._index.gone(conn, id)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
         """Whether a log has an event. A log without events was interrupted while it was created."""
-        path = self._folder.log(header.log)
+        path = self._folder.paths.log(header.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
         scanned = scan(text[start:], offset=start, seq=header.shared)
@@ -168,7 +169,7 @@ class Recovery:
         ids[header.log] = entry.id
 
     def headless(self, conn: sqlite3.Connection) -> list[Damage]:
-        """The logs whose first line cannot be read, with their key if the index knows it."""
+        """Return the logs whose first line cannot be read, with their key if the index knows it."""
         return [
             Damage(
                 problem="unreadable",
@@ -184,7 +185,7 @@ class Recovery:
         ]
 
     def _headless(self) -> Iterable[Path]:
-        """Log files that hold something, but whose first line cannot be read."""
+        """Return the log files that are not empty, but whose first line cannot be read."""
         for path in sorted((self._folder.root / "logs").glob("*/*.jsonl")):
             if _header_of(path) is None and b"\n" in path.read_bytes():
                 yield path
@@ -262,8 +263,9 @@ class Recovery:
 
 
 def _is_trimmed(header: Header) -> bool:
-    """Whether a file holds the rest of a deleted log that its forks need. It was replaced as a
-    whole, and may end within an append because a fork does not share the rest."""
+    """Whether a file holds only the events of a deleted log that its forks need. Such a file was
+    replaced as a whole, and may end in the middle of an append if no fork shares the later
+    events."""
     return header.key is None
 
 
@@ -274,13 +276,13 @@ def _header_of(path: Path) -> Header | None:
 
 
 def _set_aside(folder: Path) -> tuple[bool, str]:
-    """Whether a delete has renamed this folder of blobs, and to which name."""
+    """Return whether a delete has renamed this folder of blobs, and the name that it added."""
     _, aside, name = folder.name.partition(GONE)
     return bool(aside), name
 
 
 def _owner_of(folder: Path) -> Scope | None:
-    """The session that a folder of blobs belongs to."""
+    """Return the session that a folder of blobs belongs to."""
     try:
         return msgspec.json.decode((folder / "owner.json").read_bytes(), type=Scope)
     except (OSError, msgspec.MsgspecError):

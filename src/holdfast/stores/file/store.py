@@ -1,8 +1,8 @@
 """`FileStore`: a store on a folder of JSON lines, for any number of processes.
 
 The lines are authoritative. `index.db` next to them serves everything except plain reads. It can be
-deleted at any time: processes that have the folder open notice that, and rebuild it. The rest is
-the SQLite store.
+deleted at any time: processes that have the folder open notice that, and rebuild it. Everything
+else is inherited from the SQLite store.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from typing import Any
 
 import msgspec
 
-from ...errors import InvalidValue, LogDamaged, StoreDamaged, StoreTooNew
+from ...environment import wall_clock
+from ...errors import InvalidValue, StoreDamaged, StoreTooNew
 from ...file_lock import FileLock, held
 from ...log import catalog
 from ...log.catalog import Project
-from ...log.events import Event, Key, Scope, new_id
+from ...log.events import Key, Scope, new_id
 from ...values.records import Receipt, Remains
-from ..port import Damage, Durability, StoreInfo, wall_clock
-from ..sqlite import schema, upkeep
+from ..paging import Page, ReadBounds
+from ..port import Damage, Durability, StoreInfo
+from ..sqlite import schema, verification
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
 from ..sqlite.store import SqliteStore, sync_folder
 from ..url_options import check_path, read_option
@@ -40,8 +42,6 @@ logger = logging.getLogger("holdfast.file")
 VERSION = 1
 TRIES = 5  # attempts to create an index that other processes remove meanwhile
 MADE = "CREATE TABLE IF NOT EXISTS made (inode TEXT NOT NULL)"  # detects copies
-
-Page = tuple[str, list[Event], LogDamaged | None]
 
 
 class FileStore(SqliteStore):
@@ -102,13 +102,13 @@ class FileStore(SqliteStore):
             reopen=partial(opening.reopen, lock),
         )
 
-    async def _page(self, key: Key, **bounds: Any) -> Page:
-        page = await super()._page(key, **bounds)
+    async def _page(self, key: Key, bounds: ReadBounds) -> Page:
+        page = await super()._page(key, bounds)
         if page[2] is not None:
             # The file may have been rewritten between the lookup in the index and the read; try
             # again, after the index was compared with the file.
             await self._writer.run(lambda conn: self._index.check_line(conn, key))
-            page = await super()._page(key, **bounds)
+            page = await super()._page(key, bounds)
         return page
 
     async def verify(
@@ -131,7 +131,7 @@ class FileStore(SqliteStore):
                     yield msgspec.structs.replace(damage, repaired=True)
                 else:
                     yield damage
-        for log, key in await self._readers.run(lambda conn: upkeep.logs_of(conn, target)):
+        for log, key in await self._readers.run(lambda conn: verification.logs_of(conn, target)):
             for damage in await self._check_log(log, key, repair=repair):
                 yield damage
 
@@ -239,7 +239,7 @@ class FolderOpener:
         return conn
 
     def _whole(self, *, recover: bool, dead: bool) -> sqlite3.Connection | None:
-        """The existing index; None if it cannot be used."""
+        """Open the existing index; return None if it cannot be used."""
         before = inode(self._file.path)
         if before is None:
             return None
@@ -271,8 +271,9 @@ class FolderOpener:
         return conn
 
     def _new(self, *, dead: bool, last: bool) -> sqlite3.Connection | None:
-        """An index that is filled from all files. None if it was removed meanwhile, unless this is
-        the `last` try. A full disk looks the same: files of the index are missing."""
+        """Create an index and fill it from all files. Return None if it was removed meanwhile,
+        unless this is the `last` try. A full disk looks like a removal: files of the index are
+        missing."""
         self._file.remove()
         self._file.make(0o600)
         before = inode(self._file.path)
@@ -302,9 +303,9 @@ class FolderOpener:
 
 
 def _locked(root: Path) -> FileLock:
-    """A lock on the folder, acquired. The folder is created if it does not exist, or was removed
-    during the wait. The lock is on the folder and not on a file in it, which could be removed
-    together with the index."""
+    """Acquire a lock on the folder. Create the folder if it does not exist, or was removed during
+    the wait. The lock is on the folder and not on a file in it, which could be removed together
+    with the index."""
     while True:
         root.mkdir(exist_ok=True, mode=0o700)
         try:
@@ -325,7 +326,7 @@ def _check_format(root: Path) -> None:
             raise InvalidValue(
                 field="url",
                 problem=f"{str(root)!r} has logs or an index but no format.json",
-                remedy='name another folder or, if it is a store, write it: {"holdfast": 1}',
+                remedy='use another folder; if it is a store, write format.json: {"holdfast": 1}',
             )
         StoreFolder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
         sync_folder(str(path))
@@ -347,8 +348,8 @@ def _check_format(root: Path) -> None:
 
 
 def _present(root: Path) -> tuple[list[Path], list[Path]]:
-    """The files of processes that have the folder open, and of those that did not close it
-    properly."""
+    """Return the files of processes that have the folder open, and the files of processes that did
+    not close it properly."""
     found: tuple[list[Path], list[Path]] = ([], [])
     for path in (root / "open").iterdir():
         found[not held(str(path))].append(path)
@@ -356,13 +357,13 @@ def _present(root: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _is_made_here(conn: sqlite3.Connection, file: Inode) -> bool:
-    """Whether the index was built in this very file; a copy was not."""
+    """Whether the index was built in this file; a copy was built in another one."""
     return conn.execute("SELECT inode FROM made").fetchall() == [(str(file[1]),)]
 
 
 def _is_no_index(error: sqlite3.OperationalError) -> bool:
-    """Whether a table is missing. A database that is busy or cannot be opened must not be
-    replaced."""
+    """Whether the error means that a table is missing. A database that is busy or cannot be opened
+    must not be replaced."""
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_ERROR
 
 

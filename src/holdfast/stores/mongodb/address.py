@@ -41,7 +41,7 @@ class MongoAddress:
 
     @classmethod
     def of(cls, url: str) -> MongoAddress:
-        """The address in a URL, without Holdfast's options."""
+        """Parse the address in a URL, without Holdfast's options."""
         base, _, query = url.partition("?")
         scheme, _, rest = base.partition("://")
         hosts, slash, database = rest.partition("/")
@@ -69,8 +69,8 @@ class MongoAddress:
         )
 
     async def connect(self) -> AsyncMongoClient[Document]:
-        """A client owned by the store; it connects when it is first used. Created in a thread,
-        since the driver reads files for it."""
+        """Create the store's own client, which connects when it is first used. It is created in a
+        thread, since the driver reads files for it."""
         return await asyncio.to_thread(self._client)
 
     def _client(self) -> AsyncMongoClient[Document]:

@@ -1,8 +1,6 @@
-"""Events in documents of their own: moved there from tails, looked up by id, read by number.
-
-A batch is inserted once and identified by its log and first number; a second insert is ignored.
-Only erasures and deletes change it afterwards.
-"""
+"""Events in documents of their own: moved there from tails, looked up by id, read by number. A
+batch is identified by its log and first number, and inserted once; a second insert is ignored. Only
+erasures and deletes change a batch afterwards."""
 
 from __future__ import annotations
 
@@ -17,13 +15,13 @@ from .event_records import Batch, FoundEvent, batch_id, merged, numbered, perhap
 from .failure import only_duplicates
 from .schema import Collection, MongoDatabase
 
-PAGE_EVENTS = 512
 PAGE_BYTES = 4 << 20
 PAGE_DOCUMENTS = 16
 
 
 def named(scope: Scope, **more: Any) -> Document:
-    """A filter for one session; all filters begin with its names, as sharding requires."""
+    """Return a filter for one session. All filters begin with tenant and session, as sharding
+    requires."""
     return {"tenant": scope.tenant, "session": scope.session, **more}
 
 
@@ -42,7 +40,7 @@ async def insert_once(collection: Collection, documents: Sequence[Document]) -> 
 
 
 def batch_document(scope: Scope, log: str, batch: Batch) -> Document:
-    """A batch as stored in `batches`."""
+    """Return the document of a batch, as stored in `batches`."""
     return named(
         scope,
         _id=batch_id(log, batch.first),
@@ -68,7 +66,7 @@ async def roll(db: MongoDatabase, entry: MongoLogEntry) -> None:
 
 
 def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
-    """The numbers of those of these ids that are in a tail."""
+    """Return the numbers of the given ids that are in a tail."""
     wanted = set(ids)
     return {
         id: seq
@@ -81,7 +79,7 @@ def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
 async def known_in_batches(
     db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
-    """The numbers of those of these ids that are in `batches`, including shared events."""
+    """Return the numbers of the given ids that are in `batches`, including shared events."""
     upto = {part.log: part.upto for part in segments(entry) if part.after < part.upto}
     wanted = set(perhaps_known(ids, entry.newest)) if upto else set()
     if not wanted:
@@ -97,7 +95,7 @@ async def known_in_batches(
 
 
 async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """The numbers of those of these ids that are in the log."""
+    """Return the numbers of the given ids that are in the log."""
     return {**await known_in_batches(db, entry, ids), **known_in_tail(entry, ids)}
 
 
@@ -107,7 +105,8 @@ async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str])
 async def found_events(
     db: MongoDatabase, entry: MongoLogEntry, after: int, upto: int, limit: int, reverse: bool
 ) -> list[FoundEvent]:
-    """Some events with after < seq <= upto, in order of number; large ones end the page early.
+    """Return some events with after < seq <= upto, in order of number; large ones end the page
+    early.
 
     The head document was read first. Events leave a tail only after they are in `batches`, so
     nothing is missed; events that are still in the tail are read from there alone, so nothing is
@@ -152,7 +151,8 @@ def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> It
 async def _documents(
     db: MongoDatabase, scope: Scope, log: str, low: int, high: int, limit: int, reverse: bool
 ) -> tuple[list[Batch], bool]:
-    """Some batches of a log, from `low` up or from `high` down, and whether there may be more."""
+    """Return some batches of a log, from `low` up or from `high` down, and whether there may be
+    more."""
     most = min(limit, PAGE_DOCUMENTS)
     if not reverse:
         docs = await _page(db, named(scope, log=log, last={"$gt": low}), 1, most)
@@ -174,5 +174,5 @@ async def _page(db: MongoDatabase, where: Document, way: int, most: int) -> list
 
 
 def batch_in(doc: Document) -> Batch:
-    """The batch of a document."""
+    """Decode the batch of a document."""
     return Batch.of(doc["first"], doc["ids"], doc["events"])

@@ -18,12 +18,13 @@ SLOW = 1.0  # a reading that took longer is too imprecise
 
 
 class Clock(Protocol):
-    """UTC in ms."""
+    """A clock: UTC in ms."""
 
     async def now(self) -> int: ...
 
     async def asked(self) -> int:
-        """The same, read now: this machine may have slept since the last reading."""
+        """Return the time, read from the source now: this machine may have slept since the last
+        reading."""
         ...
 
 
@@ -41,7 +42,7 @@ class GivenClock:
 
 
 class ServerClock:
-    """The server's clock, half a round trip ago."""
+    """The server's clock. A reading counts as taken in the middle of its round trip."""
 
     def __init__(self, hello: Callable[[], Awaitable[Document]]) -> None:
         self._hello = hello

@@ -78,7 +78,7 @@ class MongoLogEntry(NamedTuple):
 
     @property
     def rolled(self) -> int:
-        """All numbers up to this one are in `batches`."""
+        """The last number in `batches`: all numbers up to it are there."""
         return self.tail[0].first - 1 if self.tail else self.row.head
 
     @property
@@ -90,7 +90,7 @@ class MongoLogEntry(NamedTuple):
 
 
 def decoded(doc: Document) -> MongoLogEntry:
-    """The log of a head document."""
+    """Decode the log of a head document."""
     owner = doc.get("owner")
     token, *times = (int(doc.get(name, 0)) for name in ("token", "since", "until", "renewed"))
     return MongoLogEntry(
@@ -113,7 +113,7 @@ def decoded(doc: Document) -> MongoLogEntry:
 
 
 def row_of(doc: Document) -> Row:
-    """The row of a log; if its JSON is damaged, a row from the other fields."""
+    """Decode the row of a log; if its JSON is damaged, build a row from the other fields."""
     try:
         row = _row_decoder.decode(doc["doc"])
         if row.head == doc["head"]:
@@ -130,11 +130,11 @@ def row_of(doc: Document) -> Row:
     )
 
 
-# Writing one
+# Writing a document
 
 
 def encoded(entry: MongoLogEntry) -> Document:
-    """The whole head document of a new log."""
+    """Encode the whole head document of a new log."""
     row = entry.row
     doc: Document = {
         "_id": entry.log,
@@ -161,12 +161,12 @@ def encoded(entry: MongoLogEntry) -> Document:
 
 
 def stored(batch: Batch) -> Document:
-    """A batch as stored in a tail."""
+    """Encode a batch as stored in a tail."""
     return {"first": batch.first, "ids": batch.ids, "events": batch.events}
 
 
 def listing(row: Row) -> Document:
-    """The fields that lists search by; empty ones are left out."""
+    """Return the fields that lists search by, without empty ones."""
     fields = {name: value for name in _COLUMNS if (value := getattr(row, name)) is not None}
     if terms := catalog.row_terms(row):
         fields["terms"] = sorted(digest(*term) for term in terms)
@@ -180,15 +180,15 @@ def listing(row: Row) -> Document:
 
 
 def digest(map: str, key: str, term: str) -> bytes:
-    """A condition on a map, hashed to 16 bytes."""
+    """Hash a condition on a map to 16 bytes."""
     return hashlib.sha256(msgspec.json.encode((map, key, term))).digest()[:16]
 
 
 def extended(
     entry: MongoLogEntry, row: Row, batch: Batch, moved: bool
 ) -> tuple[MongoLogEntry, Document]:
-    """The log after an append, and the update that stores it. With `moved`, the frozen part is in
-    `batches` and is removed from the tail."""
+    """Return the log after an append, and the update that stores it. With `moved`, the frozen part
+    is in `batches` and is removed from the tail."""
     kept, frozen, newest = entry.tail, entry.frozen, entry.newest
     if moved:
         kept, frozen, newest = kept[frozen:], 0, _newest_without(entry)
@@ -208,7 +208,7 @@ def extended(
 
 
 def _newest_without(entry: MongoLogEntry) -> str:
-    """`newest` after the frozen part of the tail is removed."""
+    """Return the value of `newest` after the frozen part of the tail is removed."""
     ids = [id for batch in entry.tail[: entry.frozen] for id in batch.ids]
     return max(entry.newest, newest_of(ids))
 
@@ -216,8 +216,8 @@ def _newest_without(entry: MongoLogEntry) -> str:
 def listed(
     entry: MongoLogEntry, after: MongoLogEntry, *, anew: bool = False
 ) -> tuple[MongoLogEntry, Document]:
-    """The log with the row of `after`, and the update that writes it. The update sets a search
-    field only if it changed, or with `anew` if it is not correct."""
+    """Return the log with the row of `after`, and the update that writes it. The update sets a
+    search field only if it changed or, with `anew`, if it is incorrect."""
     new = entry.listed
     if anew or entry.row != after.row:
         new = listing(after.row)
@@ -233,7 +233,7 @@ def listed(
 
 
 def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
-    """The log with its row rebuilt from its events, and the update that stores it."""
+    """Return the log with its row rebuilt from its events, and the update that stores it."""
     after = entry._replace(row=row, version=entry.version + 1, erasures=entry.erasures + 1)
     after, update = listed(entry, after, anew=True)
     update["$set"]["erasures"] = after.erasures
@@ -243,20 +243,20 @@ def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
 def leased(
     entry: MongoLogEntry, state: LeaseState, by: str | None
 ) -> tuple[MongoLogEntry, Document]:
-    """The log with another lease, and the update that stores it."""
+    """Return the log with another lease, and the update that stores it."""
     after = entry._replace(lease=state, by=by, version=entry.version + 1)
     fields = {**msgspec.structs.asdict(state), "by": by, "version": after.version}
     return after, {"$set": fields}
 
 
 def frozen(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
-    """The log with its whole tail frozen."""
+    """Return the log with its whole tail frozen, and the update that stores it."""
     after = entry._replace(frozen=len(entry.tail), version=entry.version + 1)
     return after, {"$set": {"frozen": after.frozen, "version": after.version}}
 
 
 def dropped(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
-    """The log without the frozen part of its tail."""
+    """Return the log without the frozen part of its tail, and the update that stores it."""
     kept = entry.tail[entry.frozen :]
     newest = _newest_without(entry)
     after = entry._replace(tail=kept, frozen=0, newest=newest, version=entry.version + 1)
@@ -270,8 +270,8 @@ def dropped(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
 
 
 def buried(mark: str, now: int, whole: bool) -> Document:
-    """The update that reduces a log to what its forks need, marked with the delete that did it.
-    `owned` stays until everything that belongs to the session is removed."""
+    """Return the update that reduces a deleted log to what its forks need, marked with the id of
+    the delete. `owned` stays set until everything that belongs to the session is removed."""
     gone = ("thread", "doc", "tail", "owner", "since", "by", "chain", "drafts", *_LISTED)
     return {
         "$set": {
@@ -291,24 +291,24 @@ def buried(mark: str, now: int, whole: bool) -> Document:
 
 
 def segments(entry: MongoLogEntry) -> list[Segment]:
-    """Which log holds which numbers, oldest first, as far as they are in `batches`."""
+    """Return which log holds which numbers, oldest first, for the numbers that are in `batches`."""
     return [*entry.chain, Segment(entry.log, entry.shared, entry.rolled)]
 
 
 def chain_at(entry: MongoLogEntry, at: int) -> tuple[Segment, ...]:
-    """Which logs hold the numbers up to `at` of this log, for a fork at that number."""
+    """Return which logs hold the numbers up to `at` of this log, for a fork at that number."""
     parts = [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]
     return tuple(part._replace(upto=min(part.upto, at)) for part in parts if part.after < at)
 
 
 def newborn(row: Row, *, state: int = LIVE) -> MongoLogEntry:
-    """A log that is not in the database yet."""
+    """Create a log that is not in the database yet."""
     return MongoLogEntry(log=row.log, version=1, row=row, state=state)
 
 
 def forked(parent: MongoLogEntry, row: Row, at: int, state: int) -> MongoLogEntry:
-    """A log that is not in the database yet and shares the numbers up to `at`, all of which have
-    been moved out of the parent's tail."""
+    """Create a log that is not in the database yet, and that shares the numbers up to `at`. All of
+    these have been moved out of the parent's tail."""
     chain = chain_at(parent, at)
     return MongoLogEntry(
         log=row.log,

@@ -1,8 +1,8 @@
 """Events as stored in documents, and payloads split into chunks. Pure.
 
-A batch is a run of events with dense numbers: `first`, their `ids`, and the rest of each as a
-record. The data of a record is framed (`frames`). After the format byte `p`, it is the stub of a
-payload that is stored apart, at the location `apart`.
+A batch is a run of events with dense numbers: `first`, their `ids`, and a record with the other
+fields of each event. The data of a record is framed (`frames`). After the format byte `p`, it is
+the stub of a payload that is stored apart, at the location `apart`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from ...log.codec import fingerprint
 from ...log.events import Event, NewEvent
-from .. import links, rules
+from .. import hash_chain, rules
 from ..frames import packed
 from ..rules import APART, Extension
 
@@ -31,8 +31,8 @@ _OPTIONAL = ("run", "actor", "cause")
 
 
 class PayloadRef(NamedTuple):
-    """The location of a payload: `pieces` chunks of the write that begins at number `n`, at place
-    `i` in each."""
+    """The location of a payload: `pieces` chunks of a write, beginning at chunk `n`, at index `i`
+    in each."""
 
     write: str
     n: int
@@ -72,12 +72,13 @@ class FoundEvent(NamedTuple):
 
 
 def chunk_id(write: str, n: int) -> str:
-    """The `_id` of a chunk."""
+    """Return the `_id` of a chunk."""
     return f"{write}/{n}"
 
 
 def batch_id(log: str, first: int) -> str:
-    """The `_id` of a batch. The batch of a frozen tail is identified by its first number alone."""
+    """Return the `_id` of a batch. The batch of a frozen tail is identified by its first number
+    alone."""
     return f"{log}/{first}"
 
 
@@ -85,13 +86,13 @@ def batch_id(log: str, first: int) -> str:
 
 
 def newest_of(ids: Iterable[str]) -> str:
-    """The greatest time-ordered id (UUIDv7) among these; empty if there is none."""
+    """Return the greatest time-ordered id (UUIDv7) among these; empty if there is none."""
     return max((id for id in ids if _RISING.fullmatch(id)), default="")
 
 
 def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
-    """The ids that may be in a set whose greatest time-ordered id is `newest`: all except
-    time-ordered ids that are greater."""
+    """Return the ids that may be in a set whose greatest time-ordered id is `newest`: all except
+    greater time-ordered ids."""
     return [id for id in ids if id <= newest or not _RISING.fullmatch(id)]
 
 
@@ -99,7 +100,8 @@ def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
 
 
 def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, PayloadRef]]:
-    """Which chunks hold the payloads of events, and the location of each payload."""
+    """Divide the payloads of events into chunks; return the chunks, and the location of each
+    payload."""
     chunks: list[list[bytes]] = []
     refs: dict[str, PayloadRef] = {}
     room = 0
@@ -121,8 +123,8 @@ def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict
 
 
 def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """The events whose payloads go into chunks: the large ones, or all if the batch would be too
-    large for the head document."""
+    """Return the events whose payloads go into chunks: the large ones, or all if the batch would be
+    too large for the head document."""
     small = sum([len(event.data) for event in events if len(event.data) <= APART])
     if small > INLINE:
         return list(events)
@@ -135,7 +137,7 @@ def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
 def recorded(
     event: Event, hash: bytes, link: bytes | None, ref: PayloadRef | None = None
 ) -> Record:
-    """An event without its number and id."""
+    """Return the record of an event, without its number and id."""
     data = packed(event.data) if ref is None else b"p" + rules.apart(event)
     record: Record = {
         "kind": event.kind,
@@ -157,7 +159,7 @@ def recorded(
 
 
 def batch_of(plan: Extension, refs: dict[str, PayloadRef]) -> Batch:
-    """Events with dense numbers as one batch."""
+    """Combine events with dense numbers into one batch."""
     events = plan.fresh
     records = [
         recorded(event, hash, link, refs.get(event.id))
@@ -176,7 +178,7 @@ def merged(batches: Sequence[Batch]) -> Batch:
 
 
 def numbered(batch: Batch) -> list[FoundEvent]:
-    """The events of a batch, each with its number."""
+    """Return the events of a batch, each with its number."""
     return [
         FoundEvent(seq, id, record)
         for seq, (id, record) in enumerate(zip(batch.ids, batch.events, strict=False), batch.first)
@@ -184,13 +186,13 @@ def numbered(batch: Batch) -> list[FoundEvent]:
 
 
 def ref_of(record: Record) -> PayloadRef | None:
-    """The location of a record's payload, if it is stored apart."""
+    """Return the location of a record's payload, if it is stored apart."""
     place = record.get("apart")
     return None if place is None else PayloadRef(*place)
 
 
 def size_of(record: Record) -> int:
-    """How many bytes of data reading a record loads."""
+    """Return how many bytes of data are loaded to read a record."""
     return int(record.get("size", len(record["data"])))
 
 
@@ -200,7 +202,7 @@ def stubbed(record: Record) -> bool:
 
 
 def event_of(found: FoundEvent, data: bytes) -> Event:
-    """An event, from its stored record and its data."""
+    """Build an event from its stored record and its data."""
     record = found.record
     return Event(
         kind=record["kind"],
@@ -216,10 +218,10 @@ def event_of(found: FoundEvent, data: bytes) -> Event:
 
 
 def blank(found: FoundEvent, data: Raw, damaged: bool) -> Record:
-    """The record with its data replaced. It keeps the location of a payload that was stored apart
-    until that is removed too."""
+    """Return the record with its data replaced. It keeps the location of a payload that was stored
+    apart until the payload is removed too."""
     event = event_of(found, bytes(data))
-    link = links.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
+    link = hash_chain.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
     record = recorded(event, fingerprint(event), link)
     if "apart" in found.record:
         record["apart"] = found.record["apart"]

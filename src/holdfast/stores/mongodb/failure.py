@@ -62,12 +62,14 @@ _LABELS = ("RetryableWriteError", "TransientTransactionError", "ResumableChangeS
 
 
 def passing(error: Exception) -> bool:
-    """Whether the same call may succeed soon."""
+    """Whether the error is temporary, so that the same call may succeed soon."""
     if isinstance(error, BulkWriteError):
         return _bulk_passing(error)
     if isinstance(error, OperationFailure) and _codes(error) & (_FULL | _DENIED):
         return False
     if isinstance(error, (ConnectionFailure, WriteConcernError, TimeoutError)):
+        return True
+    if _unlocked(error):
         return True
     if isinstance(error, PyMongoError) and any(error.has_error_label(name) for name in _LABELS):
         return True
@@ -77,13 +79,19 @@ def passing(error: Exception) -> bool:
 
 
 def _mistaken(error: OperationFailure) -> bool:
-    """Whether the driver mistook a standalone server for a replica set, which can happen while
+    """Whether the driver mistook a standalone server for a replica set. This can happen while
     connections break; nothing was written then."""
     return error.code == _ILLEGAL and "Transaction numbers" in str(error)
 
 
+def _unlocked(error: Exception) -> bool:
+    """Whether the driver released one of its own locks twice. On Python 3.11 it does so if a call
+    is cancelled while it waits for a primary or a connection; then another call fails."""
+    return isinstance(error, RuntimeError) and "Lock is not acquired" in str(error)
+
+
 def _codes(error: OperationFailure) -> set[int]:
-    """The codes in a reply: its own, and that of its write concern."""
+    """Return the error codes in a reply: its own, and that of its write concern."""
     concern = (error.details or {}).get("writeConcernError") or {}
     return {code for code in (error.code, concern.get("code")) if code is not None}
 
@@ -133,7 +141,7 @@ def _ours(error: Exception) -> StoreError:
 
 
 def _text(error: Exception) -> str:
-    """The error in one line; the server's full reply is in the cause."""
+    """Return the error as one line; the server's full reply is in the cause."""
     if isinstance(error, OperationFailure) and error.details:
         name = error.details.get("codeName")
         text = error.details.get("errmsg") or str(error)

@@ -10,8 +10,7 @@ import asyncio
 import random
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from pymongo.errors import DuplicateKeyError
@@ -20,6 +19,7 @@ from ...errors import HoldfastError, StoreUnavailable
 from ...log.catalog import Row
 from ...log.events import Key, Scope
 from .. import rules
+from ..keyed_locks import KeyedLocks
 from . import entry as entries
 from .batches import named, roll
 from .entry import LIVE, TAIL_MOST, Document, MongoLogEntry
@@ -52,13 +52,13 @@ class MongoHeads:
         self._writes = Writes(db.logs, limit=max(1.0, patience / 2))
         self._recent: OrderedDict[Key, MongoLogEntry] = OrderedDict()
         self._size = 0
-        self._turns: dict[Key, tuple[asyncio.Lock, int]] = {}
+        self._turns = KeyedLocks[Key]()
         self._rolls: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     # Reading
 
     async def read(self, key: Key) -> MongoLogEntry | None:
-        """The log that has this key now, if it exists."""
+        """Read the log that has this key now, if it exists."""
         where = named(key.scope, thread=key.thread, state=LIVE)
         doc = await self.db.logs.find_one(where, hint="key")
         if doc is None:
@@ -69,14 +69,12 @@ class MongoHeads:
         return entry
 
     async def existing(self, key: Key, log: str | None = None) -> MongoLogEntry:
-        """The log with this key, if it is the incarnation that the caller expects."""
-        entry = await self.read(key)
-        rules.found(key, entry.row if entry else None, log)
-        assert entry is not None
-        return entry
+        """Return the log with this key; raise if it does not exist, or is not the incarnation that
+        the caller expects."""
+        return rules.existing(key, await self.read(key), log)
 
     async def by_log(self, scope: Scope, log: str) -> MongoLogEntry | None:
-        """A log by its incarnation, in any state."""
+        """Return a log by its incarnation, in any state."""
         doc = await self.db.logs.find_one(named(scope, _id=log), hint="_id_")
         return None if doc is None else entries.decoded(doc)
 
@@ -99,29 +97,16 @@ class MongoHeads:
         if entry is not None:
             self._size -= entry.size
 
-    @asynccontextmanager
-    async def _turn(self, key: Key) -> AsyncIterator[None]:
-        lock, waiting = self._turns.get(key, (None, 0))
-        lock = lock or asyncio.Lock()
-        self._turns[key] = (lock, waiting + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, waiting = self._turns.pop(key)
-            if waiting > 1:
-                self._turns[key] = (lock, waiting - 1)
-
     # Changing
 
     async def settle(self, key: Key, attempt: Attempt[T]) -> T:
-        """The result of `attempt` with the cached head or, if that was outdated or led to a
-        rejection, with the current one.
+        """Run `attempt` with the cached head and return its result. If that head was outdated or
+        led to a rejection, run it again with the current head.
 
         The wait after a lost race does not grow: the writers of many processes all have the same
         chance, and one of them always succeeds.
         """
-        async with self._turn(key):
+        async with self._turns.of(key):
             entry = self._recent.get(key)
             fresh = entry is None
             if entry is None:
@@ -196,7 +181,7 @@ class MongoHeads:
         return True
 
     def _rolling(self, entry: MongoLogEntry) -> asyncio.Task[None]:
-        """The task that moves the frozen part of a tail."""
+        """Return the task that moves the frozen part of a tail."""
         name = (entry.log, entry.tail[0].first)
         task = self._rolls.get(name)
         if task is None:
@@ -214,8 +199,8 @@ class MongoHeads:
             del self._rolls[idle]
 
     async def settled(self, entry: MongoLogEntry, upto: int) -> MongoLogEntry | None:
-        """The log after all numbers up to `upto` were moved from its tail into `batches`; None if
-        the head had changed."""
+        """Move all numbers up to `upto` from the log's tail into `batches`, and return the log;
+        None if the head had changed."""
         while entry.rolled < upto:
             if not entry.frozen:
                 new, update = entries.frozen(entry)
@@ -230,7 +215,7 @@ class MongoHeads:
         return entry
 
     async def aclose(self) -> None:
-        """Wait for the moves in progress."""
+        """Wait until the moves in progress have finished."""
         await self._writes.aclose()
         await asyncio.gather(*self._rolls.values(), return_exceptions=True)
         self._recent.clear()

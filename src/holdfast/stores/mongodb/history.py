@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from pymongo.errors import DuplicateKeyError
 
-from ...errors import InvalidValue, SessionExists, SessionNotFound, StoreUnavailable
+from ...errors import SessionNotFound
 from ...log import catalog
 from ...log.catalog import Parent, Project, Row
-from ...log.codec import dense, erased
+from ...log.codec import erased
 from ...log.events import Event, Key, NewEvent, Scope
-from .. import links, rules
+from .. import hash_chain, rules
 from ..port import Lease
 from ..rules import Extension, LeaseState
 from . import entry as entries
@@ -33,7 +33,6 @@ from .payloads import Spill, blank_chunks, put_chunks
 from .remove import finish
 from .schema import MongoDatabase
 
-RESTORE_MS = 60_000  # after this time without progress, a restore or fork counts as interrupted
 BATCH_BYTES = 512 << 10  # size of the documents that a restore writes
 BATCH_EVENTS = 256
 
@@ -77,19 +76,11 @@ class Fork:
     async def _attempt(
         self, parent: MongoLogEntry | None, fresh: bool
     ) -> MongoLogEntry | Missed | None:
-        rules.found(self._key, parent.row if parent else None)
-        assert parent is not None
+        parent = rules.existing(self._key, parent)
         if await self._done():
             return None
-        rules.check_open(parent.row)
-        rules.check_at(parent.row, self._at)
         known = await known_ids(self._db, parent, [self._first.id])
-        if known.get(self._first.id, self._at + 1) <= self._at:
-            raise InvalidValue(
-                field="first",
-                problem="has the id of an event in the shared history",
-                remedy="use a new id",
-            )
+        rules.check_fork(parent.row, self._at, self._first, known)
         settled = await self._heads.settled(parent, self._at)
         if settled is None:
             return MISSED
@@ -105,11 +96,8 @@ class Fork:
         if there is None:
             return False
         known = await known_ids(self._db, there, [self._first.id])
-        if there.shared == self._at > 0 and known.get(self._first.id) == self._at + 1:
-            return True
-        raise SessionExists(
-            tenant=self._target.tenant, session=self._target.session, thread=self._target.thread
-        )
+        rules.check_same_fork(self._target, there.shared, known, self._at, self._first)
+        return True
 
     async def _begin(self, parent: MongoLogEntry) -> None:
         if self._new is not None:
@@ -118,16 +106,16 @@ class Fork:
             await discard(self._db, self._new)  # the parent was deleted and created again
         await finish(self._db, self._key.scope)
         now = await self._db.clock.now()
-        event = self._first.numbered(self._at + 1, now)
-        left = await left_at(self._db, parent, self._at)
-        row = rules.new_row(self._target, now, at=self._at, base=left)
-        plan = rules.extended(row, [event], links.seals([event]), [self._project(event)])
+        left = await kept_of(self._db, parent, self._at)
+        row, plan = rules.forked(
+            self._target, self._at, self._first, left, project=self._project, now=now
+        )
         new = entries.forked(parent, row, self._at, FORKING)
         batch = await self._spill.batch(self._target, new.log, plan)
         new = new._replace(
             row=plan.row,
             tail=(batch,),
-            lease=LeaseState(until=now + RESTORE_MS),
+            lease=LeaseState(until=now + rules.RESTORE_MS),
         )
         await self._heads.begin(new)
         self._new = new
@@ -169,42 +157,43 @@ async def discard(db: MongoDatabase, entry: MongoLogEntry) -> None:
 async def begin_restore(
     db: MongoDatabase, heads: MongoHeads, key: Key, parent: Parent | None
 ) -> MongoLogEntry:
-    """A hidden log to restore into."""
+    """Create a hidden log to restore into."""
     await _check_free(heads, key)
     now = await db.clock.now()
     if parent is None:
         new = entries.newborn(rules.new_row(key, now), state=RESTORING)
-        await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
+        await heads.begin(new._replace(lease=LeaseState(until=now + rules.RESTORE_MS)))
         return new
 
+    above = Key(key.tenant, key.session, parent.thread)
+
     async def attempt(base: MongoLogEntry | None, fresh: bool) -> MongoLogEntry | Missed:
-        above = Key(key.tenant, key.session, parent.thread)
-        rules.found(above, base.row if base else None)
-        assert base is not None
+        base = rules.existing(above, base)
         rules.check_at(base.row, parent.at)
         settled = await heads.settled(base, parent.at)
         if settled is None:
             return MISSED
         # A new log for each attempt: the parent may have been replaced meanwhile.
-        row = rules.new_row(key, now, at=parent.at, base=await left_at(db, settled, parent.at))
+        left = hash_chain.link_in(await kept_of(db, settled, parent.at))
+        row = rules.new_row(key, now, at=parent.at, base=left)
         new = entries.forked(settled, row, parent.at, RESTORING)
-        await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
+        await heads.begin(new._replace(lease=LeaseState(until=now + rules.RESTORE_MS)))
         after = settled._replace(version=settled.version + 1)
         if await heads.swap(settled, after, {"$inc": {"version": 1}}):
             return new
         await discard(db, new)
         return MISSED
 
-    return await heads.settle(Key(key.tenant, key.session, parent.thread), attempt)
+    return await heads.settle(above, attempt)
 
 
 async def _check_free(heads: MongoHeads, key: Key) -> None:
     if await heads.read(key) is not None:
-        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
+        raise rules.exists(key)
 
 
 class Restoring:
-    """Some events of a restore, over all attempts to write them, with the given numbers, ids and
+    """Some events of a restore, over all attempts to write them; they keep numbers, ids and
     times."""
 
     def __init__(
@@ -214,20 +203,18 @@ class Restoring:
         self._project = project
         self._entry = entry
         self._events = events
-        self._seals = links.seals(events)  # another attempt writes the same
+        self._seals = hash_chain.seals(events)  # another attempt writes the same
         self._checked = False
 
     async def run(self) -> MongoLogEntry:
-        """Write them, and return the log after them."""
+        """Write the events, and return the log after them."""
         if not self._checked:
-            await self._check()
+            ids = [event.id for event in self._events]
+            known = await known_in_batches(self._db, self._entry, ids)
+            rules.check_restored(self._entry.row, self._events, known)
             self._checked = True
         entry, events = self._entry, self._events
-        row = entry.row
-        if row.head == entry.shared:
-            row = replace(row, created=events[0].at, active=events[0].at // 1000)
-        changes = [self._project(event) for event in events]
-        plan = rules.extended(row, events, self._seals, changes)
+        plan = rules.restored(entry.row, entry.shared, events, self._seals, self._project)
         groups = grouped(plan)
         # Identified by the numbers, so that another attempt writes the same.
         write = f"{entry.log}-{events[0].seq}"
@@ -239,27 +226,22 @@ class Restoring:
         newest = max(entry.newest, newest_of(event.id for event in events))
         return entry._replace(row=plan.row, newest=newest)
 
-    async def _check(self) -> None:
-        dense(self._events, self._entry.row.head)
-        ids = [event.id for event in self._events]
-        if len(set(ids)) < len(ids) or await known_in_batches(self._db, self._entry, ids):
-            raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
-
     async def _go_on(self) -> None:
-        """Record that this restore is alive."""
+        """Record that this restore is still in progress."""
         where = named(self._entry.scope, _id=self._entry.log, state=RESTORING)
-        until = await self._db.clock.now() + RESTORE_MS
+        until = await self._db.clock.now() + rules.RESTORE_MS
         if (await self._db.logs.update_one(where, {"$set": {"until": until}})).matched_count == 0:
-            raise _discarded()
+            raise rules.restore_discarded()
 
 
 def large(events: Sequence[Event]) -> list[Event]:
-    """The events whose payloads are stored apart; the documents of a restore hold the rest."""
+    """Return the events whose payloads are stored apart; the documents of a restore hold all
+    others."""
     return [event for event in events if len(event.data) > rules.APART]
 
 
 def grouped(plan: Extension) -> list[Extension]:
-    """Events in groups that make one document each."""
+    """Split events into groups that make one document each."""
     groups = [Extension((), [], [], plan.row)]
     size = 0
     for event, hash, link in zip(plan.fresh, plan.hashes, plan.links, strict=True):
@@ -275,19 +257,11 @@ def grouped(plan: Extension) -> list[Extension]:
 
 async def end_restore(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> None:
     """Give the restored log its key."""
-    if entry.row.head == entry.shared:
-        raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
+    rules.check_restored_end(entry.row, entry.shared)
     await finish(db, entry.scope)
     if not await show(db, heads, entry):
         await _check_free(heads, entry.key)
-        raise _discarded()
-
-
-def _discarded() -> StoreUnavailable:
-    return StoreUnavailable(
-        problem="the restore paused for too long and was discarded; "
-        "restore the session again from its first event"
-    )
+        raise rules.restore_discarded()
 
 
 # Erasing, and rebuilding rows
@@ -308,11 +282,8 @@ async def erase(
     async def attempt(
         entry: MongoLogEntry | None, fresh: bool
     ) -> tuple[MongoLogEntry, list[int]] | Missed:
-        rules.found(key, entry.row if entry else None)
-        assert entry is not None
-        numbers = rules.check_seqs(entry.row, seqs)
-        if fence is not None:
-            rules.check_fence(entry.row, entry.lease, fence)
+        entry = rules.existing(key, entry)
+        numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
         if not fresh:
             return MISSED
         own = [seq for seq in numbers if seq > entry.shared]
@@ -372,9 +343,9 @@ async def blank_events(
 async def project_anew(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> None:
-    """Write the row that results from a log's own events. Events that are appended meanwhile are
-    added, so that it completes however busy the log is. After an erasure it starts again, since the
-    row may contain what is erased now."""
+    """Rebuild the row of a log from its own events, and write it. Events that are appended
+    meanwhile are added, so that this completes however busy the log is. After an erasure it starts
+    again, since the row may contain data that is erased by then."""
     row: Row | None = None
     erasures = 0
     while True:
@@ -391,34 +362,29 @@ async def project_anew(
 async def projected(
     db: MongoDatabase, project: Project, entry: MongoLogEntry, row: Row | None = None
 ) -> Row:
-    """The row that results from the log's own events, starting from `row`."""
+    """Return the row that results from the log's own events, starting from `row`."""
     if row is None:
         row = rules.empty_row(entry.row, entry.shared)
     async for events in all_events(db, entry, row.head):
         row = catalog.apply(row, events, [project(event) for event in events])
-    return replace(row, link=links.ending(await kept_of(db, entry, row.head)))
+    return replace(row, link=hash_chain.ending(await kept_of(db, entry, row.head)))
 
 
 async def kept_of(db: MongoDatabase, entry: MongoLogEntry, seq: int) -> bytes | None:
-    """The stored link of an event of this log; None if it does not exist."""
+    """Return the stored link of an event of this log; None if it does not exist."""
     found = await found_events(db, entry, seq - 1, seq, 1, False)
     return found[0].record.get("link") if found else None
 
 
 async def link_of(heads: MongoHeads, key: Key, seq: int, *, log: str | None = None) -> str | None:
-    """The link of an event, shared or own."""
+    """Return the link of an event, whether it is the log's own or shared."""
     entry = await heads.existing(key, log)
     rules.check_at(entry.row, seq, "seq")
-    return links.ending(await kept_of(heads.db, entry, seq))
-
-
-async def left_at(db: MongoDatabase, entry: MongoLogEntry, at: int) -> bytes:
-    """The link of the event at which a fork leaves this log."""
-    return links.link_in(await kept_of(db, entry, at))
+    return hash_chain.ending(await kept_of(heads.db, entry, seq))
 
 
 async def family(db: MongoDatabase, scope: Scope, log: str) -> list[str]:
-    """A log and all its direct and indirect forks."""
+    """Return a log and all its direct and indirect forks."""
     found, newest = [log], [log]
     while newest:
         where = named(scope, base={"$in": newest})
@@ -428,6 +394,6 @@ async def family(db: MongoDatabase, scope: Scope, log: str) -> list[str]:
 
 
 async def drop_snapshots(db: MongoDatabase, scope: Scope, log: str) -> int:
-    """Drop the snapshots of a log and of all its forks; returns how many there were."""
+    """Drop the snapshots of a log and of all its forks; return how many there were."""
     where = named(scope, log={"$in": await family(db, scope, log)})
     return (await db.snapshots.delete_many(where)).deleted_count

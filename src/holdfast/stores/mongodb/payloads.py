@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...errors import LogDamaged
 from ...log.events import Event, Key, Scope, new_id
 from ..frames import FRAME, spoiled, unpacked
 from ..rules import Extension
@@ -37,7 +38,7 @@ class Spill:
         self._refs: dict[str, PayloadRef] = {}
 
     async def batch(self, key: Key, log: str, plan: Extension) -> Batch:
-        """The events of an append as a batch, after its large payloads were written to chunks."""
+        """Write the large payloads of an append to chunks, and return its events as a batch."""
         apart = kept_apart(plan.fresh)
         if apart and (self._home != (key.scope, log) or any(e.id not in self._refs for e in apart)):
             await self.take_back()
@@ -84,7 +85,7 @@ async def drop_chunks(db: MongoDatabase, scope: Scope, write: str) -> None:
 
 
 async def blank_chunks(db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRef]) -> None:
-    """Clear some payloads, and keep their neighbours in the same chunks."""
+    """Clear some payloads, and keep the other payloads in the same chunks."""
     for ref in refs:
         await db.chunks.update_many(
             named(scope, _id={"$in": ref.chunks}), {"$set": {f"parts.{ref.i}": b""}}
@@ -92,8 +93,8 @@ async def blank_chunks(db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRe
 
 
 async def used_writes(db: MongoDatabase, scope: Scope, log: str | None) -> set[str]:
-    """The writes whose chunks the events of a log refer to; without a log, the blobs of the
-    session."""
+    """Return the writes whose chunks the events of a log refer to or, without a log, the blobs of
+    the session."""
     if log is None:
         return {doc["write"] async for doc in db.blobs.find(named(scope), {"write": 1})}
     used: set[str] = set()
@@ -109,7 +110,7 @@ async def used_writes(db: MongoDatabase, scope: Scope, log: str | None) -> set[s
 async def fetched(
     db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRef]
 ) -> dict[PayloadRef, bytes]:
-    """The bytes of payloads stored apart; empty where they are missing."""
+    """Fetch the bytes of payloads stored apart; empty where they are missing."""
     ids = list(dict.fromkeys(id for ref in refs for id in ref.chunks))
     parts: dict[str, list[bytes]] = {}
     if ids:
@@ -125,8 +126,8 @@ async def fetched(
 
 async def events_of(
     db: MongoDatabase, key: Key, found: Sequence[FoundEvent], *, inline: bool
-) -> tuple[list[Event], Exception | None]:
-    """The events up to the first damaged one, and the error for that one."""
+) -> tuple[list[Event], LogDamaged | None]:
+    """Return the events up to the first damaged one, and the error for the damaged one."""
     refs = [
         ref
         for event in found

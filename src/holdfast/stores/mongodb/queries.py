@@ -25,7 +25,7 @@ _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 
 async def find(
     db: MongoDatabase, query: Query, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Row]:
-    """One page of rows, and the total count if the query asks for it."""
+    """Return one page of rows, and the total count if the query asks for it."""
     where, index = conditions(query)
     place = query.order
     behind = where
@@ -49,7 +49,7 @@ async def find(
 
 
 def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
-    """The condition for what comes after (value, tie) in the order of a query."""
+    """Return the condition for all documents after (value, tie) in the order of a query."""
     sign = "lt" if newest_first else "gt"
     return {
         place: {f"${sign}e": value},
@@ -58,7 +58,7 @@ def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
 
 
 def conditions(query: Query) -> tuple[Document, str]:
-    """The filter of a query, and the index that it uses."""
+    """Return the filter of a query, and the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant}
     if query.session is None:
         where["thread"] = "main"
@@ -97,7 +97,7 @@ def _index(query: Query) -> str:
 async def pending(
     db: MongoDatabase, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Pending]:
-    """One page of the inbox, oldest first.
+    """Return one page of the inbox, oldest first.
 
     Heads come in the order of their oldest item. No item of a later head is older than that, so all
     older items can be returned.
@@ -127,7 +127,8 @@ async def pending(
 async def _of_user(
     db: MongoDatabase, query: PendingQuery, heads: AsyncIterable[Document]
 ) -> AsyncGenerator[Document, None]:
-    """The heads whose sessions belong to the requested user; looked up in batches."""
+    """Yield the heads whose sessions belong to the requested user; users are looked up in
+    batches."""
     some: list[Document] = []
     async for doc in heads:
         if query.user is None:
@@ -155,7 +156,7 @@ def _place(found: tuple[int, str, Pending]) -> tuple[int, str]:
 
 
 def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
-    """The filter of an inbox query, and the index that it uses."""
+    """Return the filter of an inbox query, and the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant, "waits": {"$exists": True}}
     index = "waits"
     if query.assignee is not None:
@@ -172,7 +173,7 @@ def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
 async def runnable(
     db: MongoDatabase, tenant: str, *, agents: Sequence[str], limit: int = 100
 ) -> list[Key]:
-    """Logs of these agents that need a driver and have no live lease."""
+    """Return logs of these agents that need a driver and have no live lease."""
     if not agents:
         return []
     live = rules.live_leases(await db.clock.now())

@@ -1,4 +1,4 @@
-"""What a store keeps in addition to the log: leases, drafts, snapshots, blobs, claims."""
+"""The data that a store keeps in addition to the log: leases, drafts, snapshots, blobs, claims."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .schema import MongoDatabase
 
 
 class Leasing:
-    """One change of a lease, over all its attempts. `by` marks what it set, so that it recognises
-    its own write after a lost reply."""
+    """One change of a lease, over all its attempts. It marks its write with `by`, to recognise it
+    after a lost reply."""
 
     def __init__(self, db: MongoDatabase, heads: MongoHeads) -> None:
         self._db = db
@@ -35,8 +35,7 @@ class Leasing:
 
     async def acquire(self, key: Key, owner: str, ttl: float, steal: str | None) -> Lease:
         async def attempt(entry: MongoLogEntry | None, fresh: bool) -> Lease | Missed:
-            rules.found(key, entry.row if entry else None)
-            assert entry is not None
+            entry = rules.existing(key, entry)
             if self._tried is not None and entry.by == self._by:
                 return self._tried
             now = await self._db.clock.now()
@@ -52,8 +51,7 @@ class Leasing:
 
     async def renew(self, lease: Lease) -> Lease:
         async def attempt(entry: MongoLogEntry | None, fresh: bool) -> Lease | Missed:
-            rules.found(lease.key, entry.row if entry else None)
-            assert entry is not None
+            entry = rules.existing(lease.key, entry)
             now = await self._db.clock.now()
             renewed, state = rules.renew(entry.row, entry.lease, lease, now)
             return renewed if await self._set(entry, state, entry.by) else MISSED
@@ -62,8 +60,7 @@ class Leasing:
 
     async def release(self, lease: Lease, head: int | None) -> None:
         async def attempt(entry: MongoLogEntry | None, fresh: bool) -> Missed | None:
-            rules.found(lease.key, entry.row if entry else None)
-            assert entry is not None
+            entry = rules.existing(lease.key, entry)
             try:
                 state = rules.release(entry.row, entry.lease, lease, head)
             except LeaseLost:
@@ -91,7 +88,7 @@ class Leasing:
 async def put_draft(
     heads: MongoHeads, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
-    """Store a piece. It is stored with its token, so that a late piece does no harm."""
+    """Store a piece together with the token of its lease, so that a late piece does no harm."""
     entry = await heads.existing(key)
     rules.check_fence(entry.row, entry.lease, fence)
     if not entry.drafts:
@@ -106,8 +103,7 @@ async def put_draft(
 
 async def _mark_drafts(heads: MongoHeads, key: Key, entry: MongoLogEntry | None) -> Missed | None:
     """Record in the head that there may be drafts, so that appends know to drop them."""
-    rules.found(key, entry.row if entry else None)
-    assert entry is not None
+    entry = rules.existing(key, entry)
     if entry.drafts:
         return None
     new = entry._replace(drafts=True, version=entry.version + 1)
@@ -231,7 +227,7 @@ async def blobs(db: MongoDatabase, scope: Scope) -> list[BlobRef]:
 async def claim(
     db: MongoDatabase, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
-    """Compare and set: the name is free, or held by `instead_of`."""
+    """Claim a name by compare-and-set, if it is free or held by `instead_of`; return the holder."""
     id = {"tenant": tenant, "name": name}
     while True:
         fields = {"tenant": tenant, "session": owner.session, "at": await db.clock.now()}
@@ -251,7 +247,7 @@ async def claim(
 
 
 async def claimed(db: MongoDatabase, tenant: str, name: str) -> Scope | None:
-    """The holder of a name."""
+    """Return the holder of a name."""
     doc = await db.claims.find_one({"_id": {"tenant": tenant, "name": name}})
     return None if doc is None else Scope(tenant, doc["session"])
 

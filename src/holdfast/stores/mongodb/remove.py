@@ -1,9 +1,9 @@
 """Deleting: hide at once, then remove in steps that can be interrupted anywhere.
 
 A deleted log's head document stays, marked as dead and reduced, until nothing of the log is left;
-events that its forks share stay as long as the forks do. What a session owns is removed with its
-last thread: the dead head records that (`owned`) until it is done, and no log of the session can
-begin before.
+events that its forks share stay as long as the forks do. The blobs and claims of a session are
+removed with its last thread: the dead head records that this is pending (`owned`), and no log of
+the session can be created before it is done.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Delete:
         self.hidden: list[Document] = []
 
     async def run(self) -> None:
-        """Hide the target, and remove what it owned."""
+        """Hide the target, and remove its blobs and claims."""
         await self._hide()
         self.hidden = await self._db.logs.find(
             named(self.scope, state=DEAD, deleted=self._mark),
@@ -74,7 +74,7 @@ class Delete:
             )
             self._heads.forget(self._target)
             return
-        # Uses an index in which none of this moves entries. A fork that began before its parent was
+        # Uses an index whose entries this does not move. A fork that began before its parent was
         # hidden exists by now, and is found here; one that begins later fails.
         where = named(self.scope, state={"$in": [LIVE, FORKING]})
         update = entries.buried(self._mark, now, True)
@@ -88,9 +88,8 @@ class Delete:
             named(self.scope, state=DEAD, deleted=self._mark), hint="hidden"
         ):
             return None  # done before, and the reply was lost
-        row = rules.found(self._target, entry.row if entry else None)
-        assert entry is not None
-        rules.check_fence(row, entry.lease, self._fence)
+        entry = rules.existing(self._target, entry)
+        rules.check_fence(entry.row, entry.lease, self._fence)
         now = await self._db.clock.now()
         dead = entry._replace(state=DEAD)
         if not await self._heads.swap(entry, dead, entries.buried(self._mark, now, False)):
@@ -111,7 +110,7 @@ async def check_session(db: MongoDatabase, scope: Scope) -> None:
 
 
 async def finish(db: MongoDatabase, scope: Scope) -> Counter[str]:
-    """Remove what a session owned, if a delete of its last thread was interrupted."""
+    """Remove the blobs and claims of a session, if a delete of its last thread was interrupted."""
     where = named(scope, state=DEAD, owned=True)
     dead = await db.logs.find(where, {"whole": 1, "hidden": 1}, hint="hidden").to_list()
     removed: Counter[str] = Counter()
@@ -125,8 +124,9 @@ async def finish(db: MongoDatabase, scope: Scope) -> Counter[str]:
 
 
 async def drop_owned(db: MongoDatabase, scope: Scope, upto: int) -> Counter[str]:
-    """Remove the blobs and claims that a session had at a time. Newer ones belong to a session that
-    was created again; those with a time in the future do not: the clock was set back since."""
+    """Remove the blobs and claims that a session had at a given time. Newer ones belong to a
+    session that was created again. Those with a time in the future are removed too: the clock was
+    set back since."""
     ahead = await db.clock.asked() + SKEW
     where = {**named(scope), "$or": [{"at": {"$lte": upto}}, {"at": {"$gt": ahead}}]}
     blobs = await db.blobs.delete_many(where)
@@ -153,14 +153,14 @@ async def sweep(db: MongoDatabase, scope: Scope | None = None) -> None:
 
 
 async def _discard_cut(db: MongoDatabase) -> None:
-    """Mark restores and forks as dead that made no progress for a while."""
+    """Mark restores and forks as dead if they made no progress for a while."""
     late = {"state": {"$in": [RESTORING, FORKING]}, "until": {"$lt": await db.clock.now()}}
     dead = {"$set": {"state": DEAD}, "$inc": {"version": 1}}
     await db.logs.update_many(late, dead, hint="hidden")
 
 
 async def _sweep_log(db: MongoDatabase, doc: Document) -> bool:
-    """Remove the events of a dead log that no fork shares; returns whether all of it is removed."""
+    """Remove the events of a dead log that no fork shares; return whether all of it is removed."""
     scope, log = Scope(doc["tenant"], doc["session"]), doc["_id"]
     await finish(db, scope)
     forks = await db.logs.find(named(scope, base=log), {"shared": 1}, hint="base").to_list()
@@ -200,17 +200,18 @@ async def _trim(db: MongoDatabase, scope: Scope, log: str, kept: int) -> None:
 
 
 async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
-    """Remove the payloads of a dead log that no batch refers to: those of its tail."""
+    """Remove the payloads of a dead log that no batch refers to, which are those of its tail."""
     used = await used_writes(db, scope, log)
     for write in await db.chunks.distinct("write", named(scope, log=log)):
         if write not in used:
             await drop_chunks(db, scope, write)
 
 
-async def shared_still(db: MongoDatabase, scope: Scope, logs: Sequence[str]) -> list[Remains]:
-    """What forks keep of the deleted logs; no other session is mentioned."""
+async def shared_still(db: MongoDatabase, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
+    """Return the parts of the deleted logs that forks still share; no other session is
+    mentioned."""
     forks: dict[str, list[Document]] = {}
-    where = named(scope, base={"$in": list(logs)}, state=LIVE)
+    where = named(scope, base={"$in": list(deleted)}, state=LIVE)
     async for doc in db.logs.find(where, {"base": 1, "shared": 1, "thread": 1}, hint="base"):
         forks.setdefault(doc["base"], []).append(doc)
     return [

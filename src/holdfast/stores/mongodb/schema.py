@@ -99,8 +99,8 @@ class MongoDatabase:
 
     @classmethod
     def of(cls, place: AsyncDatabase[Document], clock: Clock, *, replicated: bool) -> MongoDatabase:
-        """The settings of all collections: reads and writes go to the primary; what is read cannot
-        be rolled back, and what is written is in the journals of a majority before it is
+        """Configure all collections: reads and writes go to the primary, a read returns only data
+        that cannot be rolled back, and a write is in the journals of a majority before it is
         acknowledged."""
         write = WriteConcern(w=1, j=True)
         if replicated:
@@ -118,8 +118,8 @@ class MongoDatabase:
 
 
 def check_server(hello: Document) -> bool:
-    """Whether the server is replicated (or a router to such servers). Rejects a server that is too
-    old, or whose replica set is not initiated."""
+    """Return whether the server is replicated (or a router to such servers). Rejects a server that
+    is too old, or whose replica set is not initiated."""
     if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
         raise InvalidValue(
             field="url", problem="names a server older than MongoDB 6.0", remedy="upgrade it"
@@ -133,7 +133,7 @@ def check_server(hello: Document) -> bool:
 
 
 async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None) -> MongoDatabase:
-    """The prepared database."""
+    """Prepare the database and return it."""
 
     async def hello() -> Document:
         answer: Document = await place.client.admin.command("hello")
@@ -186,8 +186,8 @@ async def prepare(db: MongoDatabase) -> None:
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """The version of the collections at `url`, 0 if there are none, and the version that this
-    program knows. Changes nothing."""
+    """Return the version of the collections at `url`, 0 if there are none, and the version that
+    this program knows. Changes nothing."""
     address = MongoAddress.of(url)
     client = await address.connect()
     meta = client[address.database]["meta"]

@@ -8,35 +8,36 @@ sessions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
 from pymongo import AsyncMongoClient
 
-from ...errors import StoreError, StoreUnavailable
+from ...errors import StoreUnavailable
 from ...log import catalog
 from ...log.catalog import Parent, Project, Row
 from ...log.codec import LIMITS
-from ...log.events import Appended, Event, Key, NewEvent, Scope
+from ...log.events import Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
 from .. import rules
-from ..checked import CheckedStore
+from ..base import BaseStore
 from ..event_loop import OwnLoop
 from ..notify import Wakes, follow
-from ..paging import batches
+from ..paging import Fetch
 from ..port import BlobRef, Damage, Lease, StoreInfo
 from ..retry import patiently
-from ..rules import APART
+from ..rules import APART, AppendRequest, Extension
 from . import history, queries, records, remove, upkeep
 from .address import MongoAddress
 from .entry import Document, MongoLogEntry
 from .failure import passing, translated
 from .heads import MongoHeads
-from .log import Guards, MongoAppend, ReadBounds, read_page
-from .methods import on_database, on_heads
+from .jobs import on_database, on_heads
+from .log import MongoAppend, PageReader
 from .schema import VERSION, MongoDatabase, opened
 from .wake import ChangeWatch
 
@@ -46,7 +47,7 @@ LARGE = 1 << 20  # bytes above which a call counts as long
 LONG = 60.0  # seconds for one attempt of a long call
 
 
-class MongoStore(CheckedStore):
+class MongoStore(BaseStore[MongoLogEntry]):
     """Sessions in a MongoDB database."""
 
     kind = "mongodb"
@@ -97,10 +98,10 @@ class MongoStore(CheckedStore):
         return cls(db, address, own, project)
 
     async def _ride(self, attempt: Callable[[], Awaitable[T]], *, long: bool = False) -> T:
-        """The result of `attempt`, repeated while the server is unavailable; an attempt must
-        recognise its own writes after a lost reply. An attempt without a reply is given up early
-        enough for another one, over another connection; a `long` one, with many steps or bytes,
-        later."""
+        """Run `attempt`, repeat it while the server is unavailable, and return its result. An
+        attempt must recognise its own writes after a lost reply. If no reply arrives, the attempt
+        is given up early enough for another one over another connection; a `long` attempt, with
+        many steps or bytes, has more time."""
         self._own.check()
         limit = LONG if long else max(1.0, self._address.patience / 2)
 
@@ -115,50 +116,15 @@ class MongoStore(CheckedStore):
 
     # The log
 
-    async def append(
-        self,
-        key: Key,
-        events: Sequence[NewEvent],
-        *,
-        expected: int | None = None,
-        fence: Lease | None = None,
-        log: str | None = None,
-        create: bool = False,
-    ) -> Appended:
-        guards = Guards(expected, fence, log, create)
-        appending = MongoAppend(self._db, self._heads, self._project, key, events, guards)
-        large = sum([len(event.data) for event in events]) > LARGE
-        done = await self._ride(appending.run, long=large)
-        self._wakes.tell(key, appending.written)
+    async def _append(self, request: AppendRequest) -> Extension:
+        append = MongoAppend(self._db, self._heads, self._project, request)
+        done = await self._ride(append.run, long=request.size > LARGE)
+        self._wakes.tell(request.key, done)
         return done
 
-    async def read(
-        self,
-        key: Key,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-        log: str | None = None,
-        inline: bool = True,
-    ) -> AsyncGenerator[Event, None]:
-        bounds = ReadBounds(after, before, limit, reverse, inline)
-        entry: MongoLogEntry | None = None
-        while True:
-            page = await self._ride(
-                partial(read_page, self._db, self._heads, key, bounds, log, entry), long=True
-            )
-            entry, log = page.entry, page.entry.log
-            for event in page.events:
-                yield event
-            if page.damage is not None:
-                raise page.damage
-            if not page.events:
-                return
-            bounds = bounds.behind(page.events)
-            if bounds.limit == 0 or (reverse and bounds.before == after + 1):
-                return
+    def _fetch(self) -> Fetch:
+        reader = PageReader(self._db, self._heads)
+        return lambda key, bounds: self._ride(partial(reader.page, key, bounds), long=True)
 
     link = on_heads(history.link_of)
 
@@ -177,54 +143,47 @@ class MongoStore(CheckedStore):
         forking = history.Fork(self._db, self._heads, self._project, key, thread, at, first)
         await self._ride(forking.run)
 
-    async def restore(
-        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
-    ) -> None:
-        await self._sweep(key.scope)  # discards what a crashed restore left behind
-        entry = await self._ride(lambda: history.begin_restore(self._db, self._heads, key, parent))
-        try:
-            async for some in batches(events):
-                entry = await self._restore_some(entry, some)
-            await self._ride(partial(history.end_restore, self._db, self._heads, entry), long=True)
-        except StoreUnavailable:
-            raise  # a later call discards the rest of it
-        except BaseException:
-            await asyncio.shield(self._discard(entry))
-            raise
-        self._wakes.wake(key)
+    async def _begin_restore(self, key: Key, parent: Parent | None) -> MongoLogEntry:
+        return await self._ride(lambda: history.begin_restore(self._db, self._heads, key, parent))
 
-    async def _restore_some(self, entry: MongoLogEntry, events: list[Event]) -> MongoLogEntry:
-        restoring = history.Restoring(self._db, self._project, entry, events)
+    async def _restore_some(self, restore: MongoLogEntry, events: list[Event]) -> MongoLogEntry:
+        restoring = history.Restoring(self._db, self._project, restore, events)
         return await self._ride(restoring.run, long=True)
 
-    async def _discard(self, entry: MongoLogEntry) -> None:
-        """Abandon a restore, for the reason that its caller gets. An unavailable server does not
-        hide that reason; a later call completes the cleanup."""
-        with suppress(StoreError):
-            await self._ride(lambda: history.discard(self._db, entry))
-            await self._sweep(entry.scope)
+    async def _end_restore(self, key: Key, restore: MongoLogEntry) -> None:
+        await self._ride(partial(history.end_restore, self._db, self._heads, restore), long=True)
 
-    async def erase(
+    async def _discard(self, restore: MongoLogEntry, error: BaseException) -> None:
+        async def discard() -> None:
+            await self._ride(lambda: history.discard(self._db, restore))
+            await self._sweep(restore.scope)
+
+        if not isinstance(error, StoreUnavailable):  # otherwise a later sweep discards it
+            await asyncio.shield(discard())
+
+    def _restored(self, key: Key) -> None:
+        self._wakes.wake(key)
+
+    async def _erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
-    ) -> Receipt:
-        removed = await self._ride(
+    ) -> dict[str, int]:
+        return await self._ride(
             lambda: history.erase(self._db, self._heads, self._project, key, seqs, reason, fence),
             long=True,
         )
-        return Receipt(removed=removed, remains=self._left_behind())
 
-    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+    async def _hide(
+        self, target: Scope | Key, fence: Lease | None
+    ) -> tuple[Counter[str], list[str]]:
         deleting = remove.Delete(self._db, self._heads, target, fence)
         await self._ride(deleting.run, long=True)
         self._wakes.wake_all()
-        await self._sweep(deleting.scope)
-        deleted = [doc["_id"] for doc in deleting.hidden]
-        shared = await self._ride(lambda: remove.shared_still(self._db, deleting.scope, deleted))
-        counted = {sort: deleting.removed[sort] for sort in rules.SORTS}
-        return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
+        return deleting.removed, [doc["_id"] for doc in deleting.hidden]
 
     async def _sweep(self, scope: Scope | None) -> None:
         await self._ride(lambda: remove.sweep(self._db, scope), long=True)
+
+    _shared_still = on_database(remove.shared_still)
 
     def _left_behind(self) -> tuple[Remains, ...]:
         where = self._address.location

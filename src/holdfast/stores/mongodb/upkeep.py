@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator
 
-from msgspec.structs import replace
-
-from ...errors import LogDamaged
-from ...log import catalog
-from ...log.catalog import Project
-from ...log.codec import fingerprint
+from ...log.catalog import Project, Row
 from ...log.events import Key, Scope
-from ..links import LinkWalk
+from .. import verify
+from ..paging import PAGE_EVENTS
 from ..port import Damage
+from ..verify import LogRange, StoredEvent
 from . import entry as entries
-from .batches import PAGE_EVENTS, found_events, named
-from .entry import DEAD, LIVE, Document, MongoLogEntry, Segment
-from .event_records import FoundEvent
+from .batches import found_events, named
+from .entry import DEAD, LIVE, Document, MongoLogEntry
 from .heads import MongoHeads
 from .history import blank_events, drop_snapshots, kept_of, project_anew, projected
-from .payloads import drop_chunks, events_of, used_writes
+from .log import stored_events
+from .payloads import drop_chunks, used_writes
 from .records import claimed
 from .schema import Collection, MongoDatabase
 
@@ -29,7 +25,7 @@ STALE_MS = 3_600_000  # ms after which a write that nothing refers to is an orph
 
 
 async def logs_of(db: MongoDatabase, target: Scope | Key | None) -> list[tuple[Scope, str]]:
-    """The logs to verify."""
+    """Return the logs to verify."""
     where: Document = {"state": LIVE}
     if target is not None:
         where.update(tenant=target.tenant, session=target.session)
@@ -42,111 +38,77 @@ async def logs_of(db: MongoDatabase, target: Scope | Key | None) -> list[tuple[S
 async def check_log(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> list[Damage]:
-    """The problems of one log, its row and its claims. A log that changes during the read may look
-    damaged: then it is read again."""
+    """Return the problems of one log, its row and its claims. A log that changes during the read
+    may look damaged, so it is read again then."""
     for _ in range(TRIES):
         entry = await heads.by_log(scope, log)
         if entry is None or entry.state != LIVE:
             return []  # deleted meanwhile
-        found = await _check_log(db, heads, project, entry)
+        found = await verify.check_log(MongoLogCheck(db, heads, project, entry))
         after = await heads.by_log(scope, log) if found else entry
         if after is not None and after.version == entry.version:
             break
     return found
 
 
-async def _check_log(
-    db: MongoDatabase, heads: MongoHeads, project: Project, entry: MongoLogEntry
-) -> list[Damage]:
-    scope, log = entry.scope, entry.log
-    found: list[Damage] = []
-    for part in [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]:
-        # Events that a deleted log left to its forks are checked with them, all others with their
-        # own log.
-        own = part.log == log
-        if own or await _is_dead(heads, scope, part.log):
-            left = await kept_of(db, entry, entry.shared) if entry.shared else b""
-            deleted = None if own else part.log
-            walk = LinkWalk(entry.row, part.after, left if own else None, deleted=deleted)
-            found += [damage async for damage in _check_events(db, entry, part, walk)]
-            found += walk.end() if own else ()
-    if not any(damage.problem in ("unreadable", "missing") for damage in found):
-        found += await _check_row(db, project, entry)
-    return found + [damage async for damage in _check_claims(db, entry)]
+class MongoLogCheck:
+    """`LogCheck` of a log whose head was read before."""
 
+    lossy = False
 
-async def _is_dead(heads: MongoHeads, scope: Scope, log: str) -> bool:
-    entry = await heads.by_log(scope, log)
-    return entry is None or entry.state == DEAD
+    def __init__(
+        self, db: MongoDatabase, heads: MongoHeads, project: Project, entry: MongoLogEntry
+    ) -> None:
+        self._db = db
+        self._heads = heads
+        self._project = project
+        self._entry = entry
+        self.row = entry.row
 
+    async def parts(self) -> list[LogRange]:
+        entry = self._entry
+        found = []
+        for log, after, upto in entry.chain:
+            base = await self._heads.by_log(entry.scope, log)
+            if base is None or base.state == DEAD:
+                found.append(LogRange(log, after, upto, deleted=log))
+        return [*found, LogRange(entry.log, entry.shared, entry.row.head)]
 
-async def _check_events(
-    db: MongoDatabase, entry: MongoLogEntry, part: Segment, walk: LinkWalk
-) -> AsyncGenerator[Damage, None]:
-    seq = part.after
-    while seq < part.upto:
-        found = await found_events(db, entry, seq, part.upto, PAGE_EVENTS, False)
-        for event in found:
-            if event.seq != seq + 1:
-                yield _missing(entry.key, seq + 1, event.seq - 1)
-                walk.miss()
-            seq = event.seq
-            for damage in await _check_event(db, entry.key, event, walk):
-                yield damage
-        if not found:
-            after = await _next_after(db, entry, part, seq)
-            yield _missing(entry.key, seq + 1, after)
-            walk.miss()
-            seq = after
+    async def left(self) -> bytes | None:
+        shared = self._entry.shared
+        return await kept_of(self._db, self._entry, shared) if shared else b""
 
+    async def events(self, part: LogRange, after: int) -> list[StoredEvent]:
+        while after < part.upto:
+            found = await found_events(self._db, self._entry, after, part.upto, PAGE_EVENTS, False)
+            if found:
+                return await stored_events(self._db, self._entry.key, found)
+            after = await self._next_after(part, after)
+        return []
 
-async def _next_after(db: MongoDatabase, entry: MongoLogEntry, part: Segment, seq: int) -> int:
-    """The last number before the next existing event."""
-    if part.log == entry.log and seq >= entry.rolled:
-        return part.upto
-    doc = await db.batches.find_one(
-        named(entry.scope, log=part.log, last={"$gt": seq}),
-        {"first": 1},
-        sort=[("last", 1)],
-        hint="last",
-    )
-    upto = part.upto if part.log != entry.log else entry.rolled
-    return upto if doc is None else max(seq + 1, min(doc["first"] - 1, upto))
+    async def _next_after(self, part: LogRange, seq: int) -> int:
+        """Return the last number before the next existing event."""
+        entry = self._entry
+        if part.log == entry.log and seq >= entry.rolled:
+            return part.upto
+        doc = await self._db.batches.find_one(
+            named(entry.scope, log=part.log, last={"$gt": seq}),
+            {"first": 1},
+            sort=[("last", 1)],
+            hint="last",
+        )
+        upto = part.upto if part.log != entry.log else entry.rolled
+        return upto if doc is None else max(seq + 1, min(doc["first"] - 1, upto))
 
+    async def rebuilt(self) -> Row | None:
+        row = await projected(self._db, self._project, self._entry)
+        return row if row.head == self.row.head else None  # numbers are missing
 
-def _missing(key: Key, seq: int, upto: int) -> Damage:
-    return Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq)
+    async def is_indexed(self, row: Row) -> bool:
+        return entries.listing(row) == self._entry.listed
 
-
-async def _check_event(
-    db: MongoDatabase, key: Key, found: FoundEvent, walk: LinkWalk
-) -> list[Damage]:
-    hash, link = found.record["hash"], found.record.get("link")
-    events, damage = await events_of(db, key, [found], inline=True)
-    if damage is None and fingerprint(events[0]) == hash:
-        return walk.look(events[0], hash, link)
-    walk.skip(link)
-    assert damage is None or isinstance(damage, LogDamaged)
-    detail = "differs from its hash" if damage is None else damage.problem
-    return [Damage(problem="unreadable", detail=detail, key=key, seq=found.seq)]
-
-
-async def _check_row(db: MongoDatabase, project: Project, entry: MongoLogEntry) -> list[Damage]:
-    row = await projected(db, project, entry)
-    if not catalog.agrees(entry.row, row):
-        return [Damage(problem="row", detail="differs from its log", key=entry.key)]
-    if entries.listing(row) != entry.listed:
-        return [
-            Damage(problem="row", detail="the index of the row differs from the row", key=entry.key)
-        ]
-    return []
-
-
-async def _check_claims(db: MongoDatabase, entry: MongoLogEntry) -> AsyncGenerator[Damage, None]:
-    key = entry.key
-    for name in catalog.bound(entry.row):
-        if await claimed(db, key.tenant, catalog.SURFACE_CLAIM + name) != key.scope:
-            yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
+    async def claimed(self, tenant: str, name: str) -> Scope | None:
+        return await claimed(self._db, tenant, name)
 
 
 async def repair(
@@ -156,11 +118,10 @@ async def repair(
     scope: Scope,
     log: str,
 ) -> list[Damage]:
-    """Repair what can be repaired: damaged events are erased, rows rebuilt. The damage is looked up
+    """Repair what can be repaired: erase damaged events, and rebuild rows. The damage is looked up
     again first."""
     found = await check_log(db, heads, project, scope, log)
-    lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
-    mended = bool(lost) or any(damage.problem == "row" for damage in found)
+    lost = verify.lost(found)
     entry = await heads.by_log(scope, log)
     if entry is not None and lost:
         own = [seq for seq in lost if seq > entry.shared]
@@ -172,18 +133,18 @@ async def repair(
         for part in entries.segments(settled if own and settled else entry) if entry else ():
             if some := [seq for seq in lost if part.after < seq <= part.upto]:
                 await blank_events(db, scope, part.log, some, "damaged", damaged=True)
-    if mended:
+    if verify.has_wrong_row(found):
         await drop_snapshots(db, scope, log)
         await project_anew(db, heads, project, scope, log)
-    return [replace(damage, repaired=damage.problem in ("unreadable", "row")) for damage in found]
+    return verify.repaired(found)
 
 
 # Orphans
 
 
 async def drop_orphans(db: MongoDatabase) -> Counter[str]:
-    """Remove what crashed calls left behind: events, payloads, drafts and snapshots of logs that no
-    longer exist, and chunks that nothing refers to."""
+    """Remove data that crashed calls left behind: events, payloads, drafts and snapshots of logs
+    that no longer exist, and chunks that nothing refers to."""
     removed: Counter[str] = Counter()
     for name in ("batches", "chunks", "drafts", "snapshots"):
         removed[name] += await _drop_strays(db, getattr(db, name))

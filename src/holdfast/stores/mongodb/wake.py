@@ -23,7 +23,7 @@ from .entry import LIVE, Document
 from .schema import MongoDatabase
 
 QUICK = 0.05  # seconds between two polls without a change stream
-SLOW = 1.0  # … and with one
+SLOW = 1.0  # seconds between two polls with a change stream
 PAUSE = 0.2  # seconds to wait after an error
 MANY = 200  # logs polled at a time
 
@@ -34,7 +34,7 @@ _ONLY_HEADS: list[Document] = [
 
 
 class ChangeWatch:
-    """Wakes the followers of one store; runs only while there are some."""
+    """Wakes the followers of one store; runs only while there are followers."""
 
     def __init__(self, db: MongoDatabase, wakes: Wakes) -> None:
         self._db = db
@@ -47,7 +47,7 @@ class ChangeWatch:
 
     @asynccontextmanager
     async def following(self, key: Key) -> AsyncIterator[None]:
-        """A log has a follower now."""
+        """Watch a log for the duration of the block."""
         self._followed[key] += 1
         self._added.set()
         if not self._tasks:
@@ -125,7 +125,7 @@ class ChangeWatch:
             self._wakes.wake(self._keys[log], _head(change))
 
     async def aclose(self) -> None:
-        """Stop."""
+        """Stop watching."""
         tasks, self._tasks = self._tasks, []
         await ended(*tasks)
         self._places.clear()
@@ -133,7 +133,7 @@ class ChangeWatch:
 
 
 def _head(change: Document) -> int | None:
-    """The number up to which a log grew, if the change is an append."""
+    """Return the number up to which a log grew, if the change is an append."""
     part: Any = change
     for name in _HEAD:
         part = part.get(name, {})

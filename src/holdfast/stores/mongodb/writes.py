@@ -41,7 +41,7 @@ class Writes:
         self._busy = 0
 
     async def change(self, where: Document, update: Document, size: int) -> bool:
-        """Apply one change; returns whether a document matched `where`."""
+        """Apply one change; return whether a document matched `where`."""
         if self._busy < WAYS:
             self._busy += 1
             try:
@@ -57,7 +57,7 @@ class Writes:
         return await told
 
     def _next(self) -> None:
-        """Send the waiting changes, if another command may be in flight."""
+        """Send the waiting changes, if the limit of commands in flight allows another one."""
         while self._busy < WAYS and (group := self._taken()):
             self._busy += 1
             task = asyncio.create_task(self._send(group))
@@ -94,9 +94,9 @@ class Writes:
                     change.done.set_result(answer)
 
     async def _together(self, group: list[_Change]) -> list[bool | BaseException]:
-        """Which of the changes were made. The server returns only their number. If some were not
-        made, the marks in the heads tell which, unless the heads have changed again: then it counts
-        as a lost reply, and the caller checks for its own write."""
+        """Send the changes in one command, and return which of them were made. The server returns
+        only how many. If some were not made, the marks in the heads tell which, unless a head has
+        changed again: that counts as a lost reply, and the caller checks for its own write."""
         changes = [UpdateOne(change.where, change.update, hint="_id_") for change in group]
         done = await self._logs.bulk_write(changes, ordered=False)
         if done.matched_count == len(group):

@@ -27,7 +27,7 @@ class _Waiting(NamedTuple):
 
 
 class Calls:
-    """The calls of one statement, from any number of tasks."""
+    """Sends the calls of one statement, from any number of tasks."""
 
     def __init__(self, database: PostgresDatabase, sql: str) -> None:
         self._database = database
@@ -51,7 +51,7 @@ class Calls:
         return await waiting.answer
 
     def _next(self) -> None:
-        """Start waiting calls while there is room."""
+        """Start waiting calls while connections are available."""
         while self._waiting and self._busy < WRITERS:
             some, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             self._busy += 1

@@ -23,7 +23,7 @@ _maps = attrgetter("labels", "metadata", "surfaces")
 
 
 def event_of(record: Any, data: bytes) -> Event:
-    """An event from its record and its data."""
+    """Build an event from its record and its data."""
     return Event(
         kind=record["kind"],
         data=Raw(data),
@@ -38,12 +38,13 @@ def event_of(record: Any, data: bytes) -> Event:
 
 
 def columns(row: Row) -> tuple[Any, ...]:
-    """The fields that lists search by, in the order of the table."""
+    """Return the fields that lists search by, in the order of the table."""
     return (*map(searchable, _names(row)), *_numbers(row))
 
 
 def searchable(value: str | None) -> str | None:
-    """A value that a query can search for. Other values are in the row, but in no index."""
+    """Return the value if a query can search for it, else None. Other values are in the row, but in
+    no index."""
     if value is None or "\0" in value:
         return None
     size = len(value) if value.isascii() else len(value.encode())
@@ -51,8 +52,8 @@ def searchable(value: str | None) -> str | None:
 
 
 def listed(old: Row | None, new: Row) -> list[list[Any] | None]:
-    """The rows of `terms` and `pending` for a log: seven columns; None for a table that did not
-    change since `old`."""
+    """Return the rows of `terms` and `pending` for a log, as seven columns. The columns of a table
+    that did not change since `old` are None."""
     terms: list[Any] | None = None
     if old is None:
         terms = digests(new) or None
@@ -73,16 +74,16 @@ def listed(old: Row | None, new: Row) -> list[list[Any] | None]:
 
 
 def digests(row: Row) -> list[bytes]:
-    """The terms for conditions on maps."""
+    """Return the terms for conditions on maps."""
     return sorted(digest(term) for term in catalog.row_terms(row))
 
 
 def digest(term: tuple[str, str, str]) -> bytes:
-    """One (map, key, value), hashed to a few bytes."""
+    """Hash one (map, key, value) to a few bytes."""
     return hashlib.sha256(encode(term)).digest()
 
 
 def dropped_drafts(changes: Iterable[RowChange]) -> list[str] | None:
-    """The messages that these changes complete, or None."""
+    """Return the messages that these changes complete; None if there are none."""
     dropped = [op.key for change in changes for op in change if op.do == "drop_draft"]
     return dropped or None

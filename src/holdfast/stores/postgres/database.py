@@ -44,7 +44,7 @@ PLANS = dict.fromkeys(
     "off",
 )
 FLUSHED = "SELECT set_config('synchronous_commit', 'on', true)"
-HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::(\d*))?")  # with its port
+HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::(\d*))?")  # a host with its port
 CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
@@ -67,7 +67,7 @@ class Link:
         return await self.conn.fetchrow(self._sql(sql), *values, timeout=self._within)
 
     async def call(self, sql: str, *values: Any) -> Record:
-        """The row of a frequent statement that always returns one."""
+        """Run a frequent statement that always returns one row, and return the row."""
         if self._prepared is None:
             found = await self.row(sql, *values)
         else:
@@ -89,7 +89,8 @@ class Link:
         return int(words[-1]) if words[-1:] and words[-1].isdigit() else 0
 
     async def each(self, sql: str, values: list[list[Any]]) -> list[Record]:
-        """One row for each of several calls, all in one transaction."""
+        """Run a statement once for each list of values, all in one transaction; return a row for
+        each."""
         return await self.conn.fetchmany(self._sql(sql), values, timeout=self._within)
 
     async def script(self, sql: str) -> None:
@@ -135,7 +136,7 @@ class PostgresDatabase:
         self._careless = False  # whether the server would commit without waiting for a flush
         self._quick = max(1.0, options.patience / 2)
         self._kept: list[tuple[Any, dict[str, Any]]] = []
-        # The others are for transactions. Of a pool that the caller owns, none is kept.
+        # The others are for transactions. None is kept of a pool that the caller owns.
         self._keep = pool.get_max_size() // 3 if owned else 0
         self._clock_at = (0.0, 0)
 
@@ -158,9 +159,9 @@ class PostgresDatabase:
         whole: bool = True,
         within: float | None = None,
     ) -> T:
-        """The result of a job. With `whole`, it runs in one transaction. A job that is a single
-        statement needs none, except through a pooler, which assigns connections per transaction.
-        Each statement has `within` seconds."""
+        """Run a job and return its result. With `whole`, it runs in one transaction. A job that is
+        a single statement needs none, except through a pooler, which assigns connections per
+        transaction. Each statement has `within` seconds."""
         if not (whole or self.options.pooled or self._careless):
             return await self._patiently(lambda: self._at_hand(job, within))
 
@@ -229,20 +230,20 @@ class PostgresDatabase:
 
     @property
     def can_say(self) -> bool:
-        """Whether notices can be sent: not if holding a connection for them would leave none in the
-        caller's pool."""
+        """Whether notices can be sent. They cannot if the connection held for them would be the
+        only one in the caller's pool."""
         return self._owned or self.options.listen_url is not None or self.pool.get_max_size() > 1
 
     @property
     def can_listen(self) -> bool:
-        """Whether notices can be received: not through a pooler that assigns connections per
-        transaction."""
+        """Whether notices can be received. They cannot through a pooler that assigns connections
+        per transaction."""
         return self.can_say and (not self.options.pooled or self.options.listen_url is not None)
 
     @asynccontextmanager
     async def apart(self) -> AsyncGenerator[Any, None]:
-        """A connection outside the pool that is held for long; from the caller's pool if there is
-        one."""
+        """Hold a connection outside the pool for a long time; if the caller passed a pool, take it
+        from there."""
         options = self.options
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
@@ -280,7 +281,7 @@ class PostgresDatabase:
             self._clock_at = (heard, now)
 
     def clock(self) -> int:
-        """The server's time in ms, estimated from its last answer."""
+        """Return the server's time in ms, estimated from its last answer."""
         at, now = self._clock_at
         return now + int((time.monotonic() - at) * 1000)
 
@@ -318,7 +319,7 @@ async def _pool(options: Options) -> AnyPool:
 
 
 async def _leave(conn: Any) -> None:
-    """Nothing to reset: no job changes a setting of its connection."""
+    """Reset nothing: no job changes a setting of its connection."""
 
 
 # Parsing a URL. Errors do not repeat it, since it may contain a password.

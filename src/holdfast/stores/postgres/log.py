@@ -1,34 +1,31 @@
 """The log: append, read, and the row that belongs to it.
 
 `rules.extend` decides an append on this process's copy of the log; the database checks that the
-copy is current (see `functions.py`). After a few misses, because others write to the same log, the
-append is decided under the log's lock instead, where every writer gets a turn.
+copy is current (`append_function.py`). After a few misses, because others write to the same log,
+the append is decided under the log's lock instead, where every writer gets a turn.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import msgspec
 from asyncpg import Record
 
 from ...errors import HoldfastError
 from ...log.catalog import Project, Row
-from ...log.events import Appended, Key, NewEvent
+from ...log.events import Key
 from .. import rules
 from ..frames import packed
-from ..links import ending, seals
-from ..port import Lease
-from ..rules import Extension, LeaseState
+from ..keyed_locks import KeyedLocks
+from ..rules import AppendRequest, Extension, LeaseState
+from ..sql.tables import LIVE, Segment
 from .calls import Calls
 from .columns import columns, dropped_drafts, encode, listed
 from .database import SLOW, Link, PostgresDatabase
-from .schema import LIVE
 
 HEADS = 1_024  # logs in the cache
 LARGE = 1 << 20  # bytes above which an append gets more time
@@ -57,14 +54,7 @@ class KnownHeads:
 
     def __init__(self) -> None:
         self._known: OrderedDict[Key, PostgresLogEntry] = OrderedDict()
-        self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
-
-    def turn(self, key: Key) -> asyncio.Lock:
-        """Held by the one append of this process that is in progress in a log."""
-        turn = self._turns.get(key)
-        if turn is None:
-            turn = self._turns[key] = asyncio.Lock()
-        return turn
+        self.turns = KeyedLocks[Key]()  # held by the one append that is in progress in a log
 
     def get(self, key: Key) -> PostgresLogEntry | None:
         return self._known.get(key)
@@ -83,7 +73,7 @@ class KnownHeads:
 
 
 async def lookup(link: Link, key: Key, *, lock: str = "") -> PostgresLogEntry | None:
-    """The log with this key, if it exists."""
+    """Return the log with this key, if it exists."""
     record = await link.row(
         f"SELECT {_ENTRY} FROM hf.logs WHERE {_KEYED} {lock}", key.tenant, key.session, key.thread
     )
@@ -93,15 +83,14 @@ async def lookup(link: Link, key: Key, *, lock: str = "") -> PostgresLogEntry | 
 async def existing(
     link: Link, key: Key, log: str | None = None, *, lock: str = "FOR UPDATE"
 ) -> PostgresLogEntry:
-    """The log with this key, if it is the incarnation that the caller expects."""
-    entry = await lookup(link, key, lock=lock)
-    rules.found(key, entry.row if entry else None, log)
-    assert entry is not None
-    return entry
+    """Return the log with this key; raise if it does not exist, or is not the incarnation that the
+    caller expects."""
+    return rules.existing(key, await lookup(link, key, lock=lock), log)
 
 
-async def entry_by_id(link: Link, id: int, *, lock: str = "FOR UPDATE") -> PostgresLogEntry:
-    record = await link.row(f"SELECT {_ENTRY} FROM hf.logs WHERE id = $1 {lock}", id)
+async def entry_by_id(link: Link, id: int) -> PostgresLogEntry:
+    """Return a log that exists, in any state."""
+    record = await link.row(f"SELECT {_ENTRY} FROM hf.logs WHERE id = $1", id)
     assert record is not None
     return entry_of(record)
 
@@ -125,8 +114,8 @@ def entry_of(record: Record | Mapping[str, Any]) -> PostgresLogEntry:
     )
 
 
-async def segments(link: Link, entry: PostgresLogEntry) -> list[tuple[int, int, int]]:
-    """Which log holds which numbers, as (log, after, upto), oldest first."""
+async def segments(link: Link, entry: PostgresLogEntry) -> list[Segment]:
+    """Return which log holds which numbers, as (log, after, upto), oldest first."""
     found = [(entry.id, entry.shared, entry.row.head)]
     if entry.base is not None:
         records = await link.rows(
@@ -141,24 +130,8 @@ async def segments(link: Link, entry: PostgresLogEntry) -> list[tuple[int, int, 
     return sorted(found, key=lambda part: part[1])
 
 
-async def holder(link: Link, entry: PostgresLogEntry, seq: int) -> int:
-    """The log that holds this number: the log itself, or one that it was forked from."""
-    for id, after, upto in await segments(link, entry):
-        if after < seq <= upto:
-            return id
-    raise AssertionError(f"no log holds {seq}")
-
-
-async def kept_of(link: Link, log: int, seq: int) -> bytes | None:
-    """The stored link of an event of this log; None if it does not exist."""
-    kept: bytes | None = await link.value(
-        "SELECT link FROM hf.events WHERE log = $1 AND seq = $2", log, seq
-    )
-    return kept
-
-
 async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """The numbers of those of these ids that are in the log, including shared events."""
+    """Return the numbers of the given ids that are in the log, including shared events."""
     parts = await segments(link, entry)
     records = await link.rows(
         "SELECT e.id, e.seq FROM unnest($1::bigint[], $2::bigint[]) AS part (log, upto)"
@@ -171,13 +144,6 @@ async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> 
     return {record["id"]: record["seq"] for record in records}
 
 
-async def link_of(link: Link, key: Key, seq: int, *, log: str | None = None) -> str | None:
-    """The link of an event, shared or own."""
-    entry = await existing(link, key, log, lock="")
-    rules.check_at(entry.row, seq, "seq")
-    return ending(await kept_of(link, await holder(link, entry, seq), seq))
-
-
 # Appending
 
 
@@ -185,7 +151,7 @@ Call = Callable[[list[Any]], Awaitable[Record]]
 
 
 class PostgresAppend:
-    """One append, from the cached log to the numbers of its events."""
+    """One append, from the cached log to its extension."""
 
     def __init__(
         self,
@@ -194,35 +160,22 @@ class PostgresAppend:
         heads: KnownHeads,
         project: Project,
         clock: Callable[[], int],
-        key: Key,
-        events: Sequence[NewEvent],
-        size: int,
-        *,
-        expected: int | None,
-        fence: Lease | None,
-        log: str | None,
-        create: bool,
+        request: AppendRequest,
     ) -> None:
         self._database = database
         self._calls = calls
         self._heads = heads
         self._project = project
         self._clock = clock
-        self._key = key
-        self._events = events
-        self._seals = seals(events)
-        self._expected = expected
-        self._fence = fence
-        self._log = log
-        self._create = create and log is None
-        self._within = SLOW if size > LARGE else None
+        self._request = request
+        self._key = request.key
+        self._within = SLOW if request.size > LARGE else None
         self._entry: PostgresLogEntry | None = None
         self._known: dict[str, int] = {}
         self._looked = False  # whether the two above come from the database
-        self.written: Extension | None = None
 
-    async def __call__(self) -> Appended:
-        async with self._heads.turn(self._key):
+    async def __call__(self) -> Extension:
+        async with self._heads.turns.of(self._key):
             self._entry = self._heads.get(self._key)
             try:
                 for _ in range(MISSES + 1):
@@ -237,7 +190,7 @@ class PostgresAppend:
     def _called(self, values: list[Any]) -> Awaitable[Record]:
         return self._calls.call(self._key, values, self._within)
 
-    async def _in_turn(self, link: Link) -> Appended:
+    async def _in_turn(self, link: Link) -> Extension:
         """Append in one transaction: reading the log locks it against other writers."""
         self._entry, self._known, self._looked = None, {}, False
         for _ in range(3):
@@ -245,60 +198,50 @@ class PostgresAppend:
                 return done
         raise AssertionError("the log changed while it was locked")
 
-    async def _try(self, call: Call) -> Appended | None:
+    async def _try(self, call: Call) -> Extension | None:
         """Append if the cached log is current; if not, update the cache."""
         now = self._clock()
         plan = self._decided(now)
         if plan is not None and not plan.fresh:
-            return Appended(plan.seqs, plan.row.head, 0)
+            return plan
         began = time.monotonic()
         answer = await call(self._values(plan, now))
         self._database.hear_clock(began, answer["clock"])
         if answer["status"] == WRITTEN:
             assert plan is not None
-            return self._written(answer, plan)
+            self._written(answer, plan)
+            return plan
         self._looked = answer["status"] == LOOKED
         self._entry = entry_of(answer) if self._looked else None
         if self._entry is not None:
             self._heads.put(self._key, self._entry)
         known = zip(answer["known_ids"] or (), answer["known_seqs"] or (), strict=True)
         self._known = dict(known)
-        if not self._looked and not self._create:
-            rules.found(self._key, None, self._log)
+        if not self._looked and not self._request.begins:
+            rules.found(self._key, None)
         return None
 
     def _decided(self, now: int) -> Extension | None:
-        """The decision on the append; None if the log must be read first: it is not cached, or the
-        cached one leads to a rejection and may be out of date."""
+        """Decide the append on the cached log. Return None if the log must be read first: it is not
+        cached, or the cached one leads to a rejection and may be out of date."""
         entry = self._entry
-        if entry is None and not self._create:
+        if entry is None and not self._request.begins:
             return None
         row = entry.row if entry else rules.new_row(self._key, now)
         lease = entry.lease if entry else LeaseState()
         try:
-            rules.found(self._key, row, self._log)
-            return rules.extend(
-                row,
-                lease,
-                self._events,
-                self._seals,
-                self._known,
-                project=self._project,
-                now=now,
-                expected=self._expected,
-                fence=self._fence,
-            )
+            rules.found(self._key, row, self._request.log)
+            return self._request.decide(row, lease, self._known, project=self._project, now=now)
         except HoldfastError:
             if self._looked or entry is None:
                 raise
             return None
 
     def _values(self, plan: Extension | None, now: int) -> list[Any]:
-        """The arguments of the function; without a plan, it only reads."""
+        """Return the arguments of the function; without a plan, the function only reads."""
         key = [self._key.tenant, self._key.session, self._key.thread]
         if plan is None:
-            ids = [event.id for event in self._events]
-            return [*key, None, None, None, ids, *[None] * (_ARGUMENTS - 7)]
+            return [*key, None, None, None, self._request.ids, *[None] * (_ARGUMENTS - 7)]
         entry, fresh, row = self._entry, plan.fresh, plan.row
         known = [None, None, row.log] if entry is None else [entry.id, entry.version, None]
         return [
@@ -321,23 +264,21 @@ class PostgresAppend:
             dropped_drafts(plan.changes),
         ]
 
-    def _written(self, answer: Record, plan: Extension) -> Appended:
+    def _written(self, answer: Record, plan: Extension) -> None:
         entry = self._entry
         base, shared = (entry.base, entry.shared) if entry else (None, 0)
         lease = entry.lease if entry else LeaseState()
         left = PostgresLogEntry(answer["id"], answer["version"], base, shared, lease, plan.row)
         self._heads.put(self._key, left)
-        self.written = plan
-        return Appended(plan.seqs, plan.row.head, len(plan.fresh))
 
 
 def _any(column: list[str | None]) -> list[str | None] | None:
-    """A column without values is sent as an empty array: `unnest` fills it up with NULL."""
+    """Return the column, or None if it has no values: `unnest` then fills it with NULL."""
     return column if any(column) else None
 
 
 _ARGUMENTS = 35
-WRITTEN, LOOKED, NONE = 0, 1, 2  # the columns of the function's result
+WRITTEN, LOOKED, NONE = 0, 1, 2  # values of `status` in the function's result
 APPEND = f"SELECT * FROM hf.append_2({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
 
 
@@ -347,7 +288,8 @@ APPEND = f"SELECT * FROM hf.append_2({', '.join(f'${n}' for n in range(1, _ARGUM
 async def begin(
     link: Link, row: Row, *, base: int | None, shared: int, state: int, until: int = 0
 ) -> int | None:
-    """A new, empty log, or None if its key is taken; one being restored has no key yet."""
+    """Create an empty log; return None if its key is taken. A log that is being restored has no key
+    yet."""
     key = (row.tenant, row.session, row.thread) if state == LIVE else (None, None, None)
     id: int | None = await link.value(
         "INSERT INTO hf.logs (log, state, version, tenant, session, thread, base, shared, token,"
@@ -390,7 +332,7 @@ async def write(link: Link, id: int, plan: Extension) -> None:
 
 
 async def save_row(link: Link, id: int, old: Row | None, new: Row) -> None:
-    """Replace the row `old`; None for a log that is not listed yet."""
+    """Replace the row `old`, which is None for a log that is not listed yet."""
     await link.run(
         'UPDATE hf.logs SET version = version + 1, "user" = $2, workspace = $3, agent = $4,'
         " phase = $5, run = $6, created = $7, active = $8, stale_at = $9, wake = $10, doc = $11"

@@ -25,7 +25,7 @@ from .database import Link, PostgresDatabase
 from .failure import passing
 
 LOOK = 1.0  # seconds between two polls while notices arrive
-POLL = 0.05  # seconds between two polls where they cannot
+POLL = 0.05  # seconds between two polls where notices cannot be received
 GATHER, OFTEN = 0.01, 0.05  # seconds in which appends share a notice, and the same under load
 LATELY = 0.2  # seconds since the last notice that count as load
 MOST = 400  # digests that fit into a notice of at most 8,000 bytes
@@ -49,7 +49,7 @@ class PostgresNotices:
         self._closed = False
 
     def grew(self, key: Key, done: Extension | None = None) -> None:
-        """This process committed an append to a log, or another change."""
+        """Notify followers that this process committed an append or another change to a log."""
         self._wakes.tell(key, done)
         if self._closed or not self._says or (name := digest(key)) in self._grown:
             return
@@ -155,7 +155,7 @@ class PostgresNotices:
             try:
                 with cancellable():
                     now = await self._database.run(lambda link: _heads(link, keys), whole=False)  # noqa: B023
-            except Exception:  # noqa: S112 - the store tells whoever reads; here it is tried again
+            except Exception:  # noqa: S112 - a read reports the error; polling continues
                 continue
             for key in keys:
                 if key not in self._seen or self._seen[key] != now.get(key):
@@ -186,5 +186,5 @@ async def _heads(link: Link, keys: list[Key]) -> dict[Key, tuple[int, int]]:
 
 @lru_cache(maxsize=1 << 14)
 def digest(key: Key) -> str:
-    """A key as a few characters, so that many fit into a notice."""
+    """Hash a key to a few characters, so that many fit into a notice."""
     return hashlib.sha256(encode(key)).hexdigest()[:16]

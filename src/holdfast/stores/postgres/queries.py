@@ -10,7 +10,7 @@ from ...log import catalog
 from ...log.catalog import Page, Pending, PendingQuery, Query, Row
 from ...log.events import Key
 from .. import rules
-from ..sql_queries import (
+from ..sql.queries import (
     Where,
     add_conditions,
     find_statement,
@@ -18,9 +18,10 @@ from ..sql_queries import (
     pending_page,
     pending_statement,
 )
+from ..sql.tables import LIVE
 from .columns import digest
 from .database import Link
-from .schema import LIVE
+from .tables import PostgresTables
 
 _row = msgspec.json.Decoder(Row).decode
 
@@ -28,7 +29,7 @@ _row = msgspec.json.Decoder(Row).decode
 async def find(
     link: Link, query: Query, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Row]:
-    """One page of rows, and the total count if the query asks for it."""
+    """Return one page of rows, and the total count if the query asks for it."""
     sql, values = find_statement(query, *_from(query), cursor, limit + 1)
     found = await link.rows(sql, *values)
     total = None
@@ -40,8 +41,8 @@ async def find(
 
 
 def _from(query: Query) -> tuple[str, Where]:
-    """The tables and conditions of a query. A condition on a map, if there is one, comes first: its
-    entries are sorted by `active`."""
+    """Return the tables and conditions of a query. A condition on a map, if there is one, comes
+    first: its entries are sorted by `active`."""
     where = Where(numbered=True)
     source = "hf.logs AS l"
     terms = catalog.terms(query)
@@ -62,7 +63,7 @@ def _from(query: Query) -> tuple[str, Where]:
 async def pending(
     link: Link, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Pending]:
-    """One page of the inbox, oldest first."""
+    """Return one page of the inbox, oldest first."""
     where = Where(numbered=True)
     sql, values = pending_statement(
         query, where, cursor, limit + 1, source="hf.pending", logs="hf.logs", live=LIVE
@@ -90,9 +91,10 @@ WAS_AHEAD = (
 
 
 async def runnable(
-    link: Link, now: int, tenant: str, agents: Sequence[str], limit: int
+    tables: PostgresTables, tenant: str, *, agents: Sequence[str], limit: int = 100
 ) -> list[Key]:
-    """Logs of these agents that need a driver and have no live lease."""
+    """Return logs of these agents that need a driver and have no live lease."""
+    link, now = tables.link, await tables.now()
     values = [tenant, sorted(set(agents)), *rules.live_leases(now), limit]
     found = await link.rows(RUNNABLE, *values)
     ahead = catalog.ahead(now)

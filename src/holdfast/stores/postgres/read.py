@@ -8,29 +8,20 @@ from asyncpg import Record
 from ...errors import LogDamaged
 from ...log.events import Event, Key
 from ..frames import FRAME, spoiled, unpacked
-from ..paging import PAGE_EVENTS, Page, dense
+from ..paging import Page, ReadBounds, dense
 from ..rules import APART
 from .columns import event_of
 from .database import Link
-from .log import PostgresLogEntry, existing, segments
+from .log import existing, segments
 
 PAGE_BYTES = 4 << 20
 
 
-async def read_page(
-    link: Link,
-    key: Key,
-    *,
-    after: int,
-    before: int | None,
-    limit: int,
-    reverse: bool,
-    log: str | None,
-    inline: bool,
-) -> Page:
-    """One page of events with after < seq < before, and what stopped the read, if anything."""
-    entry = await existing(link, key, log, lock="")
-    upto = entry.row.head if before is None else min(before - 1, entry.row.head)
+async def read_page(link: Link, key: Key, bounds: ReadBounds) -> Page:
+    """Return one page of events, and the error that ended the read, if any."""
+    entry = await existing(link, key, bounds.log, lock="")
+    after, reverse, inline = bounds.after, bounds.reverse, bounds.inline
+    upto = bounds.upto(entry.row.head)
     parts = await segments(link, entry)
     events: list[Event] = []
     damage: LogDamaged | None = None
@@ -38,7 +29,9 @@ async def read_page(
         first, last = max(low, after), min(high, upto)
         if first >= last:
             continue
-        records = await records_of(link, part, first, last, limit - len(events), reverse, inline)
+        records = await records_of(
+            link, part, first, last, bounds.page - len(events), reverse, inline
+        )
         for record in records:
             event = readable(record)
             if event is None:
@@ -46,7 +39,7 @@ async def read_page(
                 break
             events.append(event)
         reached = first + 1 if reverse else last
-        if damage or not records or records[-1]["seq"] != reached or len(events) >= limit:
+        if damage or not records or records[-1]["seq"] != reached or len(events) >= bounds.page:
             break  # the next segment follows only when this one is read to its end
     return entry.row.log, *dense(key, after, upto, events, damage, reverse=reverse)
 
@@ -62,9 +55,9 @@ async def records_of(
     *,
     links: bool = False,
 ) -> list[Record]:
-    """Some records of a log's own events; large data ends the page early. Without `inline`, `data`
-    of a large payload is None, and `size` and `sha256` are those of the payload. With `links`, the
-    stored links are included."""
+    """Return some records of a log's own events; large data ends the page early. Without `inline`,
+    `data` of a large payload is None, and `size` and `sha256` are those of the payload. With
+    `links`, the stored links are included."""
     way = "DESC" if reverse else "ASC"
     small = f"octet_length(data) <= {APART + FRAME}"
     data, size = "data", "octet_length(data)"
@@ -88,15 +81,9 @@ async def records_of(
 
 
 def readable(record: Record) -> Event | None:
-    """The event of a record, or None if its data was altered."""
+    """Return the event of a record, or None if its data was altered."""
     if record["data"] is None:
         stub = {"apart": {"size": record["size"], "sha256": record["sha256"]}}
         return event_of(record, msgspec.json.encode(stub))
     data = unpacked(record["data"])
     return None if data is None else event_of(record, data)
-
-
-async def own_events(link: Link, entry: PostgresLogEntry, after: int) -> list[Event]:
-    """Some of a log's own events after a number; a damaged one comes without its data."""
-    records = await records_of(link, entry.id, after, entry.row.head, PAGE_EVENTS, False, True)
-    return [readable(record) or event_of(record, b"null") for record in records]

@@ -1,24 +1,23 @@
-"""What a store keeps in addition to the log: leases, drafts, snapshots, blobs, claims."""
+"""The data that a store keeps in addition to the log: leases, drafts, snapshots, blobs, claims."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from msgspec import Raw
 
-from ...errors import BlobNotFound, SessionNotFound
+from ...errors import SessionNotFound
 from ...log.events import Key, Scope
 from .. import rules
 from ..port import BlobRef, Draft, Lease, Snapshot
 from ..rules import LeaseState
 from .database import Link
 from .log import existing, known_ids
+from .tables import PostgresTables
 
 # Leases
 
 
 class Acquire:
-    """One attempt to acquire a lease; repeated after a lost reply, it recognises the lease that it
+    """Acquires a lease. If it is repeated after a lost reply, it recognises the lease that it
     took."""
 
     def __init__(self, key: Key, owner: str, ttl: float, steal: str | None) -> None:
@@ -28,23 +27,28 @@ class Acquire:
         self._steal = steal
         self._taken: tuple[Lease, LeaseState] | None = None
 
-    async def __call__(self, link: Link, clock: Callable[[], Awaitable[int]]) -> Lease:
-        entry = await existing(link, self._key)
+    async def __call__(self, tables: PostgresTables) -> Lease:
+        entry = await tables.locked(self._key)
         if self._taken is not None and self._taken[1] == entry.lease:
             return self._taken[0]
         # Read after the lock: a lease that was renewed while we waited must not look like one from
         # a clock that was set back.
         lease, state = self._taken = rules.acquire(
-            entry.row, entry.lease, self._owner, ttl=self._ttl, steal=self._steal, now=await clock()
+            entry.row,
+            entry.lease,
+            self._owner,
+            ttl=self._ttl,
+            steal=self._steal,
+            now=await tables.now(),
         )
-        await _save_lease(link, entry.id, state)
+        await _save_lease(tables.link, entry.id, state)
         return lease
 
 
-async def renew(link: Link, now: int, lease: Lease) -> Lease:
-    entry = await existing(link, lease.key)
-    renewed, state = rules.renew(entry.row, entry.lease, lease, now)
-    await _save_lease(link, entry.id, state)
+async def renew(tables: PostgresTables, lease: Lease) -> Lease:
+    entry = await tables.locked(lease.key)
+    renewed, state = rules.renew(entry.row, entry.lease, lease, await tables.now())
+    await _save_lease(tables.link, entry.id, state)
     return renewed
 
 
@@ -72,7 +76,8 @@ async def _save_lease(link: Link, id: int, state: LeaseState) -> None:
 async def put_draft(
     link: Link, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
-    """One statement if the lease is valid, which is nearly always."""
+    """Store a piece of a draft. This takes one statement if the lease is valid, which it nearly
+    always is."""
     put = await link.run(
         "INSERT INTO hf.drafts (log, message, token, start, text)"
         " SELECT id, $6, token, $7, $8 FROM hf.logs WHERE tenant = $1 AND session = $2"
@@ -154,7 +159,8 @@ async def put_blob(link: Link, scope: Scope, data: bytes, sha256: str) -> BlobRe
 
 
 async def _exists(link: Link, scope: Scope) -> bool:
-    """Whether the session has a thread, which then stays until the transaction ends."""
+    """Whether the session has a thread; if so, that thread cannot be deleted until the transaction
+    ends."""
     found = await link.value(
         "SELECT 1 FROM hf.logs WHERE tenant = $1 AND session = $2 LIMIT 1 FOR SHARE",
         scope.tenant,
@@ -164,6 +170,7 @@ async def _exists(link: Link, scope: Scope) -> bool:
 
 
 async def get_blob(link: Link, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
+    column = None
     if rules.is_sha256(ref.sha256):
         column = await link.value(
             "SELECT data FROM hf.blobs WHERE tenant = $1 AND session = $2 AND sha256 = $3",
@@ -171,9 +178,8 @@ async def get_blob(link: Link, scope: Scope, ref: BlobRef, *, checked: bool = Tr
             scope.session,
             ref.sha256,
         )
-        if column is not None and (not checked or rules.is_blob(column[1:], ref.sha256)):
-            return bytes(column[1:])
-    raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+    data = None if column is None else bytes(column[1:])
+    return rules.found_blob(scope, ref, data, checked=checked)
 
 
 async def blobs(link: Link, scope: Scope) -> list[BlobRef]:
@@ -191,7 +197,8 @@ async def blobs(link: Link, scope: Scope) -> list[BlobRef]:
 async def claim(
     link: Link, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
-    """Insert, or change what `instead_of` holds; one statement, so there is one winner."""
+    """Insert the claim, or change one that `instead_of` holds, in one statement, so that one caller
+    wins."""
     session = await link.value(
         "INSERT INTO hf.claims AS c (tenant, name, session) VALUES ($1, $2, $3)"
         " ON CONFLICT (tenant, name) DO UPDATE SET session ="
@@ -202,14 +209,6 @@ async def claim(
         instead_of.session if instead_of is not None and instead_of.tenant == tenant else None,
     )
     return Scope(tenant, session)
-
-
-async def claimed(link: Link, tenant: str, name: str) -> Scope | None:
-    """The holder of a name."""
-    session = await link.value(
-        "SELECT session FROM hf.claims WHERE tenant = $1 AND name = $2", tenant, name
-    )
-    return None if session is None else Scope(tenant, session)
 
 
 async def unclaim(link: Link, tenant: str, name: str, owner: Scope) -> None:

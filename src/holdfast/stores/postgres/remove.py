@@ -15,10 +15,11 @@ from ...log.events import Key, Scope
 from ...values.records import Remains
 from .. import rules
 from ..port import Lease
+from ..sql.tables import DEAD, RESTORING
 from .columns import encode
 from .database import Link
 from .log import PostgresLogEntry, entry_by_id, existing, lookup
-from .schema import DEAD, RESTORING
+from .tables import PostgresTables
 
 STEP_EVENTS = 2_000
 
@@ -26,7 +27,7 @@ STEP_EVENTS = 2_000
 async def hide(
     link: Link, target: Scope | Key, fence: Lease | None
 ) -> tuple[Counter[str], list[Row]]:
-    """Make a session or a thread unreachable; returns the receipt's counts and the removed rows."""
+    """Make a session or a thread unreachable; return the receipt's counts and the removed rows."""
     scope = target.scope if isinstance(target, Key) else target
     # One delete per session at a time, so that the one that deletes its last thread knows it.
     await link.run("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", encode(scope).decode())
@@ -69,7 +70,7 @@ async def has_threads(link: Link, scope: Scope) -> bool:
 
 
 async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
-    """Make one log unreachable, and reduce its row to what its forks need."""
+    """Make one log unreachable, and reduce its row to the fields that its forks need."""
     bare = Row(tenant="", session="", thread="", log=entry.row.log, head=entry.row.head)
     await link.run(
         "UPDATE hf.logs SET state = $2, version = version + 1, tenant = NULL, session = NULL,"
@@ -87,7 +88,7 @@ async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
 
 
 async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
-    """Remove what a session owns, together with its last thread."""
+    """Remove everything that a session owns, together with its last thread."""
     names = (scope.tenant, scope.session)
     return Counter(
         {
@@ -99,9 +100,10 @@ async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
     )
 
 
-async def hidden(link: Link, now: int) -> list[int]:
-    """The hidden logs that have something to remove, including abandoned restores, newest first: a
-    fork comes before the log that it was forked from."""
+async def hidden(tables: PostgresTables) -> list[int]:
+    """Return the hidden logs that have something to remove, including abandoned restores, newest
+    first: a fork comes before the log that it was forked from."""
+    link, now = tables.link, await tables.now()
     await link.run(
         "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
     )
@@ -116,9 +118,9 @@ async def hidden(link: Link, now: int) -> list[int]:
 
 
 async def sweep(link: Link, id: int) -> bool:
-    """Remove some of a hidden log, except the events that its forks share; returns whether there
-    may be more. One statement sees forks and events at one moment, so that no fork loses what it
-    shares."""
+    """Remove some events of a hidden log, except the events that its forks share; return whether
+    there may be more. One statement sees forks and events at one moment, so that no fork loses
+    events that it shares."""
     some = await link.run(
         "DELETE FROM hf.events WHERE log = $1 AND seq IN (SELECT seq FROM hf.events WHERE log = $1"
         " AND seq > coalesce((SELECT max(shared) FROM hf.logs WHERE base = $1), 0)"
@@ -138,8 +140,14 @@ async def sweep(link: Link, id: int) -> bool:
     return False
 
 
-async def shared_still(link: Link, deleted: Sequence[str]) -> list[Remains]:
-    """What forks keep of the deleted logs; no other session is mentioned."""
+async def discard(link: Link, log: str) -> None:
+    """Mark a restore as interrupted, by the incarnation of its log."""
+    await link.run("UPDATE hf.logs SET until = -1 WHERE log = $1 AND state = $2", log, RESTORING)
+
+
+async def shared_still(link: Link, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
+    """Return the parts of the deleted logs that forks still share; no other session is
+    mentioned."""
     found = await link.rows(
         "SELECT dead.log, max(fork.shared), string_agg(DISTINCT fork.thread, ',')"
         " FROM hf.logs AS dead JOIN hf.logs AS fork ON fork.base = dead.id"

@@ -107,15 +107,13 @@ MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2, RENEWALS)
 VERSION = len(MIGRATIONS)
 OLDEST = 1  # the oldest program that can use the schema after these migrations
 
-# The states of a log.
-LIVE, RESTORING, DEAD = 0, 1, 2
 
 TABLE_NAMES = ("logs", "events", "terms", "pending", "claims", "drafts", "snapshots", "blobs")
 
 
 async def found(link: Link) -> tuple[int, int]:
-    """The version of the tables, and of the oldest program that may use them; zeros if there are
-    none."""
+    """Return the version of the tables, and of the oldest program that may use them; zeros if there
+    are none."""
     try:
         record = await link.row("SELECT version, oldest FROM hf.meta")
     except (pg.UndefinedTableError, pg.InvalidSchemaNameError):
@@ -124,7 +122,7 @@ async def found(link: Link) -> tuple[int, int]:
 
 
 async def check(link: Link) -> bool:
-    """Whether the tables exist and are up to date; rejects those of a newer program."""
+    """Return whether the tables exist and are up to date; reject the tables of a newer program."""
     encoding = await link.value("SELECT current_setting('server_encoding')")
     if encoding != "UTF8":
         raise InvalidValue(
@@ -144,8 +142,8 @@ async def check(link: Link) -> bool:
 
 
 async def migrate(link: Link) -> None:
-    """Bring the tables up to date, in a transaction of the caller. If many processes start at once,
-    one does it, and the others wait and find it done."""
+    """Bring the tables up to date, in the caller's transaction. If many processes start at once,
+    one migrates them; the others wait and find them up to date."""
     await link.run(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"holdfast {link.schema}"
     )
@@ -161,7 +159,7 @@ async def migrate(link: Link) -> None:
 
 
 async def found_in_transaction(link: Link) -> tuple[int, int]:
-    """Like `found`, without an error that would end the transaction."""
+    """Return the same as `found`, without an error that would abort the transaction."""
     there = await link.value(
         "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'meta'",
         link.schema,
@@ -170,7 +168,7 @@ async def found_in_transaction(link: Link) -> tuple[int, int]:
 
 
 def outdated(schema: str) -> StoreError:
-    """The error for tables that are missing or out of date when this program must not create
+    """Return the error for tables that are missing or out of date when this program must not create
     them."""
     return StoreError(
         problem=f"schema {schema} is not at version {VERSION}; run `holdfast migrate` first"
@@ -178,7 +176,8 @@ def outdated(schema: str) -> StoreError:
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """The version of the tables at `url`, and the one that this program knows. Changes nothing."""
+    """Return the version of the tables at `url`, and the one that this program knows. Changes
+    nothing."""
     database = await PostgresDatabase.open(url)
     try:
         version, _ = await database.run(found, whole=False)

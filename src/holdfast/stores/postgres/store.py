@@ -1,45 +1,43 @@
 """`PostgresStore`: a store in one schema of a PostgreSQL database.
 
-Each method runs a function of `log`, `read`, `history`, `records`, `queries`, `remove` or `upkeep`
-on a connection: in a transaction if it is more than one statement.
+Each method runs a function of `log`, `read`, `records`, `queries` or `remove`, or of the package
+`sql`, on a connection: in a transaction if it is more than one statement.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
-from typing import Any, TypeVar
 
-from ...errors import StoreUnavailable
 from ...log import catalog
-from ...log.catalog import Parent, Project, Row
+from ...log.catalog import Project, Row
 from ...log.codec import LIMITS
-from ...log.events import Appended, Event, Key, NewEvent, Scope
+from ...log.events import Event, Key, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
-from .. import paging, rules
-from ..checked import CheckedStore
+from .. import rules
+from ..base import BaseStore
 from ..notify import Wakes, follow
-from ..paging import batches, read_in_pages
+from ..paging import Fetch, Page, ReadBounds
 from ..port import BlobRef, Damage, Lease, StoreInfo
-from ..rules import APART
-from . import history, queries, records, remove, schema, upkeep
+from ..rules import APART, AppendRequest, Extension
+from ..sql import history, verification
+from ..sql.history import Restore
+from ..sql.tables import LIVE
 from . import log as logs
+from . import queries, records, remove, schema
 from . import read as reading
 from .calls import Calls
 from .database import CLOCK, FOR_EVER, SLOW, AnyPool, Link, PostgresDatabase
+from .jobs import on_link, on_tables
 from .log import KnownHeads, PostgresAppend
-from .methods import runs
 from .notices import PostgresNotices
-
-T = TypeVar("T")
-
-RESTORE_MS = 60_000  # after this time without progress, a restore counts as interrupted
+from .tables import PostgresTables
 
 
-class PostgresStore(CheckedStore):
+class PostgresStore(BaseStore[Restore]):
     """Sessions in a PostgreSQL database. Open it with `holdfast.connect("postgresql://…")`."""
 
     def __init__(
@@ -82,83 +80,38 @@ class PostgresStore(CheckedStore):
             raise
         return cls(database, project=project, clock=clock)
 
-    async def _timed(
-        self, job: Callable[[Link, int], Awaitable[T]], within: float | None = None
-    ) -> T:
-        """Run a transaction that needs the time, which is the server's at that moment."""
-
-        async def told(link: Link) -> T:
-            return await job(link, await self._now(link))
-
-        return await self._run(told, within=within)
+    def _tables(self, link: Link) -> PostgresTables:
+        return PostgresTables(link, self._project, self._now)
 
     async def _now(self, link: Link) -> int:
+        """Return the time: the server's, read now, or that of the caller's clock."""
         now: int = self._given_clock() if self._given_clock else await link.value(CLOCK)
         return now
 
     # The log
 
-    async def append(
-        self,
-        key: Key,
-        events: Sequence[NewEvent],
-        *,
-        expected: int | None = None,
-        fence: Lease | None = None,
-        log: str | None = None,
-        create: bool = False,
-    ) -> Appended:
+    async def _append(self, request: AppendRequest) -> Extension:
         append = PostgresAppend(
-            self._database,
-            self._calls,
-            self._heads,
-            self._project,
-            self._clock,
-            key,
-            events,
-            sum([len(event.data) for event in events]),
-            expected=expected,
-            fence=fence,
-            log=log,
-            create=create,
+            self._database, self._calls, self._heads, self._project, self._clock, request
         )
         done = await append()
         if done.fresh:
-            self._notices.grew(key, append.written)
+            self._notices.grew(request.key, done)
         return done
 
-    def read(
-        self,
-        key: Key,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-        log: str | None = None,
-        inline: bool = True,
-    ) -> AsyncGenerator[Event, None]:
-        return read_in_pages(
-            self._page,
-            key,
-            after=after,
-            before=before,
-            limit=limit,
-            reverse=reverse,
-            log=log,
-            inline=inline,
-        )
+    def _fetch(self) -> Fetch:
+        return self._page
 
-    async def _page(self, key: Key, **bounds: Any) -> paging.Page:
+    async def _page(self, key: Key, bounds: ReadBounds) -> Page:
         page = await self._run(
-            lambda link: reading.read_page(link, key, **bounds), whole=False, within=SLOW
+            lambda link: reading.read_page(link, key, bounds), whole=False, within=SLOW
         )
         if page[2] is not None:
             # The log may have been deleted between two statements: read again, at one moment.
             page = await self._run(lambda link: _at_one_moment(link, key, bounds), within=SLOW)
         return page
 
-    link = runs(logs.link_of)
+    link = on_tables(history.link_of)
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
@@ -167,69 +120,40 @@ class PostgresStore(CheckedStore):
         self._notices.follow()
         return follow(self, self._wakes, key, after, log)
 
-    async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        await self._timed(
-            lambda link, now: history.fork(link, self._project, now, key, thread, at, first)
-        )
+    fork = on_tables(history.fork)
+    _begin_restore = on_tables(history.begin_restore)
+    _restore_some = on_tables(history.restore_some, within=SLOW)
+    _end_restore = on_tables(history.end_restore)
+    _erase = on_tables(history.erase, within=SLOW)
 
-    async def restore(
-        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
-    ) -> None:
-        await self._sweep()  # discards what a crashed restore left behind
-        id = await self._timed(
-            lambda link, now: history.begin_restore(link, now, now + RESTORE_MS, key, parent)
-        )
-        try:
-            async for some in batches(events):
-                await self._restore_some(id, some)
-            await self._run(lambda link: history.end_restore(link, key, id))
-        except BaseException:
-            with suppress(StoreUnavailable):  # otherwise a later sweep removes it
-                await asyncio.shield(self._discard(id))
-            raise
+    async def _discard(self, restore: Restore, error: BaseException) -> None:
+        async def discard() -> None:
+            await self._run(partial(remove.discard, log=restore.log))
+            await self._sweep(None)
+
+        await asyncio.shield(discard())
+
+    def _restored(self, key: Key) -> None:
         self._notices.grew(key)
 
-    async def _restore_some(self, id: int, events: list[Event]) -> None:
-        await self._timed(
-            lambda link, now: history.restore_some(
-                link, self._project, now + RESTORE_MS, id, events
-            ),
-            within=SLOW,
-        )
-
-    async def _discard(self, id: int) -> None:
-        await self._run(
-            lambda link: link.run(
-                "UPDATE hf.logs SET until = -1 WHERE id = $1 AND state = $2", id, schema.RESTORING
-            )
-        )
-        await self._sweep()
-
-    async def erase(
-        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
-    ) -> Receipt:
-        removed = await self._run(
-            lambda link: history.erase(link, self._project, key, seqs, reason, fence), within=SLOW
-        )
-        return Receipt(removed=removed, remains=self._left_behind())
-
-    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+    async def _hide(
+        self, target: Scope | Key, fence: Lease | None
+    ) -> tuple[Counter[str], list[str]]:
         removed, rows = await self._run(lambda link: remove.hide(link, target, fence), within=SLOW)
         for row in rows:
             self._heads.drop(row.key)
             self._notices.grew(row.key)
-        await self._sweep()
-        deleted = [row.log for row in rows]
-        shared = await self._run(lambda link: remove.shared_still(link, deleted), whole=False)
-        counted = {sort: removed[sort] for sort in rules.SORTS}
-        return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
+        return removed, [row.log for row in rows]
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, scope: Scope | None) -> None:
         # More than once: a removed log may have been the last to share another's events.
-        while ids := await self._timed(remove.hidden):
+        while ids := await self._hidden():
             for id in ids:
                 while await self._run(partial(remove.sweep, id=id), within=SLOW):
                     pass
+
+    _hidden = on_tables(remove.hidden)
+    _shared_still = on_link(remove.shared_still)
 
     def _left_behind(self) -> tuple[Remains, ...]:
         where = self._database.options.location
@@ -252,31 +176,26 @@ class PostgresStore(CheckedStore):
         entry = await self._run(lambda link: logs.lookup(link, key), whole=False)
         return entry.row if entry else None
 
-    find = runs(queries.find)
-    pending = runs(queries.pending)
-    claim = runs(records.claim)
-    unclaim = runs(records.unclaim)
-    claims = runs(records.claims)
+    find = on_link(queries.find)
+    pending = on_link(queries.pending)
+    claim = on_link(records.claim)
+    unclaim = on_link(records.unclaim)
+    claims = on_link(records.claims)
 
     # Driving
 
-    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        return await self._timed(
-            lambda link, now: queries.runnable(link, now, tenant, agents, limit)
-        )
+    runnable = on_tables(queries.runnable)
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
         acquire = records.Acquire(key, owner, ttl, steal)
-        return await self._run(lambda link: acquire(link, lambda: self._now(link)))
+        return await self._run(lambda link: acquire(self._tables(link)))
 
-    async def renew(self, lease: Lease) -> Lease:
-        return await self._timed(lambda link, now: records.renew(link, now, lease))
-
-    release = runs(records.release, whole=True)
-    put_draft = runs(records.put_draft)
-    drafts = runs(records.drafts, whole=True)
+    renew = on_tables(records.renew)
+    release = on_link(records.release, whole=True)
+    put_draft = on_link(records.put_draft)
+    drafts = on_link(records.drafts, whole=True)
 
     # Blobs and snapshots
 
@@ -284,10 +203,10 @@ class PostgresStore(CheckedStore):
         name = rules.blob_name(data, sha256)
         return await self._run(lambda link: records.put_blob(link, scope, data, name), within=SLOW)
 
-    get_blob = runs(records.get_blob, within=SLOW)
-    blobs = runs(records.blobs)
-    save_snapshot = runs(records.save_snapshot, whole=True)
-    load_snapshot = runs(records.load_snapshot)
+    get_blob = on_link(records.get_blob, within=SLOW)
+    blobs = on_link(records.blobs)
+    save_snapshot = on_link(records.save_snapshot, whole=True)
+    load_snapshot = on_link(records.load_snapshot)
 
     # Upkeep
 
@@ -295,21 +214,20 @@ class PostgresStore(CheckedStore):
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
         after = 0
-        while ids := await self._run(partial(upkeep.logs_of, target=target, after=after)):
+        while ids := await self._run(partial(_logs_of, target=target, after=after)):
             for id in ids:
-                found = await self._run(
-                    partial(upkeep.check_log, project=self._project, id=id), within=SLOW
-                )
+                found = await self._check_log(id)
                 if found and repair:
-                    found = await self._run(
-                        partial(upkeep.repair, project=self._project, id=id), within=SLOW
-                    )
+                    found = await self._repair(id)
                 for damage in found:
                     yield damage
             after = ids[-1]
 
+    _check_log = on_tables(verification.check_log, within=SLOW)
+    _repair = on_tables(verification.repair, within=SLOW)
+
     async def purge(self) -> Receipt:
-        await self._sweep()
+        await self._sweep(None)
         for table in schema.TABLE_NAMES:
             await self._database.alone(f"VACUUM hf.{table}")
         return Receipt(remains=self._left_behind())
@@ -330,6 +248,19 @@ class PostgresStore(CheckedStore):
         self._wakes.wake_all()
 
 
-async def _at_one_moment(link: Link, key: Key, bounds: dict[str, Any]) -> paging.Page:
+async def _at_one_moment(link: Link, key: Key, bounds: ReadBounds) -> Page:
     await link.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    return await reading.read_page(link, key, **bounds)
+    return await reading.read_page(link, key, bounds)
+
+
+async def _logs_of(link: Link, target: Scope | Key | None, after: int) -> list[int]:
+    """Return some of the logs to verify, in order of their ids."""
+    names = [getattr(target, name, None) for name in ("tenant", "session", "thread")]
+    found = await link.rows(
+        f"SELECT id FROM hf.logs WHERE state = {LIVE} AND id > $1"
+        " AND ($2::text IS NULL OR tenant = $2) AND ($3::text IS NULL OR session = $3)"
+        " AND ($4::text IS NULL OR thread = $4) ORDER BY id LIMIT 1000",
+        after,
+        *names,
+    )
+    return [record["id"] for record in found]

@@ -20,7 +20,7 @@ Identity = tuple[Inode | None, ...]
 
 
 def inode(path: str) -> Inode | None:
-    """The inode of the file at a path; None if it does not exist."""
+    """Return the inode of the file at a path, with its device; None if it does not exist."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -39,21 +39,21 @@ class DatabaseFile:
         self.opened: Identity = ()
 
     def make(self, mode: int) -> bool:
-        """Create the database as an empty file with these permissions, if it does not exist;
-        returns whether it was created. The other two files get the same permissions."""
+        """Create the database as an empty file with these permissions, if it does not exist; return
+        whether it was created. The other two files get the same permissions."""
         return make_file(os.path.realpath(self.path), mode)
 
     def now(self) -> Identity:
-        """The files that are currently at the paths."""
+        """Return the identity of the files that are currently at the paths."""
         return tuple(map(inode, self._paths))
 
     def is_replaced(self) -> bool:
-        """Whether a file that is open is no longer at its path."""
+        """Whether an open file is no longer at its path."""
         return self.now() != self.opened
 
     def is_partly_replaced(self) -> bool:
-        """Whether only some of the open files are still at their paths; those do not belong to the
-        new ones."""
+        """Whether only some of the open files are still at their paths; these do not belong to the
+        new files."""
         return any(now is not None and now in self.opened for now in self.now())
 
     def has_log(self) -> bool:
@@ -68,8 +68,8 @@ class DatabaseFile:
         return None not in self.now()
 
     def remember(self, conn: sqlite3.Connection, before: Inode | None) -> bool:
-        """Record the files as the open ones, if `conn` has opened them; returns whether it has.
-        `before` is the database file before `conn` was opened."""
+        """Record the files as the open ones, if `conn` has opened them; return whether it has.
+        `before` is the inode of the database file before `conn` was opened."""
         found = self.now()
         (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
         if found[0] != before or (mode == "wal" and None in found):
@@ -90,7 +90,8 @@ class DatabaseFile:
 
 
 def replaced(path: str) -> StoreReplaced:
-    """The error for a file or folder that was removed or replaced while a store had it open."""
+    """Return the error for a file or folder that was removed or replaced while a store had it
+    open."""
     return StoreReplaced(
         problem=f"{path!r} was removed or replaced while this store had it open, and what is "
         "written now would be lost: close the store, restore the files, then open it again",

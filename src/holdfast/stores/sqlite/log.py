@@ -15,15 +15,13 @@ import msgspec
 
 from ...errors import HoldfastError, LogDamaged
 from ...log import catalog
-from ...log.catalog import Project, Row, RowChange
-from ...log.events import Event, Key, NewEvent
+from ...log.catalog import Row, RowChange
+from ...log.events import Event, Key
 from .. import rules
-from ..links import Seal, ending
-from ..paging import Page, dense
-from ..port import Lease
-from ..rules import Extension, LeaseState
-from .payloads import PayloadStorage, Recent, Record, SqliteLogEntry
-from .schema import LIVE
+from ..paging import Page, ReadBounds, dense
+from ..rules import AppendRequest, Extension, LeaseState
+from ..sql.tables import LIVE, Segment
+from .payloads import PayloadStorage, Record, SqliteLogEntry
 from .transaction import Transaction
 
 PAGE_BYTES = 4 << 20
@@ -50,7 +48,7 @@ INSERT = (
 
 
 def lookup(conn: sqlite3.Connection, key: Key) -> SqliteLogEntry | None:
-    """The log with this key, if it exists."""
+    """Return the log with this key, if it exists."""
     found = conn.execute(
         f"SELECT {_ENTRY} FROM logs WHERE tenant = ? AND session = ? AND thread = ?",
         (key.tenant, key.session, key.thread),
@@ -59,11 +57,9 @@ def lookup(conn: sqlite3.Connection, key: Key) -> SqliteLogEntry | None:
 
 
 def existing(conn: sqlite3.Connection, key: Key, log: str | None = None) -> SqliteLogEntry:
-    """The log with this key, if it is the incarnation that the caller expects."""
-    entry = lookup(conn, key)
-    rules.found(key, entry.row if entry else None, log)
-    assert entry is not None
-    return entry
+    """Return the log with this key; raise if it does not exist, or is not the incarnation that the
+    caller expects."""
+    return rules.existing(key, lookup(conn, key), log)
 
 
 def entry_by_id(conn: sqlite3.Connection, id: int) -> SqliteLogEntry:
@@ -77,7 +73,7 @@ def _entry(conn: sqlite3.Connection, record: Record) -> SqliteLogEntry:
 
 
 def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
-    """A log's row; if its document is damaged, a row from the other columns."""
+    """Decode a log's row; if its document is damaged, build a row from the other columns."""
     try:
         return _row_decoder.decode(doc)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
@@ -95,8 +91,8 @@ def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
         )
 
 
-def segments(conn: sqlite3.Connection, entry: SqliteLogEntry) -> list[tuple[int, int, int]]:
-    """Which log holds which numbers, as (log, after, upto), oldest first."""
+def segments(conn: sqlite3.Connection, entry: SqliteLogEntry) -> list[Segment]:
+    """Return which log holds which numbers, as (log, after, upto), oldest first."""
     found = [(entry.id, entry.shared, entry.row.head)]
     base, upto = entry.base, entry.shared
     while base is not None:
@@ -111,24 +107,10 @@ def _base(conn: sqlite3.Connection, id: int) -> tuple[int | None, int]:
     return base, shared
 
 
-def holder(conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int) -> int:
-    """The log that holds this number: the log itself, or one that it was forked from."""
-    for id, after, upto in segments(conn, entry):
-        if after < seq <= upto:
-            return id
-    raise AssertionError(f"no log holds {seq}")
-
-
-def kept_of(conn: sqlite3.Connection, log: int, seq: int) -> bytes | None:
-    """The stored link of an event of this log; None if it does not exist."""
-    found = conn.execute("SELECT link FROM events WHERE log = ? AND seq = ?", (log, seq)).fetchone()
-    return None if found is None else found[0]
-
-
 def known_ids(
     conn: sqlite3.Connection, entry: SqliteLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
-    """The numbers of those of these ids that are in the log, including shared events."""
+    """Return the numbers of the given ids that are in the log, including shared events."""
     known: dict[str, int] = {}
     if entry.row.head == 0:
         return known
@@ -150,51 +132,21 @@ def _known_sql(count: int) -> str:
     return f"SELECT id, seq FROM events INDEXED BY events_id WHERE log = ? AND id IN ({marks})"
 
 
-def link_of(tx: Transaction, key: Key, seq: int, *, log: str | None = None) -> str | None:
-    """The link of an event, shared or own."""
-    entry = existing(tx.conn, key, log)
-    rules.check_at(entry.row, seq, "seq")
-    return ending(kept_of(tx.conn, holder(tx.conn, entry, seq), seq))
-
-
 # Appending
 
 
-def append(
-    conn: sqlite3.Connection,
-    payloads: PayloadStorage,
-    recent: Recent,
-    project: Project,
-    now: int,
-    key: Key,
-    events: Sequence[NewEvent],
-    seals: Sequence[Seal],
-    *,
-    expected: int | None,
-    fence: Lease | None,
-    log: str | None,
-    create: bool,
-) -> Extension:
-    """Carry out one append; writes nothing if it is rejected."""
+def append(tx: Transaction, request: AppendRequest) -> Extension:
+    """Carry out one append; write nothing if it is rejected."""
+    conn, payloads, recent, key = tx.conn, tx.payloads, tx.recent, request.key
+    now = tx.clock()
     entry = recent.get(key) or lookup(conn, key)
-    begins = entry is None and create and log is None
+    begins = entry is None and request.begins
     if entry is not None:
         entry = recent[key] = payloads.current(conn, entry)
     elif begins:
         entry = SqliteLogEntry(0, None, 0, LeaseState(), rules.new_row(key, now))
-    rules.found(key, entry.row if entry else None, log)
-    assert entry is not None
-    decide = partial(
-        rules.extend,
-        entry.row,
-        entry.lease,
-        events,
-        seals,
-        project=project,
-        now=now,
-        expected=expected,
-        fence=fence,
-    )
+    entry = rules.existing(key, entry, request.log)
+    decide = partial(request.decide, entry.row, entry.lease, project=tx.project, now=now)
     plan = None
     if begins:
         plan = decide({})
@@ -203,7 +155,7 @@ def append(
     else:
         plan = _hope(conn, payloads, entry, decide)
     if plan is None:
-        plan = decide(known_ids(conn, entry, [event.id for event in events]))
+        plan = decide(known_ids(conn, entry, request.ids))
         write(conn, payloads, entry, plan)
     drafts = entry.drafts and has_drafts(conn, entry.id)
     recent[key] = SqliteLogEntry(entry.id, entry.base, entry.shared, entry.lease, plan.row, drafts)
@@ -244,7 +196,7 @@ def begin(
     state: int = LIVE,
     until: int = 0,
 ) -> SqliteLogEntry:
-    """A new, empty log; one being restored has no key yet."""
+    """Create an empty log. A log that is being restored has no key yet."""
     key = (row.tenant, row.session, row.thread) if state == LIVE else (None, None, None)
     cursor = conn.execute(
         "INSERT INTO logs (log, state, tenant, session, thread, base, shared, token, since, until,"
@@ -271,10 +223,8 @@ def write(
     conn.executemany(
         INSERT,
         [
-            (entry.id, e.seq, e.id, e.kind, e.v, e.run, e.actor, e.cause, e.at, hash, data, link)
-            for e, hash, data, link in zip(
-                plan.fresh, plan.hashes, columns, plan.links, strict=True
-            )
+            record_of(entry.id, *one)
+            for one in zip(plan.fresh, plan.hashes, columns, plan.links, strict=True)
         ],
     )
     payloads.keep(conn)
@@ -284,6 +234,12 @@ def write(
         save_row(conn, entry.id, entry.row, plan.row)
     else:
         conn.execute("UPDATE logs SET doc = ? WHERE id = ?", (_encode(plan.row), entry.id))
+
+
+def record_of(log: int, event: Event, hash: bytes, data: bytes, link: bytes | None) -> Record:
+    """Return the values of `INSERT` for an event."""
+    e = event
+    return (log, e.seq, e.id, e.kind, e.v, e.run, e.actor, e.cause, e.at, hash, data, link)
 
 
 def has_drafts(conn: sqlite3.Connection, log: int) -> bool:
@@ -354,21 +310,12 @@ def _save_pending(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None
 # Reading
 
 
-def read_page(
-    conn: sqlite3.Connection,
-    payloads: PayloadStorage,
-    key: Key,
-    *,
-    after: int,
-    before: int | None,
-    limit: int,
-    reverse: bool,
-    log: str | None,
-    inline: bool,
-) -> Page:
-    """One page of events with after < seq < before, and what stopped it, if something did."""
-    entry = existing(conn, key, log)
-    upto = entry.row.head if before is None else min(before - 1, entry.row.head)
+def read_page(tx: Transaction, key: Key, bounds: ReadBounds) -> Page:
+    """Return one page of events, and the error that ended the read, if any."""
+    conn, payloads = tx.conn, tx.payloads
+    entry = existing(conn, key, bounds.log)
+    after, reverse = bounds.after, bounds.reverse
+    upto = bounds.upto(entry.row.head)
     parts = [(entry.id, 0, upto)] if entry.base is None else segments(conn, entry)
     events: list[Event] = []
     damage: LogDamaged | None = None
@@ -377,8 +324,8 @@ def read_page(
         first, last = max(low, after), min(high, upto)
         if first >= last:
             continue
-        records = records_of(conn, part, first, last, limit - len(events), reverse, size)
-        if not inline:
+        records = records_of(conn, part, first, last, bounds.page - len(events), reverse, size)
+        if not bounds.inline:
             records = [_stubbed(record) for record in records]
         try:
             for event in payloads.get(conn, part, key, records):
@@ -388,7 +335,7 @@ def read_page(
             damage = error
             break
         reached = first + 1 if reverse else last
-        if not records or records[-1][0] != reached or len(events) >= limit:
+        if not records or records[-1][0] != reached or len(events) >= bounds.page:
             break  # the next segment follows only when this one is read to its end
     return entry.row.log, *dense(key, after, upto, events, damage, reverse=reverse)
 
@@ -402,7 +349,7 @@ def records_of(
     reverse: bool,
     size: int,
 ) -> list[Record]:
-    """Some records of a log's own events; large data, or `size` bytes in total, end the page
+    """Return some records of a log's own events; large data, or `size` bytes in total, end the page
     early."""
     order = "DESC" if reverse else "ASC"
     cursor = conn.execute(

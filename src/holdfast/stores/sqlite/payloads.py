@@ -1,7 +1,7 @@
 """Payload storage: in the database, or in files that it indexes.
 
-`PayloadStorage` is the interface between the SQLite store, whose tables are authoritative, and the
-file store, whose tables are an index of JSON lines. Every method runs inside the caller's
+In a SQLite store, the tables are authoritative. In a file store, they are an index of JSON lines,
+and a subclass of `PayloadStorage` keeps the data in files. Every method runs inside the caller's
 transaction.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from msgspec import Raw
 
@@ -18,6 +18,7 @@ from ...log.events import Event, Key, Scope
 from .. import rules
 from ..frames import FRAME, packed, spoiled, unpacked
 from ..rules import APART, Extension, LeaseState
+from ..sql.tables import KeptHash
 
 Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data, hash
 
@@ -34,128 +35,49 @@ class SqliteLogEntry(NamedTuple):
     """Whether the log may have drafts."""
 
 
-class KeptHash(NamedTuple):
-    """What is stored with an event: its hash and its link."""
-
-    hash: bytes
-    link: bytes | None
-
-
 Recent = dict[Key, SqliteLogEntry]  # the logs that were written last, cached for the next write
 
 
-class PayloadStorage(Protocol):
-    """Stores the data of events and blobs, and changes that are not part of a log."""
+class PayloadStorage:
+    """Stores the data of events and blobs in the tables. The file store overrides most of it.
 
-    lossy: bool
-    """Whether a placeholder can replace a lost event."""
-
-    def forget(self) -> None:
-        """Drop what is cached of the tables: another process may have written."""
-        ...
-
-    def begun(self, conn: sqlite3.Connection) -> bool:
-        """A transaction of the writer began; returns whether that changed the tables."""
-        ...
-
-    def committing(self, conn: sqlite3.Connection) -> None:
-        """The transaction is about to be committed: make the writes durable."""
-        ...
-
-    def committed(self) -> None:
-        """The transaction is durable: replaced data may be removed."""
-        ...
-
-    def rolled_back(self) -> None:
-        """The transaction failed: undo the writes."""
-        ...
-
-    def current(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> SqliteLogEntry:
-        """The current state of the log, before something is appended to it."""
-        ...
-
-    def put(self, conn: sqlite3.Connection, entry: SqliteLogEntry, plan: Extension) -> list[bytes]:
-        """The content of the `data` column for new events. A call of `keep` follows, unless one of
-        their ids turns out to be known."""
-        ...
-
-    def keep(self, conn: sqlite3.Connection) -> None:
-        """Store the data of the events that were passed to `put` last."""
-        ...
-
-    def get(
-        self, conn: sqlite3.Connection, log: int, key: Key, records: Sequence[Record]
-    ) -> Iterable[Event]:
-        """The events of some records of one log; `LogDamaged` at the first unreadable one."""
-        ...
-
-    def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
-        """These numbers of these logs are about to be erased, all or none."""
-        ...
-
-    def replace(
-        self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
-    ) -> None:
-        """Replace the data of some events, together with the hash and link stored for each."""
-        ...
-
-    def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
-        """A restored log is complete."""
-        ...
-
-    def hide(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
-        """A log was deleted; what its forks share is still needed."""
-        ...
-
-    def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
-        """The events of a deleted log after `kept` are removed; with None, the whole log is."""
-        ...
-
-    def put_blob(self, scope: Scope, sha256: str, data: bytes) -> bytes:
-        """Store a blob; returns the content of its `data` column."""
-        ...
-
-    def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
-        """The bytes of a blob; empty if they are missing."""
-        ...
-
-    def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
-        """A session lost its last thread, and with it its blobs."""
-        ...
-
-    def claimed(
-        self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
-    ) -> None:
-        """A session claimed a name, or released it."""
-        ...
-
-
-class TablePayloads:
-    """Bytes after a format byte: `j` is a CRC-32 and JSON, `p` says that the data is in `payloads`,
-    `b` is a blob. `s` is never stored: it marks the stub that a reader gets for a payload stored
-    apart. Every read checks the CRC; `verify` checks the event's SHA-256, which costs more."""
+    A format byte comes first: `j` is followed by a CRC-32 and JSON, `p` means that the data is in
+    `payloads`, `b` is followed by a blob. `s` is never stored: it marks the stub that a reader gets
+    for a payload stored apart. Every read checks the CRC; `verify` checks the event's SHA-256,
+    which costs more.
+    """
 
     lossy = False
+    """Whether a placeholder can replace a lost event."""
+
+    # Transactions
 
     def forget(self) -> None:
-        pass
+        """Drop cached values of the tables: another process may have written."""
 
     def begun(self, conn: sqlite3.Connection) -> bool:
+        """Called when a transaction of the writer begins; return whether this changed the
+        tables."""
         return False
 
     def committing(self, conn: sqlite3.Connection) -> None:
-        pass
+        """Make the writes durable; called just before the commit."""
 
     def committed(self) -> None:
-        pass
+        """Remove replaced data, if necessary; called when the transaction is durable."""
 
     def rolled_back(self) -> None:
-        pass
+        """Undo the writes; called when the transaction failed."""
+
+    # Events
 
     def current(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> SqliteLogEntry:
+        """Return the current state of the log; called before an append to it."""
         return entry
 
     def put(self, conn: sqlite3.Connection, entry: SqliteLogEntry, plan: Extension) -> list[bytes]:
+        """Return the content of the `data` column for new events. `keep` is called next, unless one
+        of their ids turns out to be known."""
         columns = []
         for event in plan.fresh:
             if len(event.data) > APART:
@@ -169,11 +91,13 @@ class TablePayloads:
         return columns
 
     def keep(self, conn: sqlite3.Connection) -> None:
-        pass
+        """Store the data of the events that were passed to `put` last."""
 
     def get(
         self, conn: sqlite3.Connection, log: int, key: Key, records: Sequence[Record]
     ) -> Iterable[Event]:
+        """Yield the events of some records of one log; raise `LogDamaged` at the first unreadable
+        one."""
         for record in records:
             data = record[8]
             if data[:1] == b"p":
@@ -188,11 +112,12 @@ class TablePayloads:
                 raise spoiled(key, event_of(record, data[FRAME:]))
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
-        pass
+        """Prepare to erase these numbers of these logs, all or none."""
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
     ) -> None:
+        """Replace the data of some events, together with the hash and link stored for each."""
         column = packed(data)
         for seq, (hash, link) in kept.items():
             conn.execute(
@@ -201,32 +126,40 @@ class TablePayloads:
             )
             conn.execute("DELETE FROM payloads WHERE log = ? AND seq = ?", (log, seq))
 
+    # Creating and removing logs
+
     def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
-        pass
+        """Called when a restored log is complete."""
 
     def hide(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
-        pass
+        """Called when a log was deleted; the events that its forks share are still needed."""
 
     def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
+        """Called when the events of a deleted log after `kept` are removed, or with None the whole
+        log."""
         conn.execute("DELETE FROM payloads WHERE log = ? AND seq > ?", (log, kept or 0))
 
+    # Blobs and claims
+
     def put_blob(self, scope: Scope, sha256: str, data: bytes) -> bytes:
+        """Store a blob; return the content of its `data` column."""
         return b"b" + data
 
     def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
+        """Return the bytes of a blob; empty if they are missing."""
         return column[1:]
 
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
-        pass
+        """Called when a session lost its last thread, and with it its blobs."""
 
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
     ) -> None:
-        pass
+        """Called when a session claimed or released a name."""
 
 
 def event_of(record: Record, data: bytes) -> Event:
-    """An event, from its record and its data."""
+    """Build an event from its record and its data."""
     seq, id, kind, v, run, actor, cause, at, _, _ = record
     return Event(
         kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at

@@ -14,7 +14,7 @@ from ...log import catalog
 from ...log.catalog import Page, Pending, PendingQuery, Query, Row
 from ...log.events import Key
 from .. import rules
-from ..sql_queries import (
+from ..sql.queries import (
     Where,
     add_conditions,
     find_statement,
@@ -22,13 +22,13 @@ from ..sql_queries import (
     pending_page,
     pending_statement,
 )
+from ..sql.tables import LIVE
 from .log import row_of
-from .schema import LIVE
 from .transaction import Transaction
 
 
 def find(tx: Transaction, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-    """One page of rows, and the total count if the query asks for it."""
+    """Return one page of rows, and the total count if the query asks for it."""
     found = tx.conn.execute(*find_sql(query, cursor, limit + 1)).fetchall()
     total = None
     if query.total:
@@ -40,13 +40,14 @@ def find(tx: Transaction, query: Query, *, cursor: str | None = None, limit: int
 
 
 def find_sql(query: Query, cursor: str | None, limit: int) -> tuple[str, list[Any]]:
-    """The statement for one page, as (SQL, values)."""
+    """Return the statement for one page, as (SQL, values)."""
     return find_statement(query, *_from(query), cursor, limit)
 
 
 def _from(query: Query) -> tuple[str, Where]:
-    """The tables and conditions of a query. A condition on a map, if there is one, comes first: its
-    entries are sorted by `active`. CROSS JOIN, because SQLite would begin with `logs`."""
+    """Return the tables and conditions of a query. A condition on a map, if there is one, comes
+    first: its entries are sorted by `active`. CROSS JOIN keeps that order; otherwise SQLite would
+    begin with `logs`."""
     where = Where()
     source = f"logs AS l INDEXED BY {_index(query)}"
     terms = catalog.terms(query)
@@ -66,7 +67,7 @@ def _from(query: Query) -> tuple[str, Where]:
 
 
 def _index(query: Query) -> str:
-    """The index for a query."""
+    """Return the index to use for a query."""
     if query.session is not None:
         index = "logs_threads" if query.order == "active" else "logs_key"
     elif query.stale_until is not None:
@@ -85,13 +86,13 @@ def _index(query: Query) -> str:
 def pending(
     tx: Transaction, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Pending]:
-    """One page of the inbox, oldest first."""
+    """Return one page of the inbox, oldest first."""
     found = tx.conn.execute(*pending_sql(query, cursor, limit + 1)).fetchall()
     return pending_page(query, found, limit)
 
 
 def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[str, list[Any]]:
-    """The statement for one page of the inbox, as (SQL, values)."""
+    """Return the statement for one page of the inbox, as (SQL, values)."""
     index = "pending_at"
     if query.session is not None or query.user is not None:
         index = "pending_session"
@@ -102,7 +103,7 @@ def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[st
 
 
 def runnable(tx: Transaction, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-    """Logs of these agents that need a driver and have no live lease."""
+    """Return logs of these agents that need a driver and have no live lease."""
     conn, now = tx.conn, tx.clock()
     if not agents:
         return []
@@ -116,8 +117,8 @@ def runnable(tx: Transaction, tenant: str, *, agents: Sequence[str], limit: int 
 def runnable_sql(
     now: int, tenant: str, agents: Sequence[str], limit: int, *, ahead: bool = False
 ) -> tuple[str, list[Any]]:
-    """The statement for runnable logs, as (SQL, values); or for logs that were due before the clock
-    was set back (`catalog.is_due`)."""
+    """Return the statement for runnable logs, as (SQL, values); or for logs that were due before
+    the clock was set back (`catalog.is_due`)."""
     marks = ",".join("?" * len(agents))
     due, values = "wake <= ?", [now]
     if ahead:

@@ -1,5 +1,5 @@
-"""What a store keeps in addition to the log, on a connection: leases, drafts, snapshots, blobs,
-claims."""
+"""The data that a store keeps in addition to the log, on a connection: leases, drafts, snapshots,
+blobs, claims."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 
 from msgspec import Raw
 
-from ...errors import BlobNotFound, SessionNotFound
+from ...errors import SessionNotFound
 from ...log.events import Key, Scope
 from .. import rules
 from ..port import BlobRef, Draft, Lease, Snapshot
@@ -126,11 +126,8 @@ def put_blob(tx: Transaction, scope: Scope, data: bytes, sha256: str) -> BlobRef
 def get_blob(tx: Transaction, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
     owner = _owner(tx.conn, scope) if rules.is_sha256(ref.sha256) else None
     column = None if owner is None else _blob(tx.conn, owner, ref.sha256)
-    if column is not None:
-        data = tx.payloads.get_blob(scope, ref.sha256, column)
-        if not checked or rules.is_blob(data, ref.sha256):
-            return data
-    raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+    data = None if column is None else tx.payloads.get_blob(scope, ref.sha256, column)
+    return rules.found_blob(scope, ref, data, checked=checked)
 
 
 def blobs(tx: Transaction, scope: Scope) -> list[BlobRef]:
@@ -174,7 +171,7 @@ def claim(
 
 
 def claimed(conn: sqlite3.Connection, tenant: str, name: str) -> Scope | None:
-    """The holder of a name."""
+    """Return the holder of a name."""
     found = conn.execute(
         "SELECT session FROM claims WHERE tenant = ? AND name = ?", (tenant, name)
     ).fetchone()

@@ -18,9 +18,10 @@ from ...log.events import Key, Scope
 from ...values.records import Remains
 from .. import rules
 from ..port import Lease
+from ..sql.tables import DEAD, RESTORING
 from .log import entry_by_id, existing, lookup
 from .payloads import PayloadStorage, SqliteLogEntry
-from .schema import DEAD, RESTORING
+from .transaction import Transaction
 
 STEP_EVENTS = 2_000
 STEP_BLOBS = 8
@@ -29,7 +30,7 @@ STEP_BLOBS = 8
 def hide(
     conn: sqlite3.Connection, payloads: PayloadStorage, target: Scope | Key, fence: Lease | None
 ) -> tuple[Counter[str], list[Row]]:
-    """Make a session or a thread unreachable; returns the receipt's counts and the removed rows."""
+    """Make a session or a thread unreachable; return the receipt's counts and the removed rows."""
     removed: Counter[str] = Counter()
     if isinstance(target, Key):
         if fence is not None:
@@ -70,8 +71,20 @@ def hide_log(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Counter[str]:
     return removed
 
 
+def drop_snapshots(conn: sqlite3.Connection, log: int, *, forks: bool = True) -> int:
+    """Drop the snapshots of a log and of all its forks; return how many there were."""
+    if not forks:
+        return conn.execute("DELETE FROM snapshots WHERE log = ?", (log,)).rowcount
+    # sqlite3 counts rows only for statements that begin with DELETE, INSERT or UPDATE.
+    return conn.execute(
+        "DELETE FROM snapshots WHERE log IN (WITH RECURSIVE family (id) AS (SELECT ? UNION"
+        " SELECT logs.id FROM logs JOIN family ON logs.base = family.id) SELECT id FROM family)",
+        (log,),
+    ).rowcount
+
+
 def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
-    """Reduce a log's row to what its forks need."""
+    """Reduce a log's row to the fields that its forks need."""
     bare = Row(tenant="", session="", thread="", log=row.log, head=row.head)
     conn.execute(
         "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
@@ -82,7 +95,7 @@ def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
 
 
 def _hide_scope(conn: sqlite3.Connection, payloads: PayloadStorage, scope: Scope) -> Counter[str]:
-    """Remove what a session owns, together with its last thread."""
+    """Remove everything that a session owns, together with its last thread."""
     names = (scope.tenant, scope.session)
     claims = conn.execute(
         "SELECT name FROM claims WHERE tenant = ? AND session = ?", names
@@ -103,7 +116,7 @@ def _hide_scope(conn: sqlite3.Connection, payloads: PayloadStorage, scope: Scope
 
 
 def sweep(conn: sqlite3.Connection, payloads: PayloadStorage, now: int) -> bool:
-    """Remove some of the hidden logs; returns whether there may be more."""
+    """Remove some of the hidden logs; return whether there may be more."""
     conn.execute("UPDATE logs SET state = ? WHERE state = ? AND until < ?", (DEAD, RESTORING, now))
     for (owner,) in conn.execute("SELECT id FROM owners WHERE tenant IS NULL").fetchall():
         if _sweep_blobs(conn, owner):
@@ -145,11 +158,17 @@ def _sweep_log(conn: sqlite3.Connection, payloads: PayloadStorage, id: int) -> b
     return False
 
 
-def shared_still(conn: sqlite3.Connection, deleted: Sequence[str]) -> list[Remains]:
-    """What forks keep of the deleted logs; no other session is mentioned."""
+def discard(conn: sqlite3.Connection, log: str) -> None:
+    """Mark a restore as interrupted, by the incarnation of its log."""
+    conn.execute("UPDATE logs SET until = -1 WHERE log = ? AND state = ?", (log, RESTORING))
+
+
+def shared_still(tx: Transaction, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
+    """Return the parts of the deleted logs that forks still share; no other session is
+    mentioned."""
     remains = []
     for log in deleted:
-        upto, threads = conn.execute(
+        upto, threads = tx.conn.execute(
             "SELECT max(fork.shared), group_concat(DISTINCT fork.thread)"
             " FROM logs AS dead JOIN logs AS fork ON fork.base = dead.id"
             " WHERE dead.log = ? AND dead.state = ?",

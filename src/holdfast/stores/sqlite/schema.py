@@ -116,12 +116,9 @@ CREATE UNIQUE INDEX blobs_sha256 ON blobs (owner, sha256);
 MIGRATIONS = (TABLES,)
 VERSION = len(MIGRATIONS)
 
-# The states of a log.
-LIVE, RESTORING, DEAD = 0, 1, 2
-
 
 def connect(path: str, *, synchronous: str, create: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode, with the settings that all connections share."""
+    """Open a connection in autocommit mode, with the settings that all connections share."""
     conn = sqlite3.connect(
         f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode={'rwc' if create else 'rw'}",
         uri=True,
@@ -142,7 +139,7 @@ def connect(path: str, *, synchronous: str, create: bool = False) -> sqlite3.Con
 
 def prepare(conn: sqlite3.Connection, path: str) -> None:
     """Create or migrate the tables. The caller holds the writers' lock: if many processes open a
-    file at once, one does it and the others find it done."""
+    file at once, one migrates it and the others find it up to date."""
     (version,) = conn.execute("PRAGMA user_version").fetchone()
     (application,) = conn.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
@@ -227,7 +224,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def folder_of(path: str) -> Path:
-    """The folder of a database file; raises if it does not exist."""
+    """Return the folder of a database file; raise if it does not exist."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InvalidValue(

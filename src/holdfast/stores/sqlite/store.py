@@ -1,7 +1,7 @@
 """`SqliteStore`: a store in one SQLite file, for any number of processes.
 
-Each method runs a function of `log`, `history`, `records`, `queries`, `remove` or `upkeep` inside a
-transaction: of the writer if it changes something, of a reader if not.
+Each method runs a function of `log`, `records`, `queries` or `remove`, or of the package `sql`,
+inside a transaction: of the writer if it changes something, of a reader if not.
 """
 
 from __future__ import annotations
@@ -9,41 +9,44 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from ...environment import wall_clock
 from ...errors import InvalidValue, StoreDamaged
 from ...file_lock import FileLock
 from ...log import catalog
-from ...log.catalog import Parent, Project, Row
+from ...log.catalog import Project, Row
 from ...log.codec import LIMITS
-from ...log.events import Appended, Event, Key, NewEvent, Scope
+from ...log.events import Event, Key, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
-from .. import paging, rules
-from ..checked import CheckedStore
-from ..links import seals
+from .. import rules
+from ..base import BaseStore
 from ..notify import Wakes, follow
-from ..paging import batches, read_in_pages
-from ..port import BlobRef, Damage, Durability, Lease, StoreInfo, wall_clock
-from ..rules import APART, Extension
+from ..paging import Fetch
+from ..port import BlobRef, Damage, Durability, Lease, StoreInfo
+from ..rules import APART, AppendRequest, Extension
+from ..sql import history
+from ..sql.history import Restore
+from ..sql.tables import completed
 from ..url_options import check_path, read_option
-from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
+from . import queries, records, remove, schema, verification
 from .identity import DatabaseFile, inode, replaced
-from .payloads import PayloadStorage, TablePayloads
-from .transaction import Transaction, reads, writes
+from .payloads import PayloadStorage
+from .tables import SqliteTables
+from .transaction import reads, writes
 from .writer import Readers, Reopen, SqliteWriter
 
 MODE = 0o600  # permissions of a file that is created: only its owner
-RESTORE_MS = 60_000  # after this time without progress, a restore counts as interrupted
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
 
-class SqliteStore(CheckedStore):
+class SqliteStore(BaseStore[Restore]):
     """Sessions in one SQLite file. Open it with `holdfast.connect("sqlite:PATH")`."""
 
     kind = "sqlite"
@@ -104,7 +107,7 @@ class SqliteStore(CheckedStore):
             conn=conn,
             lock=lock,
             file=file,
-            payloads=TablePayloads(),
+            payloads=PayloadStorage(),
             project=project,
             clock=clock,
         )
@@ -112,140 +115,63 @@ class SqliteStore(CheckedStore):
     def _connect(self) -> sqlite3.Connection:
         return schema.connect(self._file.path, synchronous="NORMAL")
 
-    def _transaction(self, conn: sqlite3.Connection) -> Transaction:
-        return Transaction(conn, self._payloads, self._writer.recent, self._project, self._clock)
+    def _tables(self, conn: sqlite3.Connection) -> SqliteTables:
+        return SqliteTables(conn, self._payloads, self._writer.recent, self._project, self._clock)
 
     # The log
 
-    async def append(
-        self,
-        key: Key,
-        events: Sequence[NewEvent],
-        *,
-        expected: int | None = None,
-        fence: Lease | None = None,
-        log: str | None = None,
-        create: bool = False,
-    ) -> Appended:
-        sealed = seals(events)
-
-        def job(conn: sqlite3.Connection) -> Extension:
-            return logs.append(
-                conn,
-                self._payloads,
-                self._writer.recent,
-                self._project,
-                self._clock(),
-                key,
-                events,
-                sealed,
-                expected=expected,
-                fence=fence,
-                log=log,
-                create=create,
-            )
-
-        told = partial(self._wakes.tell, key)
-        size = sum([len(event.data) for event in events])
-        done = await self._writer.run(job, size=size, tidy=True, done=told)
-        return Appended(done.seqs, done.row.head, len(done.fresh))
-
-    def read(
-        self,
-        key: Key,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-        log: str | None = None,
-        inline: bool = True,
-    ) -> AsyncGenerator[Event, None]:
-        return read_in_pages(
-            self._page,
-            key,
-            after=after,
-            before=before,
-            limit=limit,
-            reverse=reverse,
-            log=log,
-            inline=inline,
+    async def _append(self, request: AppendRequest) -> Extension:
+        return await self._writer.run(
+            lambda conn: logs.append(self._tables(conn), request),
+            size=request.size,
+            tidy=True,
+            done=partial(self._wakes.tell, request.key),
         )
 
-    async def _page(self, key: Key, **bounds: Any) -> paging.Page:
-        return await self._readers.run(
-            lambda conn: logs.read_page(conn, self._payloads, key, **bounds)
-        )
+    def _fetch(self) -> Fetch:
+        return self._page
 
-    link = reads(logs.link_of)
+    _page = reads(logs.read_page)
+    link = reads(completed(history.link_of))
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
         return follow(self, self._wakes, key, after, log, begun=self._writer.watch)
 
-    fork = writes(history.fork)
+    fork = writes(completed(history.fork))
+    _begin_restore = writes(completed(history.begin_restore))
+    _restore_some = writes(completed(history.restore_some))
+    _end_restore = writes(completed(history.end_restore))
+    _erase = writes(completed(history.erase))
 
-    async def restore(
-        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
-    ) -> None:
-        await self._sweep()  # discards what a crashed restore left behind
-        entry = await self._writer.run(
-            lambda conn: history.begin_restore(
-                conn, self._clock(), self._clock() + RESTORE_MS, key, parent
-            )
-        )
-        try:
-            async for some in batches(events):
-                await self._restore_some(entry.row.log, some)
-            await self._writer.run(
-                lambda conn: history.end_restore(conn, self._payloads, key, entry.row.log)
-            )
-        except BaseException:
-            await asyncio.shield(self._discard(entry.row.log))
-            raise
+    async def _discard(self, restore: Restore, error: BaseException) -> None:
+        async def discard() -> None:
+            await self._writer.run(partial(remove.discard, log=restore.log))
+            await self._sweep(None)
+
+        await asyncio.shield(discard())
+
+    def _restored(self, key: Key) -> None:
         self._wakes.wake(key)
 
-    async def _restore_some(self, log: str, events: list[Event]) -> None:
-        await self._writer.run(
-            lambda conn: history.restore_some(
-                conn, self._payloads, self._project, self._clock() + RESTORE_MS, log, events
-            )
-        )
-
-    async def _discard(self, log: str) -> None:
-        await self._writer.run(
-            lambda conn: conn.execute("UPDATE logs SET until = -1 WHERE log = ?", (log,)) and None
-        )
-        await self._sweep()
-
-    async def erase(
-        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
-    ) -> Receipt:
-        removed = await self._writer.run(
-            lambda conn: history.erase(
-                conn, self._payloads, self._project, key, seqs, reason, fence
-            )
-        )
-        return Receipt(removed=removed, remains=self._left_behind())
-
-    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+    async def _hide(
+        self, target: Scope | Key, fence: Lease | None
+    ) -> tuple[Counter[str], list[str]]:
         removed, rows = await self._writer.run(
             lambda conn: remove.hide(conn, self._payloads, target, fence)
         )
         for row in rows:
             self._wakes.wake(row.key)
-        await self._sweep()
-        deleted = [row.log for row in rows]
-        shared = await self._readers.run(lambda conn: remove.shared_still(conn, deleted))
-        counted = {sort: removed[sort] for sort in rules.SORTS}
-        return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
+        return removed, [row.log for row in rows]
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, scope: Scope | None) -> None:
         while await self._writer.run(
             lambda conn: remove.sweep(conn, self._payloads, self._clock())
         ):
             pass
+
+    _shared_still = reads(remove.shared_still)
 
     def _left_behind(self) -> tuple[Remains, ...]:
         return (
@@ -284,9 +210,7 @@ class SqliteStore(CheckedStore):
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
         await self._writer.run(
-            lambda conn: records.put_draft(
-                self._transaction(conn), key, message, offset, text, fence
-            ),
+            lambda conn: records.put_draft(self._tables(conn), key, message, offset, text, fence),
             size=len(text),
             tidy=True,
         )
@@ -298,7 +222,7 @@ class SqliteStore(CheckedStore):
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         name = rules.blob_name(data, sha256)
         return await self._writer.run(
-            lambda conn: records.put_blob(self._transaction(conn), scope, data, name),
+            lambda conn: records.put_blob(self._tables(conn), scope, data, name),
             size=len(data),
         )
 
@@ -316,9 +240,9 @@ class SqliteStore(CheckedStore):
         for damage in damaged:
             yield damage
         try:
-            found = await self._readers.run(lambda conn: upkeep.logs_of(conn, target))
+            found = await self._readers.run(lambda conn: verification.logs_of(conn, target))
         except StoreDamaged as error:
-            if (damage := upkeep.malformed(error)) not in damaged:
+            if (damage := verification.malformed(error)) not in damaged:
                 yield damage
             return
         for log, key in found:
@@ -326,26 +250,29 @@ class SqliteStore(CheckedStore):
                 yield damage
 
     async def _check_file(self) -> list[Damage]:
-        """What SQLite itself finds wrong with its file."""
+        """Return the damage that SQLite's own check finds in its file."""
         try:
-            return await self._readers.run(lambda conn: list(upkeep.check_file(conn)))
+            return await self._readers.run(lambda conn: list(verification.check_file(conn)))
         except StoreDamaged as error:
-            return [upkeep.malformed(error)]
+            return [verification.malformed(error)]
 
     async def _check_log(self, log: str, key: Key, *, repair: bool) -> list[Damage]:
-        check = partial(upkeep.check_log, payloads=self._payloads, project=self._project, log=log)
-        mend = partial(upkeep.repair, payloads=self._payloads, project=self._project, log=log)
+        check = partial(verification.check_log, log=log)
         found: list[Damage] = []
         try:
-            if found := await self._readers.run(check):
+            if found := await self._readers.run(
+                lambda conn: check(self._tables(conn), repair=False)
+            ):
                 # A file may be rewritten while it is read: only the writer sees it consistently.
-                found = await self._writer.run(mend if repair else check)
+                found = await self._writer.run(
+                    lambda conn: check(self._tables(conn), repair=repair)
+                )
         except StoreDamaged as error:
-            found.append(upkeep.malformed(error, key))
+            found.append(verification.malformed(error, key))
         return found
 
     async def purge(self) -> Receipt:
-        await self._sweep()
+        await self._sweep(None)
         return await self._writer.run_alone(self._vacuum)
 
     def _vacuum(self, conn: sqlite3.Connection) -> Receipt:
@@ -380,7 +307,7 @@ class SqliteStore(CheckedStore):
             self._lock.close()
 
     def _leave(self) -> None:
-        """Close what the writer has opened."""
+        """Close everything that the writer has opened."""
         self._writer.close()
 
 
@@ -409,7 +336,7 @@ def _open(file: DatabaseFile, synchronous: str, mode: int) -> tuple[sqlite3.Conn
 
 
 def _mode_of(path: str, mode: int) -> int:
-    """The permissions of an existing file, or those for a new one."""
+    """Return the permissions of an existing file, or those for a new one."""
     try:
         return os.stat(path).st_mode & 0o666
     except FileNotFoundError:

@@ -1,17 +1,17 @@
-"""The context of a store's job, and store methods that consist of one job."""
+"""The context of a store's jobs, and store methods that consist of one job."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ...log.catalog import Project
+from ..jobs import Job, Method, store_method
 from .payloads import PayloadStorage, Recent
 
 P = ParamSpec("P")
-T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Transaction(NamedTuple):
@@ -24,31 +24,21 @@ class Transaction(NamedTuple):
     clock: Callable[[], int]
 
 
-Job = Callable[Concatenate[Transaction, P], T]
-Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+def reads(job: Job[Any, P, R]) -> Method[P, R]:
+    """Return a store method that runs `job` in a transaction of a reader."""
+
+    def run(store: Any, call: Callable[[Any], R]) -> Awaitable[R]:
+        done: Awaitable[R] = store._readers.run(lambda conn: call(store._tables(conn)))
+        return done
+
+    return store_method(job, run)
 
 
-def reads(job: Job[P, T]) -> Method[P, T]:
-    """A store method that runs `job` in a transaction of a reader."""
+def writes(job: Job[Any, P, R], *, tidy: bool = False) -> Method[P, R]:
+    """Return a store method that runs `job` in a transaction of the writer."""
 
-    @wraps(job)
-    async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        result: T = await store._readers.run(
-            lambda conn: job(store._transaction(conn), *args, **options)
-        )
-        return result
+    def run(store: Any, call: Callable[[Any], R]) -> Awaitable[R]:
+        done: Awaitable[R] = store._writer.run(lambda conn: call(store._tables(conn)), tidy=tidy)
+        return done
 
-    return call
-
-
-def writes(job: Job[P, T], *, tidy: bool = False) -> Method[P, T]:
-    """A store method that runs `job` in a transaction of the writer."""
-
-    @wraps(job)
-    async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        result: T = await store._writer.run(
-            lambda conn: job(store._transaction(conn), *args, **options), tidy=tidy
-        )
-        return result
-
-    return call
+    return store_method(job, run)

@@ -108,19 +108,20 @@ class SqliteWriter:
         tidy: bool = False,
         done: Callable[[T], None] | None = None,
     ) -> T:
-        """The job's result, once its transaction is durable."""
+        """Run a job and return its result, once its transaction is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._put(_Waiting(job, future, size=size, tidy=tidy, done=done))
         return await future
 
     async def run_alone(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of a job that must run outside a transaction."""
+        """Run a job outside a transaction and return its result."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._put(_Waiting(job, future, alone=True))
         return await future
 
     async def refresh(self) -> None:
-        """Open the database again if its files were replaced (`StoreReplaced` if it cannot be)."""
+        """Open the database again if its files were replaced; raise `StoreReplaced` if that is not
+        possible."""
         await self.run_alone(lambda conn: None)
 
     async def rebuild(self, damage: StoreDamaged) -> None:
@@ -130,7 +131,7 @@ class SqliteWriter:
         await self.run_alone(_check)
 
     def watch(self) -> None:
-        """Start watching: there is a follower."""
+        """Start watching for commits of other processes, because there is a follower."""
         self._handed.put([])
 
     def _put(self, waiting: _Waiting) -> None:
@@ -170,7 +171,7 @@ class SqliteWriter:
             self._loop.call_soon_threadsafe(_deliver, batch)
 
     def _next(self) -> list[_Waiting] | None:
-        """The next jobs; while waiting, check for commits of other processes."""
+        """Return the next jobs; while waiting for them, check for commits of other processes."""
         while self._watching():
             try:
                 return self._handed.get(timeout=LOOK)
@@ -224,7 +225,7 @@ class SqliteWriter:
             self._transact(batch)
 
     def _check_file(self) -> None:
-        """Under the lock: continue with the files that are now at the paths."""
+        """Continue with the files that are now at the paths; called under the lock."""
         if self._file.is_replaced():
             if self._reopen is None:
                 raise replaced(self._file.path)
@@ -303,7 +304,7 @@ def _check(conn: sqlite3.Connection) -> None:
 
 
 def _copy(error: BaseException) -> BaseException:
-    """One error for each waiting caller, since they raise it in different tasks."""
+    """Copy an error for each waiting caller, since callers raise it in different tasks."""
     if not isinstance(error, HoldfastError):
         return error
     copy = type(error)(**error.fields)
@@ -324,7 +325,7 @@ def _deliver(batch: list[_Waiting]) -> None:
 
 
 class _Replaced(Exception):
-    """The files of the database are not those that the writer has open."""
+    """The database files are no longer the ones that the writer has open."""
 
 
 class Readers:
@@ -350,14 +351,14 @@ class Readers:
         self._closed = False
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of a job that sees one consistent state of the database."""
+        """Run a job that sees one consistent state of the database, and return its result."""
         return await self._renewing(
             lambda: self._loop.run_in_executor(self._threads, self._run, job)
         )
 
     async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of a short job. All short jobs of one iteration of the loop run as one job of
-        a thread, since the handover costs more than reading a row."""
+        """Run a short job and return its result. All short jobs of one iteration of the loop run
+        together in one thread, since the handover costs more than reading a row."""
 
         def soon() -> asyncio.Future[T]:
             if not self._gathered:
@@ -369,7 +370,8 @@ class Readers:
         return await self._renewing(soon)
 
     async def _renewing(self, begin: Callable[[], asyncio.Future[T]]) -> T:
-        """The result of a read, repeated each time the database was reopened meanwhile."""
+        """Run a read and return its result; repeat it each time the database was reopened
+        meanwhile."""
         damage: StoreDamaged | None = None
         for _ in range(RENEWALS):
             self._check_open()
@@ -427,7 +429,7 @@ class Readers:
 
     @contextlib.contextmanager
     def _noticing(self, opened: Identity) -> Iterator[None]:
-        """Treat an error during a replacement of the files as caused by it."""
+        """Raise `_Replaced` for an error that occurs while the files are replaced."""
         try:
             yield
         except sqlite3.Error as error:
@@ -446,7 +448,7 @@ class Readers:
             self._idle.append((opened, conn))
 
     def _take(self) -> tuple[Identity, sqlite3.Connection]:
-        """A connection to the files that the writer has open."""
+        """Take a connection to the files that the writer has open."""
         opened = self._file.opened
         if self._file.is_replaced():
             raise _Replaced

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from contextlib import aclosing
@@ -13,20 +12,22 @@ from ...errors import HoldfastError, InvalidValue, KeyMissing
 from ...log.catalog import Query
 from ...log.catalog.encrypted_preview import BOXED
 from ...log.events import Key, Scope
+from ..keyed_locks import KeyedLocks
 from ..port import Store
 from .key_rings import Claim, DataKey, Ring, claim_of, data_key, locked, new_data_key
 from .keys import RESERVED, Master, Vault
 
 TENANTS = 4_096  # tenants whose keys are cached
-NOWHERE = 1_000  # unknown key ids that are cached for each
+NOWHERE = 1_000  # unknown key ids that are cached
 TENANT = "tenant:"
 AGAIN = 60.0  # seconds for which a missing key is not looked up again
 TRIED = 8  # tenants whose keys are tried when a store is opened
 
 
 class DataKeyInfo(Struct, frozen=True):
-    """A data key, without the key itself: which master key it is encrypted with now, and which was
-    first when it was created. `readable`: the vault can decrypt it."""
+    """Describes a data key, without the key itself: the master key that it is encrypted with now,
+    and the one that was first when it was created. `readable` means that the vault can decrypt
+    it."""
 
     tenant: str
     id: str
@@ -36,8 +37,8 @@ class DataKeyInfo(Struct, frozen=True):
 
 
 class Resealed(Struct, frozen=True):
-    """How many data keys of a tenant were re-encrypted with the vault's first key, and the master
-    keys of those that were not, because the vault does not have them."""
+    """The number of a tenant's data keys that were re-encrypted with the vault's first key, and the
+    master keys of those that were not, because the vault does not have these master keys."""
 
     tenant: str
     changed: int
@@ -53,26 +54,26 @@ class Rings:
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         self._nowhere: dict[tuple[str, str], float] = {}
         self._marked: set[str] = set()
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = KeyedLocks[str]()
 
     def known(self, tenant: str) -> Ring | None:
-        """The keys of a tenant, if they are cached."""
+        """Return the keys of a tenant, if they are cached."""
         return self._rings.get(tenant)
 
     async def reading(self, tenant: str) -> Ring:
-        """The keys of a tenant, to decrypt with."""
+        """Return the keys of a tenant, for decryption."""
         ring = self._rings.get(tenant)
         if ring is None:
-            async with self._turn(tenant):
+            async with self._turns.of(tenant):
                 ring = self._rings.get(tenant) or await self._load(tenant)
         return ring
 
     async def again(self, tenant: str, wanted: str) -> Ring:
-        """The current keys of a tenant, read again because `wanted` was not among them. A missing
-        key is not looked up again for a while."""
+        """Read the keys of a tenant again, because `wanted` was not among them, and return them. A
+        missing key is not looked up again for a while."""
         ring = await self.reading(tenant)
         if self._nowhere.get((tenant, wanted), 0.0) < time.monotonic():
-            async with self._turn(tenant):
+            async with self._turns.of(tenant):
                 ring = await self._load(tenant)
             if wanted not in ring.keys and wanted not in ring.locked:
                 if len(self._nowhere) >= NOWHERE:
@@ -81,11 +82,12 @@ class Rings:
         return ring.surely()
 
     async def writing(self, tenant: str) -> Ring:
-        """The keys of a tenant, with one to encrypt with. A new key is created if no key was
-        created under the vault's first master key and is encrypted with it."""
+        """Return the keys of a tenant, including one for encryption. A new key is created unless
+        there is one that was created under the vault's first master key and is encrypted with
+        it."""
         ring = await self.reading(tenant)
         if ring.current is None or tenant not in self._marked:
-            async with self._turn(tenant):
+            async with self._turns.of(tenant):
                 ring = await self._load(tenant)
                 if ring.current is None:
                     ring = await self._make(ring)
@@ -100,7 +102,7 @@ class Rings:
         self._marked.add(tenant)
 
     async def check_keys(self) -> None:
-        """Reject a vault that cannot read any of the tenants that are tried (`KeyMissing`)."""
+        """Raise `KeyMissing` if the vault cannot decrypt the keys of any tenant that is tried."""
         tried = [await self.reading(tenant) for tenant in (await self.tenants())[:TRIED]]
         if tried and not any(ring.keys or ring.empty for ring in tried):
             raise self._unable(tried[0])
@@ -121,18 +123,13 @@ class Rings:
         problem = f"the store was encrypted with another key than {known[0]!r} of the vault"
         return KeyMissing(problem=problem, tenant=ring.tenant, key=known[0])
 
-    def _turn(self, tenant: str) -> asyncio.Lock:
-        if len(self._turns) > TENANTS:
-            self._turns = {name: turn for name, turn in self._turns.items() if turn.locked()}
-        return self._turns.setdefault(tenant, asyncio.Lock())
-
     async def tenants(self) -> list[str]:
-        """The tenants that have data keys."""
+        """Return the tenants that have data keys."""
         names = await self._store.claims(Scope(RESERVED, RESERVED))
         return [name.removeprefix(TENANT) for name in names if name.startswith(TENANT)]
 
     async def listed(self, tenant: str) -> list[DataKeyInfo]:
-        """The data keys of a tenant, as the store has them."""
+        """Return the data keys of a tenant, as the store has them."""
         return [
             DataKeyInfo(
                 tenant, claim.id, claim.master, claim.made, self._key(tenant, claim) is not None
@@ -155,7 +152,7 @@ class Rings:
                 done.add(key.id)
             await self._store.unclaim(tenant, claim.name, owner)
             changed.add(key.id)
-        async with self._turn(tenant):
+        async with self._turns.of(tenant):
             ring = await self._load(tenant)
         if not ring.locked:
             await self.writing(tenant)

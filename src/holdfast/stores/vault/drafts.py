@@ -1,19 +1,18 @@
 """Drafts of an encrypted store: each piece is a line, and the lines follow each other.
 
 The inner store joins pieces by their offset in characters. An encrypted piece has another length,
-so each is appended to what exists, and records its own offset. A piece that is too long for one
-line has several, which are valid only together.
+so each is appended after the existing text, and records its own offset. A piece that is too long
+for one line has several, which are valid only together.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ...errors import KeyMissing
 from ...log.events import Key
+from ..keyed_locks import KeyedLocks
 from ..port import Draft, Lease, Store
 from ..rules import join_draft
 from .key_rings import Ring, UnknownKey, Unsealed
@@ -24,23 +23,23 @@ MESSAGES = 4_096  # messages whose stored length is cached
 
 
 class VaultDrafts:
-    """The next offset of each message in the inner store."""
+    """Keeps the next offset of each message in the inner store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lengths: OrderedDict[tuple[Key, str, int], int] = OrderedDict()
-        self._turns: WeakValueDictionary[tuple[Key, str], asyncio.Lock] = WeakValueDictionary()
+        self._turns = KeyedLocks[tuple[Key, str]]()
 
     async def put(
         self, ring: Ring, key: Key, message: str, offset: int, text: str, fence: Lease
     ) -> None:
-        """Store a piece, after the existing ones."""
+        """Store a piece after the existing ones."""
         place = _place(key, message, fence.token)
         parts = [text]
         if len(text.encode()) > MOST:
             parts = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
         known = (key, message, fence.token)
-        async with self._turn(key, message):
+        async with self._turns.of((key, message)):
             for n, part in enumerate(parts, 1):
                 said = (offset, n, len(parts))
                 box = ring.encrypt(key.session, (*place, *said), part.encode())
@@ -54,12 +53,6 @@ class VaultDrafts:
         if len(self._lengths) > MESSAGES:
             self._lengths.popitem(last=False)
 
-    def _turn(self, key: Key, message: str) -> asyncio.Lock:
-        turn = self._turns.get((key, message))
-        if turn is None:
-            turn = self._turns[key, message] = asyncio.Lock()
-        return turn
-
     async def _length(self, key: Key, message: str, token: int) -> int:
         known = self._lengths.get((key, message, token))
         if known is not None:
@@ -71,8 +64,8 @@ class VaultDrafts:
 
 
 def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft | None:
-    """A draft with its text decrypted, up to the first piece that does not belong there; None if no
-    piece is complete."""
+    """Decrypt the text of a draft, up to the first piece that was not encrypted for its place.
+    Return None if no piece is complete."""
     place = _place(key, draft.message, draft.token)
     pieces: dict[int, str] = {}
     some: dict[int, str] = {}  # lines of a piece that is not complete yet

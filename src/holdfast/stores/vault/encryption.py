@@ -1,4 +1,4 @@
-"""The encrypted form of events, rows and snapshots, and back; each bound to its place."""
+"""Encrypts and decrypts events, rows and snapshots; each is bound to its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ...log.catalog import Pending, Row
 from ...log.catalog.encrypted_preview import BOXED, NEWER, Box, box_of, shown
 from ...log.codec import LIMITS, erased
 from ...log.events import Event, Key, NewEvent
-from .. import rules
 from ..port import Snapshot
 from . import key_rings
 from .key_rings import PLAIN, Ring, UnknownKey, Unsealed
@@ -53,7 +52,7 @@ class Boxed(NewEvent, frozen=True, kw_only=True, gc=True):
 
 
 def boxed(ring: Ring, key: Key, event: NewEvent) -> Boxed:
-    """An event with its data encrypted."""
+    """Encrypt the data of an event."""
     if event.v > VERSIONS:
         raise InvalidValue(field="v", problem=f"is {event.v}", remedy=f"use 1 to {VERSIONS}")
 
@@ -76,12 +75,12 @@ def boxed(ring: Ring, key: Key, event: NewEvent) -> Boxed:
 
 
 def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent]) -> list[Boxed]:
-    """The events of one append, encrypted."""
+    """Encrypt the events of one append."""
     return [boxed(ring, key, event) for event in events]
 
 
 def opened(key: Key, event: Event, ring: Ring) -> Event:
-    """The event that was given to `boxed`, or an erased one (raises `Unsealed`)."""
+    """Decrypt an event that `boxed` encrypted, or an erased one; raise `Unsealed` if that fails."""
     if event.v >= NEWER:
         raise Unsealed(key_rings.NEWER)
     box = box_of(event)
@@ -102,7 +101,7 @@ def _bound(event: NewEvent, v: int) -> tuple[Any, ...]:
 
 
 def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
-    """An erased event, or the placeholder for a lost one, with the given reason."""
+    """Decrypt the reason of an erased event, or of the placeholder for a lost one."""
     try:
         reason = _erased(event.data).erased
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -114,7 +113,7 @@ def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
 
 
 def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
-    """The reason of an erasure, encrypted, so that it cannot be forged without the keys. It is the
+    """Encrypt the reason of an erasure, so that it cannot be forged without the keys. It is the
     same in all forks."""
     data = bytes(erased(reason))
     if len(data) > REASON_BYTES:
@@ -131,7 +130,7 @@ def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
 
 
 def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
-    """A text of a row; None if it does not belong there."""
+    """Decrypt a text of a row; return None if it was not encrypted for this place."""
     if not isinstance(text, str) or not text.startswith(TEXT):
         return "" if text == "" else None
     try:
@@ -147,7 +146,7 @@ def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
 
 
 def opened_row(key: Key, row: Row, ring: Ring) -> Row:
-    """A row with its texts decrypted; texts that do not belong there are left out."""
+    """Decrypt the texts of a row; texts that were not encrypted for their place are left out."""
     texts = {
         name: _text(ring, key, (name,), value)
         for name in TITLES
@@ -165,7 +164,7 @@ def opened_row(key: Key, row: Row, ring: Ring) -> Row:
 
 
 def opened_item(item: Pending, ring: Ring) -> Pending:
-    """The same for pending items."""
+    """Decrypt the texts of a pending item, in the same way."""
     if item.title is None:
         return item
     key = Key(item.tenant, item.session, item.thread)
@@ -187,7 +186,7 @@ def _bound_snapshot(key: Key, snapshot: Snapshot) -> tuple[Any, ...]:
 
 
 def boxed_snapshot(ring: Ring, key: Key, snapshot: Snapshot) -> Snapshot | None:
-    """A snapshot with its state encrypted; None if it is too large to be stored."""
+    """Encrypt the state of a snapshot; return None if it is too large to be stored."""
     data = zlib.compress(bytes(snapshot.state), 1)
     box = ring.encrypt(key.session, _bound_snapshot(key, snapshot), data)
     state = Raw(_encode(_Kept(box)))
@@ -195,7 +194,7 @@ def boxed_snapshot(ring: Ring, key: Key, snapshot: Snapshot) -> Snapshot | None:
 
 
 def opened_snapshot(key: Key, snapshot: Snapshot, ring: Ring) -> Snapshot | None:
-    """A snapshot, decrypted; None if it does not belong there."""
+    """Decrypt a snapshot; return None if it was not encrypted for this place."""
     try:
         box = _kept(snapshot.state).box
         data = ring.decrypt(key.session, _bound_snapshot(key, snapshot), box)
@@ -204,10 +203,3 @@ def opened_snapshot(key: Key, snapshot: Snapshot, ring: Ring) -> Snapshot | None
     except (Unsealed, KeyMissing, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return replace(snapshot, state=Raw(zlib.decompress(data)))
-
-
-def stubbed(event: Event) -> Event:
-    """An event with size and hash in place of a large payload."""
-    if len(event.data) <= rules.APART:
-        return event
-    return replace(event, data=Raw(rules.apart(event)))

@@ -98,14 +98,14 @@ class Claim(NamedTuple):
         return cls(name, master, id, made, sealed) if what == CLAIM and _ID.fullmatch(id) else None
 
 
-class SessionKeys(NamedTuple):
-    """A data key for one session: it encrypts, and binds to numbers and times."""
+class SessionCiphers(NamedTuple):
+    """A data key for one session: `cipher` encrypts, and `tie` binds to numbers and times."""
 
     cipher: AESGCM
     tie: bytes
 
 
-Ciphers = OrderedDict[tuple[str, str], SessionKeys]
+Ciphers = OrderedDict[tuple[str, str], SessionCiphers]
 
 
 class Ring:
@@ -131,7 +131,7 @@ class Ring:
         self._ciphers: Ciphers = OrderedDict() if ciphers is None else ciphers
 
     def surely(self) -> Ring:
-        """The same, after the keys were read again."""
+        """Return the same ring, marked as `sure`, after the keys were read again."""
         return Ring(
             self.tenant,
             self.keys,
@@ -147,12 +147,12 @@ class Ring:
         return not (self.keys or self.locked)
 
     def encrypt(self, session: str, place: tuple[Any, ...], data: bytes, more: bytes = b"") -> str:
-        """Encrypt data, as text that is valid only at this place; `more` is bound to it."""
+        """Encrypt data to text that is valid only at this place and with the same `more`."""
         id, sealed = self._sealed(session, place, data, more)
         return f"{id}:{base64.b64encode(sealed).decode()}"
 
     def encrypt_bytes(self, session: str, place: tuple[Any, ...], data: bytes) -> bytes:
-        """The same as bytes."""
+        """Encrypt data to bytes that are valid only at this place."""
         id, sealed = self._sealed(session, place, data, b"")
         return id.encode() + sealed
 
@@ -166,7 +166,8 @@ class Ring:
         return key.id, nonce + cipher.encrypt(nonce, data, self._bound(session, place, more))
 
     def decrypt(self, session: str, place: tuple[Any, ...], text: str, more: bytes = b"") -> bytes:
-        """The data that was given to `encrypt` (raises `Unsealed`)."""
+        """Decrypt the output of `encrypt`; raise `Unsealed` if it was not encrypted for this
+        place."""
         id, sealed = text[:ID], text[ID + 1 :]
         if text[ID : ID + 1] != ":":
             raise Unsealed
@@ -177,7 +178,8 @@ class Ring:
         return self._opened(id, session, place, data, more)
 
     def decrypt_bytes(self, session: str, place: tuple[Any, ...], data: bytes) -> bytes:
-        """The data that was given to `encrypt_bytes` (raises `Unsealed`)."""
+        """Decrypt the output of `encrypt_bytes`; raise `Unsealed` if it was not encrypted for this
+        place."""
         id = data[:ID].decode("ascii", "replace")
         return self._opened(id, session, place, data[ID:], b"")
 
@@ -195,8 +197,8 @@ class Ring:
             raise Unsealed from error
 
     def tie(self, session: str, box: str, number: int, at: int) -> str:
-        """A value that binds the output of `encrypt`, and thus its content, to a number and a
-        time."""
+        """Return a value that binds the output of `encrypt`, and thus its content, to a number and
+        a time."""
         key = self.keys.get(box[:ID])
         if key is None:
             raise self._unknown(box[:ID])
@@ -215,32 +217,32 @@ class Ring:
     def _bound(self, session: str, place: tuple[Any, ...], more: bytes) -> bytes:
         return _encode(("holdfast", 1, self.tenant, session, *place)) + b"\n" + more
 
-    def _of(self, key: DataKey, session: str) -> SessionKeys:
+    def _of(self, key: DataKey, session: str) -> SessionCiphers:
         known = (key.id, session)
         keys = self._ciphers.get(known)
         if keys is None:
             secret = _derived(key.secret, self.tenant, session)
             tie = _derived(key.secret, self.tenant, session, "tie")
-            keys = self._ciphers[known] = SessionKeys(AESGCM(secret), tie)
+            keys = self._ciphers[known] = SessionCiphers(AESGCM(secret), tie)
             if len(self._ciphers) > SESSIONS:
                 self._ciphers.popitem(last=False)
         return keys
 
 
 def locked(tenant: str, master: str) -> KeyMissing:
-    """The error for data encrypted with a master key that the vault does not have."""
+    """Return the error for data encrypted with a master key that the vault does not have."""
     problem = f"it is encrypted with key {master!r}: add that key to the vault, after the others"
     return KeyMissing(problem=problem, tenant=tenant, key=master)
 
 
 def new_data_key(master: Master, tenant: str) -> DataKey:
-    """A new data key of a tenant, and its stored form."""
+    """Create a data key for a tenant, with its stored form."""
     key = DataKey(os.urandom(ID // 2).hex(), os.urandom(KEY_BYTES), master.name, master.name, "")
     return key._replace(claim=claim_of(master, tenant, key))
 
 
 def claim_of(master: Master, tenant: str, key: DataKey) -> str:
-    """The stored form of a data key, encrypted with this master key."""
+    """Encrypt a data key with this master key, and return its stored form."""
     nonce = os.urandom(NONCE)
     bound = _bound_key(master.name, tenant, key.id, key.made)
     cipher = AESGCM(_derived(master.secret, tenant, ""))
@@ -250,7 +252,7 @@ def claim_of(master: Master, tenant: str, key: DataKey) -> str:
 
 
 def data_key(master: Master, tenant: str, claim: Claim) -> DataKey | None:
-    """The data key of a claim; None if this master key does not decrypt it."""
+    """Decrypt the data key of a claim; return None if this master key does not decrypt it."""
     try:
         secret = AESGCM(_derived(master.secret, tenant, "")).decrypt(
             claim.sealed[:NONCE],

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Master(NamedTuple):
-    """One master key, and the name that marks what it encrypts."""
+    """One master key, and the name that marks the data keys it encrypts."""
 
     name: str
     secret: bytes
@@ -61,11 +61,12 @@ class Vault:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vault:
-        """The vault in a TOML file: `keys = [...]`, and a table `[tenants]` with lists of keys; or
-        in the environment: `env:NAME` holds keys, separated by commas."""
+        """Load a vault from a TOML file: `keys = [...]`, and a table `[tenants]` with lists of
+        keys; or from the environment: `env:NAME` names a variable that holds keys, separated by
+        commas."""
         if str(path).startswith(ENV):
             return cls._in_environment(str(path).removeprefix(ENV))
-        import tomllib  # noqa: PLC0415 - few need it, and all would wait for it
+        import tomllib  # noqa: PLC0415 - rarely needed, and slow to import
 
         try:
             with Path(path).open("rb") as file:
@@ -95,12 +96,12 @@ class Vault:
 
     @staticmethod
     def new_key(name: str) -> str:
-        """A new key with this name, 32 random bytes. Keep it apart from the store's backups."""
+        """Create a key with this name: 32 random bytes. Keep it apart from the store's backups."""
         _check_name("name", name)
         return f"{name}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}"
 
     def masters(self, tenant: str) -> tuple[Master, ...]:
-        """The master keys of a tenant; the first encrypts."""
+        """Return the master keys of a tenant; the first encrypts."""
         own = self._own(tenant, self)
         return self._keys if own is self else _masters(f"tenants.{tenant}", own)
 

@@ -24,6 +24,7 @@ from ...values.stream_items import CaughtUp
 from .. import rules
 from ..checked import CheckedStore
 from ..frames import damaged
+from ..pages import every_row
 from ..port import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
 from ..wrapped import WrappedStore
 from . import encryption
@@ -56,7 +57,7 @@ class VaultStore(WrappedStore, CheckedStore):
         self._drafts = VaultDrafts(inner)
 
     async def check_keys(self) -> None:
-        """Reject a vault that cannot read any data of the store (`KeyMissing`)."""
+        """Raise `KeyMissing` if the vault cannot read any data of the store."""
         await self._rings.check_keys()
 
     async def check_tenant(self, tenant: str) -> None:
@@ -84,7 +85,8 @@ class VaultStore(WrappedStore, CheckedStore):
         )
 
     async def _writing(self, key: Key, *, create: bool = False) -> Ring:
-        """The keys to write to a log with. A tenant without keys gets one with its first log."""
+        """Return the keys for writing to a log. A tenant without keys gets one with its first
+        log."""
         ring = await self._rings.reading(key.tenant)
         if ring.empty and not create:
             rules.found(key, await self.inner.row(key))
@@ -112,7 +114,7 @@ class VaultStore(WrappedStore, CheckedStore):
         async with aclosing(events):
             async for event in events:
                 opened = await self._event(key, event)
-                yield opened if inline else encryption.stubbed(opened)
+                yield opened if inline else rules.stubbed(opened)
 
     async def _event(self, key: Key, event: Event) -> Event:
         try:
@@ -133,8 +135,8 @@ class VaultStore(WrappedStore, CheckedStore):
             ) from error
 
     async def _opened(self, tenant: str, open: Callable[[Ring], T], size: int = 0) -> T:
-        """The result of `open` with the keys of the tenant; reads the keys again if another process
-        created one meanwhile."""
+        """Call `open` with the keys of the tenant and return its result; read the keys again if
+        another process created one meanwhile."""
         ring = await self._rings.reading(tenant)
         try:
             return await _large(size, open, ring)
@@ -301,15 +303,15 @@ class VaultStore(WrappedStore, CheckedStore):
         return [await self._rings.reseal(tenant) for tenant in await self._rings.tenants()]
 
     async def data_keys(self) -> list[DataKeyInfo]:
-        """The data keys of every tenant, without the keys themselves."""
+        """Return the data keys of every tenant, without the keys themselves."""
         tenants = await self._rings.tenants()
         return [key for tenant in tenants for key in await self._rings.listed(tenant)]
 
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        """The inner store's check, and then whether its content was encrypted for the place it is
-        in; for a whole store, in all tenants that have keys."""
+        """Verify the inner store, then check that its content was encrypted for its place; for a
+        whole store, in all tenants that have keys."""
         if repair:  # before anything is changed: a repair needs the keys to erase events
             for tenant in await self._rings.tenants() if target is None else [target.tenant]:
                 await self.check_tenant(tenant)
@@ -331,28 +333,23 @@ class VaultStore(WrappedStore, CheckedStore):
         if isinstance(target, Key):
             yield target
             return
-        if target is not None:
-            async for row in self._found(Query(tenant=target.tenant, session=target.session)):
+        for scope in [target] if target is not None else await self._sessions():
+            async for row in every_row(
+                self.inner, Query(tenant=scope.tenant, session=scope.session)
+            ):
                 yield row.key
-            return
-        for tenant in await self._rings.tenants():
-            async for session in self._found(Query(tenant=tenant)):
-                async for row in self._found(Query(tenant=tenant, session=session.session)):
-                    yield row.key
 
-    async def _found(self, query: Query) -> AsyncGenerator[Row, None]:
-        cursor = None
-        while True:
-            page = await self.inner.find(query, cursor=cursor)
-            for row in page.items:
-                yield row
-            if (cursor := page.cursor) is None:
-                return
+    async def _sessions(self) -> list[Scope]:
+        return [
+            row.scope
+            for tenant in await self._rings.tenants()
+            async for row in every_row(self.inner, Query(tenant=tenant))
+        ]
 
     async def _unreadable(self, key: Key, *, repair: bool) -> list[Damage]:
-        """The events of a log that were not encrypted for their place. A repair erases those that
-        were written without the keys. An event whose key is missing stays, since the key may be in
-        a backup."""
+        """Return the events of a log that were not encrypted for their place. A repair erases those
+        that were written without the keys. An event whose key is missing stays, since the key may
+        be in a backup."""
         row = await self.inner.row(key)
         if row is None:
             return []
@@ -379,8 +376,8 @@ class VaultStore(WrappedStore, CheckedStore):
         return [replace(damage, repaired=damage.seq in forged) for damage in found]
 
     async def _first_own(self, row: Row) -> int:
-        """The number after which a log's own events begin. Shared events are reported with the
-        parent while it exists."""
+        """Return the number after which a log's own events begin. Shared events are reported with
+        the parent while it exists."""
         if row.parent is None or not row.parent.at:
             return 0
         parent = await self.inner.row(Key(row.tenant, row.session, row.parent.thread))
@@ -407,7 +404,7 @@ def _checked(key: Key, events: Sequence[NewEvent]) -> int:
 
 
 async def _large(size: int, do: Callable[[*P], T], *given: *P) -> T:
-    """The result of `do`; in a thread if it processes many bytes."""
+    """Call `do` and return its result; in a thread if it processes many bytes."""
     return do(*given) if size < LARGE else await asyncio.to_thread(do, *given)
 
 

@@ -7,20 +7,20 @@ mark stays, the links remain valid, and the mark reveals nothing about the erase
 with a link of its own name, and a fork with the link of the event at which it left its parent.
 
 A format byte and its content are stored with each event: `w`, salt and link; `e`, mark and link, if
-the data is erased; `x` and a link, if the event was damaged and then erased. Events that an older
-program wrote have nothing.
+the data is erased; `x` and a link, if the event was damaged and then erased. Nothing is stored with
+events that an older program wrote.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from ..environment import current
 from ..log.catalog import Row
 from ..log.catalog.encrypted_preview import LOST
 from ..log.codec import fingerprint
@@ -38,42 +38,44 @@ _sha256 = hashlib.sha256
 
 
 class Seal(NamedTuple):
-    """What binds an event: its hash, and the salt of its mark."""
+    """The values that bind an event: its hash, and the salt of its mark."""
 
     hash: bytes
     salt: bytes
 
     def of(self, event: NewEvent) -> Seal:
-        """The same for an event whose data changed when it got its number."""
+        """Return the seal for an event whose data changed when it got its number; the salt stays
+        the same."""
         return Seal(fingerprint(event), self.salt)
 
 
 def seals(events: Sequence[NewEvent]) -> list[Seal]:
-    """New seals for events that are about to be appended."""
-    salts = os.urandom(SALT * len(events))
+    """Return new seals for events that are about to be appended."""
+    salts = current().token_bytes(SALT * len(events))
     return [
         Seal(fingerprint(event), salts[SALT * n : SALT * (n + 1)]) for n, event in enumerate(events)
     ]
 
 
 def origin(key: Key, log: str, after: int = 0, base: bytes = b"") -> bytes:
-    """The link before the first event of a log. `after` and `base` are the number and the link at
-    which it was forked from another log, or the number after which its links begin."""
+    """Return the link before the first event of a log. If the log is a fork, `after` and `base` are
+    the number and the link at which it left its parent. If its links begin later, `after` is the
+    number before the first of them."""
     named = _encode(("holdfast", 1, key.tenant, key.session, key.thread, log, after))
     return _sha256(named + base).digest()
 
 
 def anew(log: str, after: int) -> bytes:
-    """The start of a chain of links after a number of a log. It does not include the key, since a
-    deleted log whose events a fork still shares has no key."""
+    """Return the link that begins a new chain after a number of a log. It does not include the key,
+    since a deleted log whose events a fork still shares has no key."""
     return origin(Key("", "", ""), log, after)
 
 
 def linked(
     row: Row, events: Sequence[Event], given: Sequence[Seal]
 ) -> tuple[list[bytes], str | None]:
-    """What is stored with each of the next events of the log of `row`, and the link of the log
-    after them."""
+    """Return the bytes to store with each of the next events of the log of `row`, and the link of
+    the log after them."""
     if not events:
         return [], row.link
     link = _read(row.link) or anew(row.log, row.head)
@@ -85,7 +87,7 @@ def linked(
 
 
 def _read(link: str | None) -> bytes:
-    """The link of a row; empty if it has none, or it is damaged."""
+    """Parse the link of a row; return empty bytes if there is none, or if it is damaged."""
     try:
         return bytes.fromhex(link or "")
     except ValueError:
@@ -101,8 +103,8 @@ def _link(before: bytes, mark: bytes, event: Event) -> bytes:
 
 
 def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes | None:
-    """What is stored with an event whose data, which had this hash, is erased now. With `damaged`,
-    the event itself was altered, and its link is taken as it is."""
+    """Return the bytes to store with an event whose data, which had this hash, is being erased.
+    With `damaged`, the event itself was altered, and its link is kept unchecked."""
     if kept is None or damaged:
         return kept and b"x" + link_in(kept)
     if kept[:1] != b"w":
@@ -112,19 +114,19 @@ def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes |
 
 
 def link_in(kept: bytes | None) -> bytes:
-    """The link in the bytes that are stored with an event; empty if there is none."""
+    """Return the link in the bytes that are stored with an event; empty if there is none."""
     return kept[-32:] if kept else b""
 
 
 def ending(kept: bytes | None) -> str | None:
-    """The link of a log's last event, as its row has it."""
+    """Return the link of a log's last event in the form that its row stores."""
     return link_in(kept).hex() or None
 
 
 class LinkWalk:
-    """Walks along the events of a log and reports each that does not follow from those before it.
-    If an older program wrote the log, its row has no link, and the chain may begin again after any
-    number."""
+    """Walks along the events of a log, and reports each event that does not follow from the events
+    before it. If an older program wrote the log, its row has no link, and the chain may begin again
+    after any number."""
 
     def __init__(
         self,
@@ -135,9 +137,9 @@ class LinkWalk:
         deleted: str | None = None,
         lossy: bool = False,
     ) -> None:
-        """The state before the events after `after`, which are the log's own, or those that a
-        `deleted` log left to it. `left` is what is stored with the event at which a fork left its
-        parent; None if unknown. With `lossy`, a placeholder may replace a lost event."""
+        """Start before the events after `after`: the log's own events, or those that a `deleted`
+        log left to it. `left` is the bytes stored with the event at which a fork left its parent;
+        None if unknown. With `lossy`, a placeholder may replace a lost event."""
         self._row = row
         self._log, self._lossy = deleted or row.log, lossy
         begun = None if left is None else origin(row.key, row.log, after, link_in(left))
@@ -146,7 +148,7 @@ class LinkWalk:
         self._bare = False  # or had none, and that was not reported
 
     def look(self, event: Event, hash: bytes, kept: bytes | None) -> list[Damage]:
-        """The problem with the next event, whose data matches its hash."""
+        """Check the next event, whose data matches its hash, and return the problem, if any."""
         before, was_linked = self._before, self._linked
         self.skip(kept)
         if kept is None:
@@ -182,7 +184,7 @@ class LinkWalk:
         self.skip(None)
 
     def end(self) -> list[Damage]:
-        """The problem with the end of the log."""
+        """Check the end of the log, and return the problem, if any."""
         link = self._row.link
         ends = not self._bare and (not self._before or _read(link) == self._before)
         sound = link is None or ends
@@ -201,7 +203,7 @@ def _mark_in(kept: bytes, event: Event, hash: bytes) -> bytes | None:
 
 
 def is_lost(event: Event) -> bool:
-    """Whether it is the placeholder of an event that was lost together with its link."""
+    """Whether an event is the placeholder for an event that was lost together with its link."""
     return (event.kind, event.id) == (LOST, f"damaged:{event.seq}") and is_blank(event)
 
 

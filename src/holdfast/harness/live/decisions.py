@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from ...environment import wall_clock
 from ...errors import AlreadyDecided, HeadMoved, InvalidValue, NotPending
 from ...log import events as ev
 from ...log.catalog import Row
 from ...log.codec import typed
 from ...log.events import Event, Key, NewEvent, ids
-from ...stores.port import Store, wall_clock
+from ...stores.port import Store
 from ...stores.rules import found
 from ...values.pending import Decision
 from ..tools import BadArguments, Tool
@@ -35,14 +36,14 @@ async def settle_pending(
     channel: str | None = None,
     tools: Tools | None = None,
 ) -> Decision:
-    """Decide on an item; None means the only pending one. Raises `AlreadyDecided` if it was decided
-    before, and `NotPending` if there is no such item. Needs no driver and no lease. `channel` names
-    where the decision came from.
+    """Decide on an item; None means the only pending one. Needs no driver and no lease. `channel`
+    names where the decision came from.
 
-    Raises `InvalidValue`, and the item stays open, for an answer that does not fit the question,
-    for an answer to a call that can only be approved or denied, and for arguments that do not fit
-    the tool (if `tools` finds it). If several approvals are required, changed arguments and
-    approvals without an `actor` are invalid too.
+    Raises `AlreadyDecided` if the item was decided before, and `NotPending` if it does not
+    exist. Raises `InvalidValue`, and leaves the item pending, for an answer that does not fit
+    the question, for an answer to a call that can only be approved or denied, and for arguments
+    that do not fit the tool (if `tools` finds it). If several approvals are required, changed
+    arguments and approvals without an `actor` are invalid too.
     """
     row = await store.row(key)
     item = await _meant(store, key, row, item)
@@ -57,7 +58,7 @@ async def settle_pending(
     late = await _late(store, key, item, about)
     if row is not None and opened is not None and opened.approvals > 1 and not late:
         return await _vote(store, row, opened, payload, actor)
-    if late:  # no driver was there to expire it
+    if late:  # no driver was active to expire it
         payload, actor = ev.PendingSettled(id=item, outcome="expired"), None
     event = NewEvent.of("pending.settled", payload, id=ids.settle_id(item), actor=actor)
     done = await store.append(key, [event], log=row.log if row is not None else None)
@@ -100,7 +101,7 @@ async def _vote(
 
 
 async def _votes(store: Store, row: Row, item: str) -> list[Event]:
-    """The approvals of an open item, oldest first."""
+    """Return the approvals of an open item, oldest first."""
     voted: list[Event] = []
     events = store.read(row.key, after=row.pending[item]["seq"], before=row.head + 1, log=row.log)
     async for event in events:
@@ -111,7 +112,7 @@ async def _votes(store: Store, row: Row, item: str) -> list[Event]:
 
 
 async def _settled(store: Store, key: Key, item: str) -> AlreadyDecided:
-    """The error for an item that was decided in the meantime."""
+    """Return the error for an item that was decided in the meantime."""
     async for event in store.read(key, reverse=True):
         if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return await _decided(store, key, item, event.seq)
@@ -139,7 +140,8 @@ async def _late(store: Store, key: Key, item: str, about: Mapping[str, Any]) -> 
 
 
 async def _opened(store: Store, key: Key, seq: int) -> ev.PendingOpened | None:
-    """The pending item, from event `seq`; None if the event cannot be read any more."""
+    """Return the pending item that event `seq` opened, or None if the event can no longer be
+    read."""
     found: ev.Payload | None = None
     async for event in store.read(key, after=seq - 1, before=seq + 1):
         found = typed(event)
@@ -195,7 +197,7 @@ def _wrong(tool: Tool, arguments: Any) -> InvalidValue | None:
 
 
 async def was(store: Store, key: Key, item: str) -> bool:
-    """Whether such an item ever existed. Then its decision is in the log."""
+    """Whether this item ever existed. If it did, its decision is in the log."""
     async for event in store.read(key, reverse=True):
         if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return True

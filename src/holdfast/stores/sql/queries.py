@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InvalidValue
-from ..log import catalog
-from ..log.catalog import Page, Pending, PendingQuery, Query
+from ...errors import InvalidValue
+from ...log import catalog
+from ...log.catalog import Page, Pending, PendingQuery, Query
 
 LARGEST = 1 << 63  # the first number that an integer column cannot hold
 
@@ -70,8 +70,8 @@ def add_conditions(where: Where, query: Query, live: int) -> None:
 def find_statement(
     query: Query, source: str, where: Where, cursor: str | None, limit: int
 ) -> tuple[str, list[Any]]:
-    """The statement for one page, as (SQL, values); it selects (place, id, doc). A `source` with
-    the terms `t` is sorted by them."""
+    """Return the statement for one page, as (SQL, values); it selects (place, id, doc). If `source`
+    includes the terms `t`, the result is sorted by them."""
     by_term = " AS t " in source and query.order == "active"
     place, id = ("t.active", "t.log") if by_term else (f"l.{query.order}", "l.id")
     if cursor is not None:
@@ -88,7 +88,7 @@ def find_statement(
 
 
 def next_cursor(query: Query, found: Sequence[Any], limit: int) -> str | None:
-    """The cursor after a page of (place, id, doc), if there are more than `limit`."""
+    """Return the cursor after a page of (place, id, doc), if there are more than `limit`."""
     if len(found) <= limit:
         return None
     value, id, _ = found[limit - 1]
@@ -105,7 +105,7 @@ def pending_statement(
     logs: str,
     live: int,
 ) -> tuple[str, list[Any]]:
-    """The statement for one page of the inbox, as (SQL, values)."""
+    """Return the statement for one page of the inbox, as (SQL, values)."""
     where.add("tenant = ?", query.tenant)
     for name in ("session", "what", "assignee"):
         if (value := getattr(query, name)) is not None:
@@ -138,7 +138,7 @@ def _pending_place(query: PendingQuery, cursor: str) -> tuple[int, int, int]:
 
 
 def pending_page(query: PendingQuery, found: Sequence[Any], limit: int) -> Page[Pending]:
-    """A page of the inbox from the rows of its statement."""
+    """Return a page of the inbox from the rows of its statement."""
     more = None
     if len(found) > limit:
         at, log, seq, _ = found[limit - 1]

@@ -1,6 +1,6 @@
-"""The circumstances of a recorded decision: its time, driver, model and limits. Pure.
+"""The recorded configuration of the next decision: its time, driver, model and limits. Pure.
 
-With them a driver decides the next step as it was decided then.
+With this configuration, a driver decides the next step as in the recording.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ NEVER = 1 << 62
 
 
 def clock(track: Track) -> int:
-    """The time at which the next step was decided: the time of the previous event, since the next
-    one may have been written much later; for a step that a timer caused, its own time."""
+    """Return the time at which the next step was decided. This is the time of the previous event,
+    since the next event may have been written much later. For a step that a timer caused, it is the
+    time of the step's own event."""
     coming = track.following()
     before = track.events[track.at - 1].at if track.at else track.events[0].at
     if coming is None or not (track.late or _by_the_clock(coming[1])):
@@ -31,7 +32,7 @@ def clock(track: Track) -> int:
 
 
 def _next_expiry(track: Track) -> int:
-    """When the first open item expires."""
+    """Return when the first open item expires."""
     open: dict[str, int] = {}
     for payload in track.payloads[: track.at]:
         if isinstance(payload, (ev.PendingOpened, ev.PendingExtended)):
@@ -52,9 +53,10 @@ def ends_with(track: Track, code: str) -> bool:
 
 
 def breaks(track: Track) -> Literal["lost", "left"] | None:
-    """Whether a driver ends here: `lost` if its process crashed, `left` if it handed the run over.
-    Decided by the events that follow, since texts may be redacted; a run that waits for a user has
-    no reason, and its due time may have passed before the event was written."""
+    """Return how a driver ends here, if it does: `lost` if its process crashed, `left` if it handed
+    the run over. This is derived from the next events only, since texts may be redacted. In the
+    event of a run that waits for a user, `reason` is empty, and its due time may have passed before
+    the event was written."""
     ahead = track.ahead()
     event, payload = next(ahead, (None, None))
     if isinstance(payload, ev.MessageInterrupted) and not payload.shown:
@@ -69,7 +71,8 @@ def breaks(track: Track) -> Literal["lost", "left"] | None:
 
 
 def driver(track: Track) -> str:
-    """The driver; grants for one driver do not apply to later ones."""
+    """Return the name of the recorded driver. Grants for one driver do not apply to later
+    drivers."""
     coming = track.following()
     payload = coming[1] if coming is not None else None
     if isinstance(payload, (ev.RunStarted, ev.RunResumed)) and payload.driver:
@@ -78,19 +81,20 @@ def driver(track: Track) -> str:
 
 
 def model(track: Track) -> str | None:
-    """The model that is called next."""
+    """Return the model that is called next."""
     found = (p.model for _, p in track.ahead() if isinstance(p, ev.ModelCalled))
     return next((ref for ref in found if "/" in ref), None)
 
 
 def models(track: Track) -> list[str]:
-    """All models that have answered."""
-    found = (p.model for p in track.payloads if isinstance(p, ev.MessageCompleted))
+    """Return all models that have answered."""
+    found = (message.model for message in track.every(ev.MessageCompleted))
     return list(dict.fromkeys(ref for ref in found if ref and "/" in ref))
 
 
 def bounds(track: Track) -> RunBounds:
-    """RunBounds with which a driver decides as it was recorded: only the bound that was reached."""
+    """Return the bounds that make a driver decide as in the recording: only the bound that was
+    reached is set."""
     nothing = RunLimits(steps=None)
     open = RunBounds(limits=nothing, tokens=NEVER, turns=NEVER, crashes=NEVER)
     coming = [payload for _, payload in itertools.islice(track.ahead(), 2)]

@@ -1,0 +1,29 @@
+"""The delays between the attempts of a call: doubled each time, up to a limit."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .environment import current
+
+
+class Backoff:
+    """Delays in seconds: `first`, then doubled each time up to `longest`. Each is shortened by a
+    random part of up to the fraction `jitter`, so that many callers spread out."""
+
+    def __init__(self, first: float, longest: float, *, jitter: float = 0.0) -> None:
+        self._first, self._longest, self._jitter = first, longest, jitter
+        self._delay = first
+
+    def reset(self) -> None:
+        """Start over, after a success."""
+        self._delay = self._first
+
+    def next(self) -> float:
+        """The next delay."""
+        delay, self._delay = self._delay, min(2 * self._delay, self._longest)
+        return delay * current().random.uniform(1 - self._jitter, 1)
+
+    async def wait(self) -> None:
+        """Wait for the next delay."""
+        await asyncio.sleep(self.next())

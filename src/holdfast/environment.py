@@ -1,0 +1,78 @@
+"""The environment of a program: its clock, its source of randomness, its name, and its threads.
+
+Holdfast never takes these from Python directly. A test replaces them with `use`, and the
+simulator gives each simulated process its own environment.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from random import Random
+
+MASK48 = (1 << 48) - 1
+
+
+class Environment:
+    """The environment of this process. Override methods to replace parts of it."""
+
+    def __init__(self, random: Random | None = None) -> None:
+        # Our own generator, so that ids do not repeat in a program that seeds `random`.
+        self.random = random or Random()  # noqa: S311 - ids must be unique, not secret
+
+    def time_ns(self) -> int:
+        """The time in ns since 1970, UTC."""
+        return time.time_ns()
+
+    def token_bytes(self, count: int) -> bytes:
+        """Random bytes that cannot be guessed."""
+        return os.urandom(count)
+
+    def process_name(self) -> str:
+        """A name for this process that operators recognise."""
+        return f"{socket.gethostname()}:{os.getpid()}"
+
+    def start_thread(self, work: Callable[[], None], name: str) -> None:
+        """Run `work` in a thread that does not keep the program from exiting."""
+        threading.Thread(target=work, name=name, daemon=True).start()
+
+    def new_id(self) -> str:
+        """A UUIDv7: unique and ordered by time, so that indexes grow at their end."""
+        ms, rest = divmod(self.time_ns(), 1_000_000)
+        fraction = (rest << 12) // 1_000_000
+        low = self.random.getrandbits(62) | 1 << 63
+        high, node = low >> 48, low & MASK48
+        return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{fraction:03x}-{high:04x}-{node:012x}"
+
+
+_real = Environment()
+_current: ContextVar[Environment] = ContextVar("holdfast_environment", default=_real)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_real.random.seed)
+
+current = _current.get
+
+
+@contextmanager
+def use(environment: Environment) -> Iterator[None]:
+    """Use another environment in this context, and in the tasks that are created in it."""
+    token = _current.set(environment)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def new_id() -> str:
+    """A new id: a UUIDv7."""
+    return current().new_id()
+
+
+def wall_clock() -> int:
+    """The time in ms since 1970, UTC."""
+    return current().time_ns() // 1_000_000

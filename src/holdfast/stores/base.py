@@ -1,0 +1,145 @@
+"""`BaseStore`: the parts of the port that are the same in every store that keeps logs itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from ..errors import StoreError
+from ..log.catalog import Parent
+from ..log.events import Appended, Event, Key, NewEvent, Scope
+from ..values.records import Receipt, Remains
+from .checked import CheckedStore
+from .hash_chain import seals
+from .paging import Fetch, ReadBounds, batches, read_in_pages
+from .port import Lease
+from .rules import SORTS, AppendRequest, Extension
+
+R = TypeVar("R")  # a store's state of a restore in progress
+
+
+class BaseStore(CheckedStore, ABC, Generic[R]):
+    """Implements append, read, restore, erase and delete; each store implements the abstract
+    methods."""
+
+    async def append(
+        self,
+        key: Key,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | None = None,
+        fence: Lease | None = None,
+        log: str | None = None,
+        create: bool = False,
+    ) -> Appended:
+        request = AppendRequest(
+            key=key,
+            events=events,
+            seals=seals(events),
+            expected=expected,
+            fence=fence,
+            log=log,
+            create=create,
+        )
+        done = await self._append(request)
+        return Appended(done.seqs, done.row.head, len(done.fresh))
+
+    @abstractmethod
+    async def _append(self, request: AppendRequest) -> Extension:
+        """Decide an append, write it, and notify followers."""
+
+    def read(
+        self,
+        key: Key,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        log: str | None = None,
+        inline: bool = True,
+    ) -> AsyncGenerator[Event, None]:
+        bounds = ReadBounds(after, before, limit, reverse, log, inline)
+        return read_in_pages(self._fetch(), key, bounds)
+
+    @abstractmethod
+    def _fetch(self) -> Fetch:
+        """Return the function that fetches the pages of one read."""
+
+    async def restore(
+        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
+    ) -> None:
+        await self._sweep(key.scope)  # discards what a crashed restore left behind
+        restore = await self._begin_restore(key, parent)
+        try:
+            async for some in batches(events):
+                restore = await self._restore_some(restore, some)
+            await self._end_restore(key, restore)
+        except BaseException as error:
+            with suppress(StoreError):  # otherwise a later sweep discards it
+                await self._discard(restore, error)
+            raise
+        self._restored(key)
+
+    @abstractmethod
+    async def _begin_restore(self, key: Key, parent: Parent | None) -> R:
+        """Create a log without a key to restore into."""
+
+    @abstractmethod
+    async def _restore_some(self, restore: R, events: list[Event]) -> R:
+        """Write the next events of a restore, keeping their numbers, ids and times."""
+
+    @abstractmethod
+    async def _end_restore(self, key: Key, restore: R) -> None:
+        """Give the restored log its key."""
+
+    @abstractmethod
+    async def _discard(self, restore: R, error: BaseException) -> None:
+        """Remove an incomplete restore after an error, even if the caller is cancelled again."""
+
+    @abstractmethod
+    def _restored(self, key: Key) -> None:
+        """Notify followers of a restored log."""
+
+    async def erase(
+        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
+    ) -> Receipt:
+        removed = await self._erase(key, seqs, reason=reason, fence=fence)
+        return Receipt(removed=removed, remains=self._left_behind())
+
+    @abstractmethod
+    async def _erase(
+        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
+    ) -> dict[str, int]:
+        """Replace the data of events; return the receipt's counts."""
+
+    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+        scope = target.scope if isinstance(target, Key) else target
+        removed, deleted = await self._hide(target, fence)
+        await self._sweep(scope)
+        shared = await self._shared_still(scope, deleted)
+        counted = {sort: removed[sort] for sort in SORTS}
+        return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
+
+    @abstractmethod
+    async def _hide(
+        self, target: Scope | Key, fence: Lease | None
+    ) -> tuple[Counter[str], list[str]]:
+        """Make a session or a thread unreachable, and notify followers; return the receipt's counts
+        and the incarnations of the deleted logs."""
+
+    @abstractmethod
+    async def _sweep(self, scope: Scope | None) -> None:
+        """Remove hidden logs (at least those of the given session), except the events that forks
+        share."""
+
+    @abstractmethod
+    async def _shared_still(self, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
+        """Return the parts of the deleted logs that forks still share."""
+
+    @abstractmethod
+    def _left_behind(self) -> tuple[Remains, ...]:
+        """Return the places where the backend keeps deleted and erased data for a while."""

@@ -1,0 +1,28 @@
+"""Store methods that consist of one job: a function of a connection, a transaction, or the like."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+C = TypeVar("C")
+T = TypeVar("T")
+R = TypeVar("R")
+
+Job = Callable[Concatenate[C, P], R]
+Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+
+
+def store_method(
+    job: Job[C, P, R], run: Callable[[Any, Callable[[C], R]], Awaitable[T]]
+) -> Method[P, T]:
+    """Return a store method that takes the arguments of `job` except the first. It calls `run` with
+    the store and a function of that first argument, and returns the result."""
+
+    @wraps(job)
+    async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        return await run(store, lambda context: job(context, *args, **options))
+
+    return call

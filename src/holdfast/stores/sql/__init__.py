@@ -1,0 +1,1 @@
+"""The tables that SQLite and PostgreSQL share, and the operations on them."""
