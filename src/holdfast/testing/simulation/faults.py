@@ -1,0 +1,122 @@
+"""Faults: what goes wrong, when and where, as data; and those that are in force now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Literal
+
+from msgspec import Struct
+
+from .loop import Scheduler
+
+Kind = Literal[
+    "crash", "pause", "restart", "lost_reply", "lost_request", "lost_process", "outage", "cut",
+    "slow", "notices", "clock", "server_clock", "model_stall", "model_error", "model_limit",
+    "model_cut", "model_repeat", "model_odd", "model_deaf",
+]  # fmt: skip
+MODEL = (
+    "model_stall",
+    "model_error",
+    "model_limit",
+    "model_cut",
+    "model_repeat",
+    "model_odd",
+    "model_deaf",
+)
+WRITES = ("append", "acquire", "release", "renew", "fork")
+LOSSES = ("append", "acquire", "renew", "release", "put_draft", "row", "read", "drafts")
+
+
+class InjectedFault(Struct, frozen=True):
+    """One fault at a time (s) and a place. `value`: how long it lasts, or by how much."""
+
+    at: float
+    kind: Kind
+    place: int = 0
+    value: float = 0.0
+
+
+class Strike(Struct, frozen=True):
+    """A fault that struck: from when to when, and at which place (None: everywhere)."""
+
+    begin: float
+    end: float
+    kind: str
+    place: int | None = None
+
+
+class ActiveFaults:
+    """The faults in force. Faults of the network strike the next call of their place."""
+
+    def __init__(self, scheduler: Scheduler, random: Random) -> None:
+        self._scheduler, self._random = scheduler, random
+        self.counts: Counter[str] = Counter()  # those that really struck
+        self.last = 0.0  # when the last one ended
+        self.strikes: list[Strike] = []
+        self._losses: dict[int, list[str]] = {}
+        self._models: dict[int, list[str]] = {}
+        self._away: dict[int | None, float] = {}
+        self._slow = self._late = (0.0, 0.0)  # until when, by how much
+
+    def begin(self, fault: InjectedFault) -> None:
+        """A fault that needs no process: of the network, the server or a model."""
+        now = self._scheduler.now
+        if fault.kind in ("lost_reply", "lost_request", "lost_process"):
+            self._losses.setdefault(fault.place, []).append(fault.kind.removeprefix("lost_"))
+        elif fault.kind in MODEL:
+            self._models.setdefault(fault.place, []).append(fault.kind)
+        elif fault.kind in ("outage", "cut"):
+            place = None if fault.kind == "outage" else fault.place
+            self._away[place] = now + fault.value
+            self.struck(fault.kind, fault.value, place)
+        elif fault.kind == "slow":
+            self._slow = (now + 2.0, fault.value)
+            self.struck("slow", 2.0 + fault.value)
+        elif fault.kind == "notices":
+            self._late = (now + 2.0, fault.value)
+            self.struck("notices", 2.0 + fault.value)
+
+    def struck(self, kind: str, lasts: float = 0.0, place: int | None = None) -> None:
+        self.counts[kind] += 1
+        now = self._scheduler.now
+        self.strikes.append(Strike(now, now + lasts, kind, place))
+        self.last = max(self.last, now + lasts)
+
+    def clear(self) -> None:
+        """No fault strikes from now on."""
+        self._losses.clear()
+        self._models.clear()
+
+    # What the network asks
+
+    def loss(self, place: int, method: str) -> str | None:
+        waiting = self._losses.get(place)
+        if not waiting or method not in LOSSES:
+            return None
+        if waiting[0] == "process" and method not in WRITES:
+            return None
+        loss = waiting.pop(0)
+        if loss != "process":
+            self.struck(f"lost_{loss}", 1.0, place)
+        return loss
+
+    def model(self, place: int) -> str | None:
+        waiting = self._models.get(place)
+        if not waiting:
+            return None
+        kind = waiting.pop(0)
+        self.struck(kind, 5.0, place)
+        return kind
+
+    def unavailable(self, place: int) -> bool:
+        now = self._scheduler.now
+        return any(now < self._away.get(where, 0.0) for where in (None, place))
+
+    def slowness(self) -> float:
+        until, by = self._slow
+        return self._random.uniform(0, by) if self._scheduler.now < until else 0.0
+
+    def notice_delay(self) -> float:
+        until, by = self._late
+        return self._random.uniform(0, by) if self._scheduler.now < until else 0.0

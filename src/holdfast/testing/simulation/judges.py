@@ -1,0 +1,505 @@
+"""Judges: what must hold after every simulation, over the logs, the effects, and what users were
+told. Each yields what it found wrong. All are pure; `watch` has the one that sees the server."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ...errors import HoldfastError
+from ...harness import History, RunBounds, decide
+from ...log import events as ev
+from ...log.events import Event, Key, ids
+from ...log.state import State, fold
+from ...models.port import FromTools, ModelCall, PromptMessage
+from ...models.scripted import check_prompt
+from .effects import Effect
+from .loop import EPOCH
+from .outcome import SimulationOutcome
+
+Judge = Callable[[SimulationOutcome], Iterator[str]]
+Log = list[tuple[Event, Any]]
+
+WATCHES = ("driver", "lease")  # judges at the server
+MESSAGES = ("send", "post", "steer", "interrupt")
+DECISIONS = ("approved", "denied", "answered")
+ACTING = ("charge", "mail", "refund")  # tools of the simulated agent that always have an effect
+CRASHES = ("lost_process", "crash", "tool_crash")
+LOSSES = ("pause", "cut", "outage", "slow", "lost_request", "lost_reply")
+QUIET = 0.5  # seconds in which work is taken up when nothing goes wrong
+CALM = 0.15  # … when nothing ever went wrong: by a wake-up, not by a later look
+BOUNDS = RunBounds()
+RUNS = ("run.started", "run.resumed", "run.waiting", "run.finished")
+NO_RESULT = "There is no result yet."  # in prompts, for a call that is open
+RESTING = ("Idle", "SetDue")  # steps for which a log needs no driver
+
+
+def dense(outcome: SimulationOutcome) -> Iterator[str]:
+    """Numbers are dense, and ids occur once."""
+    for key, log in outcome.logs.items():
+        first = log[0].seq if log else 1
+        if [event.seq for event in log] != [*range(first, first + len(log))]:
+            yield f"{_name(key)}: numbers are not dense"
+        if len({event.id for event in log}) != len(log):
+            yield f"{_name(key)}: an id occurs twice"
+
+
+def accepted(outcome: SimulationOutcome) -> Iterator[str]:
+    """What was acknowledged is in the log, and a message with a key is there once."""
+    tags: dict[str, Counter[str]] = defaultdict(Counter)
+    places: dict[tuple[str, int], str] = {}
+    for key, log in outcome.payloads.items():
+        if key.thread != "main":
+            continue
+        for event, payload in log:
+            if isinstance(payload, ev.MessageReceived):
+                tag = payload.metadata.get("tag", "")
+                tags[key.session][tag] += 1
+                places[key.session, event.seq] = tag
+    twice = {step.tag: 2 if step.twice else 1 for step in outcome.scenario.steps}
+    keyed = {step.tag for step in outcome.scenario.steps if step.keyed}
+    for session, counts in tags.items():
+        for tag, count in counts.items():
+            if tag and count > (1 if tag in keyed else twice.get(tag, 1)):
+                yield f"{session}: message #{tag} is in the log {count} times"
+    for told in outcome.told:
+        where, tag = told.session, told.tag
+        if where in outcome.deleted:
+            continue
+        known = tags[where][tag] > 0
+        if told.action == "post" and told.seq and places.get((where, told.seq)) != tag:
+            yield f"{where}: #{tag} is not event {told.seq}, as was acknowledged"
+        elif told.action in MESSAGES and (told.seq or told.run) and not known:
+            yield f"{where}: #{tag} was acknowledged and is not in the log"
+    yield from _counted(outcome)
+    yield from _timers(outcome)
+
+
+def _counted(outcome: SimulationOutcome) -> Iterator[str]:
+    """Each change of the user state that was acknowledged counts."""
+    restored = {step.session for step in outcome.scenario.steps if step.action == "restore"}
+    said = Counter(t.session for t in outcome.told if (t.action, t.status) == ("state", "accepted"))
+    for key, log in outcome.whole.items():
+        if key.thread != "main" or key.session in restored:
+            continue
+        changes = [p.set["count"] for _, p in log if _counts(p)]
+        if said[key.session] > max(changes, default=0):
+            yield f"{key.session}: {said[key.session]} changes of state were accepted: {changes}"
+
+
+def _counts(payload: Any) -> bool:
+    return isinstance(payload, ev.StateChanged) and "count" in payload.set
+
+
+def _timers(outcome: SimulationOutcome) -> Iterator[str]:
+    """Each timer fires once, unless it was cleared."""
+    for key, log in outcome.whole.items():
+        sets: Counter[str] = Counter(p.id for _, p in log if isinstance(p, ev.TimerSet))
+        cleared = {p.id for _, p in log if isinstance(p, ev.TimerCleared)}
+        fired: Counter[str] = Counter()
+        for _, payload in log:
+            if isinstance(payload, ev.MessageReceived) and "timer" in payload.metadata:
+                fired[payload.metadata["timer"]] += 1
+        for timer, times in sets.items():
+            if fired[timer] > times or not (fired[timer] or timer in cleared):
+                yield f"{_name(key)}: timer {timer} was set {times} and fired {fired[timer]} times"
+
+
+def answered(outcome: SimulationOutcome) -> Iterator[str]:
+    """Every message in a log was taken up by one run, which ended, or was removed; and what a user
+    was told about it is what the log says."""
+    for key, log in outcome.logs.items():
+        inputs: dict[int, str] = {}
+        ended: dict[str, str] = {}
+        removed: set[int] = set()
+        for event, payload in outcome.payloads[key]:
+            if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
+                for seq in payload.inputs:
+                    if inputs.setdefault(seq, event.run or "") != event.run:
+                        yield f"{_name(key)}: message {seq} was taken up by two runs"
+            elif isinstance(payload, ev.RunFinished):
+                ended[event.run or ""] = payload.status
+            elif isinstance(payload, ev.QueueChanged):
+                removed.update(payload.remove)
+        for event in log:
+            if event.kind != "message.received" or event.seq in removed:
+                continue
+            run = inputs.get(event.seq)
+            if run is None and event.run is None and not _stopped(log):
+                yield f"{_name(key)}: message {event.seq} was never taken up"
+            elif run is not None and run not in ended:
+                yield f"{_name(key)}: the run of message {event.seq} never ended"
+        if key.thread == "main" and (not log or log[0].seq == 1):
+            yield from _told(outcome, key, inputs, ended)
+
+
+def _stopped(log: list[Event]) -> bool:
+    """Whether a sub-agent was stopped before it began."""
+    return log[0].kind != "session.created" and any(e.kind == "abort.requested" for e in log)
+
+
+def _told(
+    outcome: SimulationOutcome, key: Key, inputs: dict[int, str], ended: dict[str, str]
+) -> Iterator[str]:
+    for told in outcome.told:
+        if told.session != key.session or told.status not in ("done", "failed", "aborted"):
+            continue
+        if told.action in MESSAGES and told.run and told.session not in outcome.deleted:
+            status = ended.get(told.run)
+            if told.run not in inputs.values():
+                yield f"{_name(key)}: #{told.tag} was told of run {told.run}, which took nothing up"
+            if status != told.status:
+                yield f"{_name(key)}: #{told.tag} was told {told.status}, the log says {status}"
+
+
+def order(outcome: SimulationOutcome) -> Iterator[str]:
+    """Messages are taken up in the order in which they arrived, interrupts first."""
+    for key, log in outcome.whole.items():
+        waiting: list[int] = []
+        for event, payload in log:
+            if isinstance(payload, ev.MessageReceived):
+                waiting.insert(0 if payload.how == "interrupt" else len(waiting), event.seq)
+            elif isinstance(payload, ev.QueueChanged):
+                if payload.order:
+                    break  # a user chose the order
+                waiting = [seq for seq in waiting if seq not in payload.remove]
+            elif isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
+                if event.kind == "run.started" and payload.inputs[:1] != waiting[:1]:
+                    yield f"{_name(key)}: run {event.seq} took {payload.inputs}, not {waiting[:1]}"
+                    break
+                waiting = [seq for seq in waiting if seq not in payload.inputs]
+
+
+def stopped(outcome: SimulationOutcome) -> Iterator[str]:
+    """A run that was aborted starts nothing any more, and neither do its sub-agents for long."""
+    for key, log in outcome.whole.items():
+        active, aborted = "", ""
+        nested: set[str] = set()
+        for event, payload in log:
+            if isinstance(payload, ev.RunStarted):
+                active, aborted = event.run or "", ""
+            elif isinstance(payload, ev.AbortRequested):
+                aborted = active if payload.run in (None, active) else aborted
+            elif isinstance(payload, ev.ToolNested):
+                nested.add(payload.call.id)
+            elif isinstance(payload, ev.RunFinished):
+                active = ""
+            elif not aborted or event.run != aborted:
+                continue
+            elif event.kind == "model.called" or (
+                isinstance(payload, ev.ToolStarted) and payload.call not in nested
+            ):
+                yield f"{_name(key)}: event {event.seq} continues a run that was aborted"
+        yield from _orphan(outcome, key, log)
+
+
+def _orphan(outcome: SimulationOutcome, key: Key, log: Log) -> Iterator[str]:
+    """A sub-agent whose call was given up is stopped."""
+    first = log[0][1]
+    if not isinstance(first, ev.ThreadCreated) or first.item is None or first.parent is None:
+        return
+    parent = outcome.payloads.get(Key(key.tenant, key.session, first.parent), [])
+    done = ids.done_id(first.call or "")
+    ends = (e.at for e, p in parent if e.id == done and p and p.outcome in ("cancelled", "unknown"))
+    given_up = next(ends, None)
+    if given_up is None or any(event.kind == "abort.requested" for event, _ in log):
+        return
+    if any(event.kind == "model.called" and event.at > given_up for event, _ in log):
+        yield f"{_name(key)}: the sub-agent continues although its call was given up"
+
+
+def effects(outcome: SimulationOutcome) -> Iterator[str]:
+    """No effect happens twice unless the tool allows it or a person approved the repetition, and
+    none happens without its intent before it."""
+    started: dict[str, int] = {}
+    finished: dict[str, tuple[str, str]] = {}
+    known = {key.session for key in outcome.logs} - set(outcome.deleted)
+    names: dict[str, str] = {}
+    again: Counter[str] = Counter()  # repetitions that a person approved
+    said: set[str] = set()  # calls whose outcome a person gave
+    for key, log in outcome.payloads.items():
+        for event, payload in log:
+            if isinstance(payload, ev.ToolStarted):
+                started.setdefault(payload.call, event.at)
+                names[payload.call] = payload.name
+            elif isinstance(payload, ev.ToolFinished) and key in outcome.whole:
+                finished[payload.call] = (payload.outcome, _name(key))
+            elif isinstance(payload, ev.PendingSettled) and "@" in payload.id:
+                call = payload.id.rpartition("@")[0]
+                again[call] += payload.outcome == "approved"
+                said.add(call)
+    count: Counter[str] = Counter()
+    for effect in outcome.effects:
+        if effect.session not in known or _was_deleted(outcome, effect):
+            continue
+        count[effect.call] += not effect.repeatable
+        if effect.call not in started:
+            yield f"{effect.session}: {effect.tool} acted without an intent in the log"
+        elif started[effect.call] > (EPOCH + effect.at) * 1000 + 1:
+            yield f"{effect.session}: {effect.tool} acted before its intent was logged"
+    for call, times in count.items():
+        if times > 1 + again[call]:
+            yield f"{names.get(call)} {call} took effect {times} times"
+    ours = {t.name for t in outcome.tools if t.function.__module__.endswith(".workload")}
+    for call, (how, where) in finished.items():
+        acts = names.get(call) in ACTING and names.get(call) in ours and call not in said
+        if how == "ok" and acts and not count[call]:
+            yield f"{where}: {names[call]} {call} is logged as done and never took effect"
+
+
+def _was_deleted(outcome: SimulationOutcome, effect: Effect) -> bool:
+    """Whether the thread of an effect is gone, in a session of which users deleted threads."""
+    there = any(k.session == effect.session and k.thread == effect.thread for k in outcome.logs)
+    return not there and any(name.startswith(f"{effect.session}/") for name in outcome.deleted)
+
+
+def decided(outcome: SimulationOutcome) -> Iterator[str]:
+    """Each item is decided once, by a person; and each call has one outcome."""
+    for key, log in outcome.payloads.items():
+        settled: Counter[str] = Counter()
+        outcomes: Counter[str] = Counter()
+        for event, payload in log:
+            if isinstance(payload, ev.PendingSettled):
+                settled[payload.id] += 1
+                if event.run is not None and payload.outcome in DECISIONS:
+                    yield f"{_name(key)}: a driver decided on {payload.id}: {payload.outcome}"
+            elif isinstance(payload, ev.ToolFinished):
+                outcomes[payload.call] += 1
+        for item, times in settled.items():
+            if times > 1:
+                yield f"{_name(key)}: item {item} was decided {times} times"
+        for call, times in outcomes.items():
+            if times > 1:
+                yield f"{_name(key)}: call {call} has {times} outcomes"
+    said = Counter(told.item for told in outcome.told if told.item and told.status == "decided")
+    for item, times in said.items():
+        if times > 1:
+            yield f"{times} people were told that they decided on {item}"
+
+
+def approved(outcome: SimulationOutcome) -> Iterator[str]:
+    """A call that needs approvals starts after enough people gave them; and the outcome of a call
+    is asked for only if its driver is gone."""
+    needed = {tool.name: tool.approvals for tool in outcome.tools if tool.approval == "ask"}
+    ruled = {k.session for k, log in outcome.logs.items() if any(_rules(e) for e in log)}
+    for key, log in outcome.whole.items():
+        items: dict[str, str] = {}
+        people: dict[str, set[str]] = defaultdict(set)
+        began: dict[str, int] = {}
+        resumed = 0
+        for event, payload in log:
+            if isinstance(payload, ev.PendingOpened):
+                items[payload.id] = payload.call or ""
+                call, lost, _ = payload.id.rpartition("@")
+                if lost and began.get(call, 0) > resumed:
+                    yield f"{_name(key)}: {payload.id} is asked although its driver was there"
+            elif isinstance(payload, ev.PendingVoted) or (
+                isinstance(payload, ev.PendingSettled) and payload.outcome == "approved"
+            ):
+                people[items.get(payload.id, "")].add(event.actor or "")
+            elif isinstance(payload, ev.RunResumed):
+                resumed = event.seq
+            elif isinstance(payload, ev.ToolStarted):
+                began[payload.call] = event.seq
+                few = len(people[payload.call] - {""}) < needed.get(payload.name, 0)
+                if few and key.session not in ruled:
+                    yield f"{_name(key)}: {payload.name} started without its approvals"
+
+
+def _rules(event: Event) -> bool:
+    """Whether an event changes which calls need an approval."""
+    return event.kind.startswith(("permission.", "grant."))
+
+
+def readers(outcome: SimulationOutcome) -> Iterator[str]:
+    """Readers see each event once and in order."""
+    for reading in outcome.readings:
+        first = reading.after + 1
+        if reading.seqs != [*range(first, first + len(reading.seqs))]:
+            yield f"{reading.session}: a reader saw {reading.seqs}"
+
+
+def texts(outcome: SimulationOutcome) -> Iterator[str]:
+    """Text that was streamed is in the log, and no draft is left of it."""
+    said: dict[tuple[Key, str], str] = {}
+    for key, log in outcome.payloads.items():
+        for event, payload in log:
+            if isinstance(payload, (ev.MessageCompleted, ev.MessageInterrupted)):
+                said[key, event.id] = payload.text
+    for (key, message), text in outcome.texts.items():
+        there = key in outcome.logs and key.session not in outcome.deleted
+        if there and not said.get((key, message), "").startswith(text):
+            yield f"{_name(key)}: {text!r} of message {message} was streamed and lost"
+    for key, messages in outcome.drafts.items():
+        yield f"{_name(key)}: drafts of {messages} are left"
+
+
+class Need(NamedTuple):
+    """An event after which a log needed a driver, and when one was there (ms)."""
+
+    event: Event
+    until: int | None
+
+
+class Walk(NamedTuple):
+    """What all cuts of a log showed."""
+
+    needs: list[Need]
+    problem: str | None
+
+
+def walked(outcome: SimulationOutcome) -> dict[Key, Walk]:
+    """What all cuts of each whole log show; computed once."""
+    kept: dict[Key, Walk] | None = vars(outcome).get("walks")
+    if kept is None:
+        kept = {key: _walk(log) for key, log in outcome.whole.items()}
+        vars(outcome)["walks"] = kept
+    return kept
+
+
+def _walk(log: Log) -> Walk:
+    state, history = State(), History()
+    needs: list[Need] = []
+    since: Event | None = None
+    for event, _ in log:
+        try:
+            state = fold((event,), state)
+            step = decide(state, BOUNDS, event.at)
+            history.add(event)
+            if event.kind == "model.called":
+                messages = history.messages("simulated/model", {})
+                check_prompt(ModelCall(model="model", messages=tuple(messages)))
+                if not state.calls and any(_unfinished(message) for message in messages):
+                    return Walk(needs, f"the prompt of {event.seq} lacks the result of a call")
+        except Exception as error:
+            return Walk(needs, f"cut after {event.seq} ({event.kind}): {error!r}")
+        free = state.active is None or state.active.status == "waiting"
+        if free and type(step).__name__ not in RESTING:
+            since = since or event
+        elif since is not None:
+            needs.append(Need(since, event.at))
+            since = None
+    if since is not None:
+        needs.append(Need(since, None))
+    return Walk(needs, None)
+
+
+def _unfinished(message: PromptMessage) -> bool:
+    """Whether a message of a prompt says that a call has no result."""
+    results = message.results if isinstance(message, FromTools) else ()
+    return any(result.content == NO_RESULT for result in results)
+
+
+def cuts(outcome: SimulationOutcome) -> Iterator[str]:
+    """Every cut of a log folds and decides, and every prompt is legal."""
+    for key, walk in walked(outcome).items():
+        if walk.problem is not None:
+            yield f"{_name(key)}: {walk.problem}"
+
+
+def prompt(outcome: SimulationOutcome) -> Iterator[str]:
+    """When nothing went wrong for a while, a log that needs a driver has one at once."""
+    most = QUIET if outcome.strikes else CALM
+    for key, walk in walked(outcome).items():
+        for event, until in walk.needs:
+            late = until is None or until > event.at + most * 1000
+            if late and _quiet(outcome, event.at / 1000 - EPOCH):
+                when = "never" if until is None else f"after {until - event.at} ms"
+                yield f"{_name(key)}: {event.kind} {event.seq} was taken up {when}"
+    if any(strike.kind == "clock" for strike in outcome.strikes):
+        return
+    for key, log in outcome.whole.items():
+        for event, timer in log:
+            if not isinstance(timer, ev.TimerSet) or _busy(log, timer.at):
+                continue
+            fired = (e.at for e, p in log if isinstance(p, ev.TimerFired) and p.id == timer.id)
+            delay = next((at - timer.at for at in fired if at >= event.at), 0)
+            if delay > QUIET * 1000 and _quiet(outcome, timer.at / 1000 - EPOCH):
+                yield f"{_name(key)}: timer {timer.id} fired {delay} ms late"
+
+
+def _busy(log: Log, at: int) -> bool:
+    """Whether a run was active at a time (ms); then timers wait for its next step."""
+    kinds = [event.kind for event, _ in log if event.kind in RUNS and event.at <= at + 500]
+    return bool(kinds) and kinds[-1] in RUNS[:2]
+
+
+def _quiet(outcome: SimulationOutcome, at: float) -> bool:
+    ttl = outcome.scenario.ttl
+    return not any(s.begin - QUIET < at < s.end + ttl for s in outcome.strikes)
+
+
+def lost(outcome: SimulationOutcome) -> Iterator[str]:
+    """A driver counts as lost only if its process crashed, was paused or cut off; and a run whose
+    drivers crash too often is not continued."""
+    close = outcome.scenario.recovery == "close"
+    for key, log in outcome.whole.items():
+        driver, last, crashes = "", 0, 0
+        upgraded = False  # a process of another version cannot run a tool, and leaves the run
+        for event, payload in log:
+            if isinstance(payload, ev.MessageCompleted):
+                upgraded |= any(call.name.startswith("added") for call in payload.calls)
+            if isinstance(payload, (ev.MessageCompleted, ev.RunWaiting, ev.RunStarted)):
+                crashes = 0
+            if isinstance(payload, ev.RunResumed) and payload.reason == "driver_lost":
+                crashes += 1
+                if not (upgraded or _gone(outcome, driver, last, event.at)):
+                    yield f"{_name(key)}: event {event.seq} says that {driver} was lost"
+            most = 0 if close else BOUNDS.crashes
+            if event.kind in ("model.called", "tool.started") and crashes > most:
+                yield f"{_name(key)}: event {event.seq} continues after {crashes} crashes"
+            if isinstance(payload, (ev.RunStarted, ev.RunResumed)):
+                driver = payload.driver or ""
+            if event.run is not None and event.kind != "message.interrupted":
+                last = event.at  # the next driver writes what was interrupted
+
+
+def _gone(outcome: SimulationOutcome, driver: str, last: int, until: int) -> bool:
+    """Whether something struck a driver between its last event and another time (ms)."""
+    if any(strike.kind == "server_clock" for strike in outcome.strikes):
+        return True  # the times in the log are not those of the simulation
+    begin, end = last / 1000 - EPOCH - 1.0, until / 1000 - EPOCH
+    place = int(driver.partition(".")[0].removeprefix("p") or -1)
+    for strike in outcome.strikes:
+        if strike.place not in (None, place):
+            continue
+        if strike.kind in CRASHES and begin <= strike.begin <= end:
+            return True
+        if strike.kind in LOSSES and strike.begin <= end and strike.end + 1.0 >= begin:
+            return True
+    return False
+
+
+JUDGES: dict[str, Judge] = {
+    "dense": dense,
+    "accepted": accepted,
+    "answered": answered,
+    "order": order,
+    "stopped": stopped,
+    "effects": effects,
+    "decided": decided,
+    "approved": approved,
+    "readers": readers,
+    "texts": texts,
+    "cuts": cuts,
+    "lost": lost,
+    "prompt": prompt,
+}
+
+
+def judge(outcome: SimulationOutcome) -> list[str]:
+    """What all judges found wrong."""
+    found: list[str] = []
+    for name, look in JUDGES.items():
+        try:
+            problems = [*look(outcome)]
+        except HoldfastError as error:
+            problems = [f"cannot be judged: {error!r}"]
+        outcome.checks[name] += outcome.events
+        found.extend(f"{name}: {problem}" for problem in problems)
+    return found
+
+
+def _name(key: Key) -> str:
+    return f"{key.session}/{key.thread}"

@@ -1,0 +1,79 @@
+"""What came of a simulation, for judges to look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+
+from ...harness import Tool
+from ...log.catalog import Row
+from ...log.codec import typed
+from ...log.events import Event, Key
+from .effects import Effect
+from .faults import Strike
+from .scenario import Scenario
+
+
+class Told(Struct):
+    """What a user was told about one action."""
+
+    action: str
+    session: str
+    tag: str
+    at: float
+    status: str  # a result's status, "accepted", "lost", or the code of an error
+    seq: int = 0
+    item: str = ""
+    run: str = ""
+
+
+class ReaderView(Struct):
+    """The events that one reader saw."""
+
+    session: str
+    after: int
+    log: str
+    seqs: list[int]
+
+
+class SimulationOutcome(Struct, dict=True):
+    """What came of a simulation: the logs, the effects, and what users were told."""
+
+    scenario: Scenario
+    logs: dict[Key, list[Event]]
+    rows: dict[Key, Row]
+    effects: list[Effect]
+    told: list[Told]
+    readings: list[ReaderView]
+    faults: Counter[str]
+    checks: Counter[str]
+    problems: list[str]
+    deleted: list[str]  # sessions that users deleted
+    strikes: list[Strike]
+    texts: dict[tuple[Key, str], str]  # of messages that were streamed to the store
+    drafts: dict[Key, list[str]]  # messages whose drafts are left
+    tools: list[Tool]  # of the agents
+    seconds: float  # of virtual time
+    calls: int  # of the store
+
+    @property
+    def events(self) -> int:
+        return sum(len(log) for log in self.logs.values())
+
+    @cached_property
+    def payloads(self) -> dict[Key, list[tuple[Event, Any]]]:
+        """The events of each log with their payloads; None for a kind that is not known."""
+        return {key: [(e, typed(e)) for e in log] for key, log in self.logs.items()}
+
+    @cached_property
+    def whole(self) -> dict[Key, list[tuple[Event, Any]]]:
+        """The logs that begin with their own first event, with payloads; without those of sessions
+        that were deleted or that are copies."""
+        steps = self.scenario.steps
+        copies = {f"{step.session}-{step.tag}" for step in steps if step.action == "copy"}
+        gone = {*self.deleted, *copies}
+        logs = self.payloads.items()
+        return {k: log for k, log in logs if log and log[0][0].seq == 1 and k.session not in gone}

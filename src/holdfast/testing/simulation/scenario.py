@@ -1,0 +1,162 @@
+"""Scenarios as data: what users do, and what goes wrong, drawn from a seed. Removing any part of a
+scenario leaves a scenario, so that a failing one can be shrunk."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .faults import MODEL, InjectedFault
+
+Level = Literal["plain", "full"]
+SUMMARISE: Any = ("on", "fails", "slow", "long", "simulated/other")
+Action = Literal[
+    "send", "post", "steer", "interrupt", "limited", "typed", "modelled", "notify", "timer",
+    "abort", "queue", "approve", "deny", "answer", "extend", "duel", "respond", "rule", "mode",
+    "model", "state", "read", "vanish", "look", "close", "attach", "fork", "edit", "regenerate",
+    "restore", "copy", "delete", "delete_thread",
+]  # fmt: skip
+
+MESSAGES = (
+    "steer",
+    "interrupt",
+    "limited",
+    "typed",
+    "modelled",
+    "post",
+    "vanish",
+    "notify",
+    "attach",
+)
+DECISIONS = ("approve", "deny", "answer", "duel", "duel", "extend", "respond")
+SETTINGS = ("timer", "queue", "rule", "mode", "model", "state", "read", "look", "close")
+THREADS = ("fork", "edit", "regenerate", "restore", "copy", "delete_thread", "delete")
+
+PLAIN = ("", "", "note", "charge", "note+charge", "count", "refund", "mail", "fail", "charge/note")
+MORE = (
+    *("wire", "ask", "publish", "slow", "hang", "deaf", "die_before", "die_after", "nested"),
+    *("remember", "subcharge", "subrefund", "subnote+charge", "note+note+note", "ask/refund"),
+    *("die_after/charge", "added1", "slow+note", "refund+charge", "wire/charge", "die_always"),
+    *("changed", "ask+wire", "nested+slow", "stray", "subhang", "subask", "refund/refund"),
+    *("bad", "unknown", "forbidden", "parker", "single+single", "risky", "long"),
+    *("nested_ask", "subremember", "long/refund", "risky+note", "added1/charge"),
+)
+RARE = ("many", "crowd", "huge")  # they take long
+
+
+class Step(Struct, frozen=True):
+    """One action of a user at a time (s), sent to the process at `place`."""
+
+    at: float
+    action: Action
+    session: str = "s0"
+    tag: str = ""
+    program: str = ""  # the tools that the model calls; see `workload`
+    text: str = ""  # the message itself, for an agent of the user's own
+    place: int = 0
+    keyed: bool = True
+    twice: bool = False  # the same request again, at the same time, at another place
+    pick: int = 0  # which of several possible things the user does
+
+
+class Scenario(Struct, frozen=True):
+    """Everything that happens in a simulation, and the seed of all delays."""
+
+    seed: str
+    processes: int = 3
+    ttl: float = 4.0
+    steps: tuple[Step, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
+    rates: tuple[float, ...] = ()  # how fast the clock of each place runs
+    recovery: Literal["resume", "close"] = "resume"
+    turns: int = 200  # how much of a conversation the model reads before older turns are left out
+    summarise: Literal["on", "fails", "slow", "long", "simulated/other"] | None = None
+    fallback: bool = False  # whether another model answers if the first one fails
+    slots: int = 1000  # logs that a process takes up at once
+
+    @property
+    def ends(self) -> float:
+        """When users and faults are done."""
+        times = [*(step.at for step in self.steps), *(fault.at for fault in self.faults)]
+        return max(times, default=0.0)
+
+
+def draw(seed: str, level: Level = "plain") -> Scenario:
+    """The scenario of a seed."""
+    random = Random(f"{seed} {level}")  # noqa: S311 - a schedule, not a secret
+    full = level == "full"
+    processes = random.choice((3, 3, 3, 4) if full else (3, 3, 3, 2, 4))
+    sessions = [f"s{n}" for n in range(random.choice((1, 1, 2, 2, 3)))]
+    span = random.uniform(4.0, 14.0)
+    counts = (8, 13) if full else (5, 9)
+    steps = [
+        _step(random, n, sessions, processes, span, full) for n in range(random.randint(*counts))
+    ]
+    faults = [_fault(random, processes, span) for _ in range(random.randint(4, 10))]
+    rates = tuple(random.choice((1.0, 1.0, 1.0, 0.995, 1.004)) for _ in range(processes))
+    return Scenario(
+        seed=seed,
+        processes=processes,
+        ttl=random.choice((3.0, 4.0, 6.0)),
+        steps=tuple(sorted(steps, key=lambda step: step.at)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+        rates=rates,
+        recovery="close" if random.random() < 0.05 else "resume",
+        turns=random.choice((2, 3, 6, 200)) if full else 200,
+        summarise=random.choice((None, *SUMMARISE)) if full else None,
+        fallback=full and random.random() < 0.5,
+        slots=random.choice((1, 2, 1000)) if full else 1000,
+    )
+
+
+def _step(
+    random: Random, n: int, sessions: list[str], processes: int, span: float, full: bool
+) -> Step:
+    actions: Any = ("send",) * 8 + ("post", "steer", "interrupt", "abort", "read", "deny")
+    if full:
+        kinds = (("send",), MESSAGES, DECISIONS, SETTINGS, THREADS, ("abort",))
+        actions = random.choices(kinds, (8, 5, 5, 3, 3, 1))[0]
+    action: Any = "send" if n == 0 else random.choice(actions)
+    program = random.choice(PLAIN)
+    if full and random.random() < 0.5:
+        program = random.choice(MORE)
+    if full and random.random() < 0.003:
+        program = random.choice(RARE)
+    return Step(
+        at=round(random.uniform(0.0, span) if n else 0.1, 3),
+        action=action,
+        session=random.choice(sessions),
+        tag=f"m{n}",
+        program=program,
+        place=random.randrange(processes),
+        keyed=random.random() < 0.8,
+        twice=random.random() < 0.15,
+        pick=random.randrange(60),
+    )
+
+
+def _fault(random: Random, processes: int, span: float) -> InjectedFault:
+    kind: Any = random.choices(
+        ("crash", "pause", "restart", "lost_reply", "lost_request", "outage", "cut", "slow",
+         "notices", "clock", "model", "server_clock", "lost_process"),
+        (4, 3, 2, 4, 2, 1, 2, 1, 1, 2, 4, 0.5, 3),
+    )[0]  # fmt: skip
+    value = 0.0
+    if kind == "model":
+        kind = random.choice(MODEL)
+    elif kind in ("crash", "restart"):
+        value = random.uniform(0.1, 3.0)
+    elif kind == "pause":
+        value = random.choice((0.3, 1.0, 5.0, 9.0))
+    elif kind in ("outage", "cut"):
+        value = random.uniform(0.2, 5.0)
+    elif kind in ("slow", "notices"):
+        value = random.uniform(0.05, 0.8)
+    elif kind == "clock":
+        value = random.choice((-3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0))
+    elif kind == "server_clock":
+        value = random.choice((-0.5, -2.0, -8.0))
+    at = round(random.uniform(0.05, span + 1.0), 3)
+    return InjectedFault(at=at, kind=kind, place=random.randrange(processes), value=round(value, 3))

@@ -1,0 +1,397 @@
+"""What users ask of a session: one function for each action of a scenario. Each runs in the process
+that was asked, and returns what the user is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, closing, suppress
+from typing import Any
+
+from msgspec import Struct
+
+from ...bundle import export_bundle, import_bundle
+from ...errors import AlreadyDecided, InvalidValue, LogReplaced, NotPending, SessionNotFound
+from ...log.events import Event, Scope
+from ...stores.copy import copy_session
+from ...values.media import Media
+from .loop import EPOCH
+from .outcome import ReaderView
+from .scenario import Step
+from .workload import OTHER_MODEL, this_process
+
+WATCH = 2.5  # seconds for which an approver waits for something to decide
+OPEN = ("approval", "question", "external")
+
+
+class Reply(Struct):
+    """What a user is told: a status, and the event, run or item that it is about."""
+
+    status: str
+    seq: int = 0
+    run: str = ""
+    item: str = ""
+
+
+class UserVerdict(Struct):
+    """A typed answer."""
+
+    good: bool
+    words: str = ""
+
+
+class UserRequest(Struct):
+    """A step as it reaches a process: who asks, and which item it is about, if that is known."""
+
+    step: Step
+    actor: str = "ann"
+    item: str | None = None
+    readings: list[ReaderView] = []
+    deleted: Callable[[str], None] = lambda name: None
+
+
+Verb = Callable[[Any, UserRequest], Awaitable[Reply]]
+
+
+def _text(step: Step) -> str:
+    return step.text or f"#{step.tag} {step.program}"
+
+
+def _options(step: Step) -> dict[str, Any]:
+    options: dict[str, Any] = {"metadata": {"tag": step.tag}}
+    if step.keyed:
+        options["key"] = step.tag
+    return options
+
+
+# Messages
+
+
+async def message(harness: Any, request: UserRequest) -> Reply:
+    """Send a message, and wait for its run."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    options = _options(step)
+    if step.action in ("steer", "interrupt"):
+        options["busy"] = step.action
+    elif step.action == "limited":
+        options["limits"] = LIMITED[step.pick % len(LIMITED)]
+    elif step.action == "typed":
+        options["output_type"] = UserVerdict
+    elif step.action == "modelled":
+        options["model"] = OTHER_MODEL if step.pick % 4 else "simulated/unknown"
+    result = await session.send(_text(step), **options)
+    return Reply(result.status, run=result.run or "")
+
+
+LIMITED = ({"steps": 1}, {"tokens": 20}, {"seconds": 0.4}, {"steps": 3, "seconds": 2.0})
+
+
+async def post(harness: Any, request: UserRequest) -> Reply:
+    """Send a message without waiting."""
+    session = await harness.get_or_create(request.step.session)
+    return Reply("accepted", await session.post(_text(request.step), **_options(request.step)))
+
+
+async def attach(harness: Any, request: UserRequest) -> Reply:
+    """Send a message with an image."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    image = Media(f"image {step.pick}".encode(), "image/png", "image.png")
+    result = await session.send([_text(step), image], **_options(step))
+    return Reply(result.status, run=result.run or "")
+
+
+async def notify(harness: Any, request: UserRequest) -> Reply:
+    """Tell the model of something that happened elsewhere."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    priority = ("urgent", "high", "medium", "low")[step.pick % 4]
+    await session.notifications.send("crm", "change", _text(step), priority=priority, key=step.tag)
+    return Reply("accepted")
+
+
+async def timer(harness: Any, request: UserRequest) -> Reply:
+    """Set a timer by the user's own clock, or clear one."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    known = [*session.timers.all]
+    if known and step.pick % 3 == 0:
+        await session.timers.clear(known[0])
+    else:
+        now = EPOCH + this_process().cluster.scheduler.now
+        await session.timers.set(_text(step), at=int((now + 1.5) * 1000), id=step.tag)
+    return Reply("accepted")
+
+
+async def abort(harness: Any, request: UserRequest) -> Reply:
+    """Stop the active run."""
+    session = await harness.open(request.step.session)
+    await session.abort("a user", key=request.step.tag)
+    return Reply("accepted")
+
+
+async def queue(harness: Any, request: UserRequest) -> Reply:
+    """Edit, remove or move a message that waits."""
+    step = request.step
+    session = await harness.open(step.session)
+    waiting = await session.queue.list()
+    if not waiting:
+        return Reply("nothing")
+    last = waiting[-1].seq
+    if step.pick % 3 == 0:
+        await session.queue.remove(last)
+    elif step.pick % 3 == 1:
+        await session.queue.reorder([last])
+    else:
+        await session.queue.edit(last, _text(step))
+    return Reply("accepted", last)
+
+
+# Decisions
+
+
+async def find_item(harness: Any, request: UserRequest) -> str | None:
+    """An item to decide on; an approver watches for one for a while."""
+    session = await harness.open(request.step.session)
+    for _ in range(int(WATCH / 0.25)):
+        asks = [ask for ask in await session.pending() if not ask.id.endswith("!sub")]
+        if asks:
+            found: str = asks[request.step.pick % len(asks)].id
+            return found
+        await asyncio.sleep(0.25)
+    return None
+
+
+async def decide(harness: Any, request: UserRequest) -> Reply:
+    """Approve, deny, answer or extend the item that was found."""
+    step, item = request.step, request.item or await find_item(harness, request)
+    if item is None:
+        return Reply("nothing")
+    session = await harness.open(step.session)
+    who = {"actor": request.actor}
+    if step.action == "extend":
+        await session.extend(item, None if step.pick % 2 else 30.0, **who)
+        return Reply("extended")
+    try:
+        if step.action == "answer":
+            made = await session.answer("yes", item, **who)
+        elif step.action == "deny":
+            made = await session.deny(item, "no", **who)
+        else:
+            changed = {"n": 2} if step.pick % 5 == 4 else None
+            made = await session.approve(item, arguments=changed, **who)
+    except InvalidValue:  # it takes another kind of answer
+        made = await session.deny(item, "no", **who)
+    return Reply("voted" if made.outcome == "voted" else "decided", made.seq, item=item)
+
+
+async def respond(harness: Any, request: UserRequest) -> Reply:
+    """Approve the oldest call, and all calls of its category from now on."""
+    session = await harness.open(request.step.session)
+    await session.respond_to_approval("always_allow_category", actor=request.actor)
+    return Reply("accepted")
+
+
+async def settle(harness: Any, decided: Callable[[str, str], None]) -> None:
+    """Answer everything that is pending, as an operator who cleans up does. `decided` is told the
+    session and the id of each item."""
+    page = await harness.pending(limit=50)
+    for n, item in enumerate(page.items):
+        if item.what == "external" and item.id.endswith("!sub"):
+            continue
+        with suppress(AlreadyDecided, NotPending, SessionNotFound, LogReplaced):
+            if await _settle_one(harness, item, n):
+                decided(item.session, item.id)
+
+
+async def _settle_one(harness: Any, item: Any, n: int) -> bool:
+    where = {"thread": item.thread}
+    if item.what == "approval" and n % 4 != 3:
+        for actor in ("cat", "dan"):  # the second one for items that need two
+            with suppress(AlreadyDecided):
+                decision = await harness.approve(item.session, item.id, actor=actor, **where)
+                if decision.outcome != "voted":
+                    return True
+        return False
+    if item.what == "approval":
+        await harness.deny(item.session, item.id, reason="no", actor="cat", **where)
+    else:
+        await harness.answer(item.session, "yes", item.id, actor="cat", **where)
+    return True
+
+
+async def rule(harness: Any, request: UserRequest) -> Reply:
+    """Change what needs an approval."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    tool = ("refund", "charge", "wire", "note")[step.pick % 4]
+    if step.pick % 3 == 0:
+        await session.grant_tool(tool)
+    else:
+        which = ("allow", "ask", "deny", None)[step.pick % 4]
+        await session.permissions.set(tool=tool, rule=which)
+    return Reply("accepted")
+
+
+# Settings
+
+
+async def mode(harness: Any, request: UserRequest) -> Reply:
+    """Switch to the other mode."""
+    session = await harness.get_or_create(request.step.session)
+    await session.mode.switch("plain" if session.mode.name == "brief" else "brief")
+    return Reply("accepted")
+
+
+async def model(harness: Any, request: UserRequest) -> Reply:
+    """Choose another model, or none."""
+    session = await harness.get_or_create(request.step.session)
+    if session.model.chosen is None:
+        await session.model.set(OTHER_MODEL)
+    else:
+        await session.model.clear()
+    return Reply("accepted")
+
+
+async def state(harness: Any, request: UserRequest) -> Reply:
+    """Count in the user state."""
+    session = await harness.get_or_create(request.step.session)
+
+    def add(entries: dict[str, Any]) -> None:
+        entries["count"] = entries.get("count", 0) + 1
+
+    await session.state.update(add)
+    return Reply("accepted")
+
+
+# Readers
+
+
+async def read(harness: Any, request: UserRequest) -> Reply:
+    """Follow the log from its beginning, slower than it grows."""
+    step = request.step
+    session = await harness.open(step.session)
+    reading = ReaderView(step.session, 0, session._core.live.log, [])
+    request.readings.append(reading)
+    listener = session.subscribe(after=0)
+    with closing(listener), suppress(TimeoutError):
+        async with asyncio.timeout(1.0 + step.pick % 4):
+            async for item in listener:
+                if isinstance(item, Event):
+                    reading.seqs.append(item.seq)
+                if len(reading.seqs) % 5 == 4:
+                    await asyncio.sleep(0.3)  # it falls behind
+    return Reply("read", len(reading.seqs))
+
+
+async def vanish(harness: Any, request: UserRequest) -> Reply:
+    """Send a message, and leave while it is answered."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.02 * (1 + step.pick)):
+            stream = session.stream(_text(step), **_options(step))
+            async with aclosing(aiter(stream)) as items:
+                async for _ in items:
+                    pass
+    return Reply("left")
+
+
+async def look(harness: Any, request: UserRequest) -> Reply:
+    """Look at everything that a screen shows."""
+    session = await harness.open(request.step.session)
+    session.display.get()
+    await session.transcript()
+    await session.usage.table()
+    await harness.list()
+    await harness.evict(0.5)
+    return Reply("seen")
+
+
+async def close(harness: Any, request: UserRequest) -> Reply:
+    """Close the live session in this process, while its run may be driven here."""
+    await harness.close(request.step.session, grace=0.1 * (request.step.pick % 4))
+    return Reply("closed")
+
+
+# Threads, copies and deletion
+
+
+async def fork(harness: Any, request: UserRequest) -> Reply:
+    """Fork the thread where it is safe, and continue there."""
+    step = request.step
+    session = await harness.open(step.session)
+    forked = await session.thread.clone("fork", id=f"t{step.tag}")
+    result = await forked.send(_text(step), key=step.tag)
+    return Reply(f"forked {result.status}")
+
+
+async def again(harness: Any, request: UserRequest) -> Reply:
+    """Run an earlier message again in a fork: with another text, or as it was."""
+    step = request.step
+    session = await harness.open(step.session)
+    sent = await session.events(kinds=("message.received",))
+    if not sent:
+        return Reply("nothing")
+    seq = sent[step.pick % len(sent)].seq
+    if step.action == "edit":
+        forked = await session.thread.edit(seq, _text(step), thread=f"e{step.tag}")
+    else:
+        forked = await session.thread.regenerate(seq, thread=f"r{step.tag}")
+    result = await forked.wait()
+    return Reply(f"again {result.status}")
+
+
+async def restore(harness: Any, request: UserRequest) -> Reply:
+    """Make a checkpoint, and return to the first one."""
+    session = await harness.get_or_create(request.step.session)
+    made = await session.checkpoints.create("here")
+    known = await session.checkpoints.list()
+    await session.thread.restore((known or [made])[0].id)
+    return Reply("restored")
+
+
+async def copy(harness: Any, request: UserRequest) -> Reply:
+    """Copy the session to another store, and as a bundle to another id, and continue there."""
+    step = request.step
+    session = await harness.open(step.session)
+    scope = Scope(session.key.tenant, step.session)
+    await copy_session(harness.store, this_process().cluster.archive, scope)
+    bundle = await export_bundle((harness.store, scope), "local", purpose="copy")
+    name = f"{step.session}-{step.tag}"
+    await import_bundle(harness.store, bundle, session=name, names=False)
+    copied = await harness.open(name)
+    result = await copied.send(_text(step), key=step.tag)
+    return Reply(f"copied {result.status}")
+
+
+async def delete(harness: Any, request: UserRequest) -> Reply:
+    """Delete the session."""
+    request.deleted(request.step.session)
+    await harness.delete(request.step.session)
+    return Reply("deleted")
+
+
+async def delete_thread(harness: Any, request: UserRequest) -> Reply:
+    """Delete a fork."""
+    session = await harness.open(request.step.session)
+    page = await session.thread.list(subagents=False)
+    forks = [row.thread for row in page.items if row.thread != "main"]
+    if not forks:
+        return Reply("nothing")
+    request.deleted(f"{request.step.session}/{forks[0]}")
+    await session.thread.delete(forks[0])
+    return Reply("deleted")
+
+
+VERBS: dict[str, Verb] = {
+    **dict.fromkeys(("send", "steer", "interrupt", "limited", "typed", "modelled"), message),
+    **dict.fromkeys(("approve", "deny", "answer", "extend", "duel"), decide),
+    **dict.fromkeys(("edit", "regenerate"), again),
+    "post": post, "notify": notify, "timer": timer, "abort": abort, "queue": queue,
+    "respond": respond, "rule": rule, "mode": mode, "model": model, "state": state,
+    "read": read, "vanish": vanish, "look": look, "close": close, "attach": attach,
+    "fork": fork, "restore": restore, "copy": copy, "delete": delete,
+    "delete_thread": delete_thread,
+}  # fmt: skip

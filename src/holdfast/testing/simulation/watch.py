@@ -1,0 +1,74 @@
+"""The judge at the server: it sees every append and every lease while a simulation runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ...log.events import Key, NewEvent
+from ...stores.port import Lease
+from ...stores.rules import LeaseState
+
+TAKING = ("run.started", "run.resumed")
+RUNNER = {
+    *TAKING,
+    *("run.waiting", "run.finished", "model.called", "tool.started", "tool.finished"),
+    *("message.completed", "message.interrupted", "compaction.made"),
+}
+DRIVEN = {"model.called", "tool.started", "message.completed"}  # by the driver that took the run up
+
+
+class Watch:
+    """Who acquires leases, who writes, and which texts are streamed."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.checks: Counter[str] = Counter()
+        self.texts: dict[tuple[Key, str], str] = {}
+        self._took: dict[Key, int] = {}  # the lease under which the active run was taken up
+
+    def appended(
+        self,
+        process: str,
+        key: Key,
+        events: Sequence[NewEvent],
+        fence: Lease | None,
+        held: LeaseState,
+    ) -> None:
+        """New events were written. A runner writes under the newest lease, which it holds, and only
+        to a run that it has started or resumed."""
+        self.checks["driver"] += 1
+        kinds = {event.kind for event in events}
+        if fence is None:
+            if kinds & RUNNER:
+                self._report(f"{process} wrote {sorted(kinds & RUNNER)} without a lease")
+            return
+        where = f"{key.session}/{key.thread}"
+        if fence.token != held.token or fence.owner != held.owner:
+            self._report(
+                f"{process} wrote {sorted(kinds)} to {where} under lease {fence.token} of"
+                f" {fence.owner}; the newest is {held.token} of {held.owner}"
+            )
+        if not kinds.isdisjoint(TAKING):
+            self._took[key] = fence.token
+        elif kinds & DRIVEN and self._took.get(key) != fence.token:
+            self._report(f"{process} wrote {sorted(kinds)} to {where} in a run it never took up")
+
+    def _report(self, problem: str) -> None:
+        self.problems.append(f"driver: {problem}")
+
+    def acquired(self, process: str, lease: Lease, before: LeaseState, now: int) -> None:
+        """A lease was acquired: a live lease changes its owner only if it is stolen."""
+        self.checks["lease"] += 1
+        live = before.owner is not None and before.until > now and lease.reason is None
+        live = live and before.renewed <= now  # else the clock of the server was set back
+        if live and before.owner != lease.owner:
+            self.problems.append(
+                f"lease: {process} took the lease of {lease.key.session}/{lease.key.thread} from"
+                f" {before.owner}, which had {before.until - now} ms left"
+            )
+
+    def streamed(self, key: Key, message: str, offset: int, text: str) -> None:
+        """Text of a message was streamed to the store, where readers can see it."""
+        known = self.texts.get((key, message), "")
+        self.texts[key, message] = known[:offset] + text

@@ -1,0 +1,951 @@
+"""Mutations of the product, and how soon the simulation notices each of them.
+
+Each mutation patches product code at run time. The simulation then plays schedules by seed until a
+judge reports a problem. Run as a command, this prints the table:
+
+    python -m tests.simulation.mutations [--most N] [--json] [NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import importlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from holdfast.errors import HeadMoved, StoreUnavailable
+from holdfast.harness import ToolResult
+from holdfast.harness.live import decisions, inputs, subscribers
+from holdfast.harness.live.inputs import accept
+from holdfast.harness.live.log import Live
+from holdfast.harness.live.prompt_history import History
+from holdfast.harness.loop import (
+    decide,
+    delegation,
+    driver,
+    lease,
+    model_call,
+    perform,
+    proposed_calls,
+    run_loop,
+    steps,
+    tool_call,
+)
+from holdfast.harness.session import base
+from holdfast.harness.workers import drivers, recovery
+from holdfast.log import events as ev
+from holdfast.log.events import Event, NewEvent, ids, new_id
+from holdfast.stores import notify, rules
+from holdfast.testing.simulation import judges, simulation
+from holdfast.testing.simulation.scenario import Scenario, draw
+
+folding = importlib.import_module("holdfast.log.state.fold")  # `fold` is also a function there
+
+MOST = 300  # schedules in which a mutation must be found
+CPU = 20.0  # seconds that one schedule may take before it counts as endless work
+
+Patch = Callable[[], AbstractContextManager[Any]]
+
+
+class Mutation(NamedTuple):
+    """A named change of the product that breaks one of its promises."""
+
+    name: str
+    about: str
+    apply: Patch
+
+
+MUTATIONS: dict[str, Mutation] = {}
+
+# Mutations that no schedule can tell from the product, each with the proof.
+EQUIVALENT: dict[str, str] = {"none": "It changes nothing."}
+
+
+def mutation(about: str) -> Callable[[Callable[[], Iterator[None]]], None]:
+    """Register a generator function that applies a mutation while it is suspended."""
+
+    def register(function: Callable[[], Iterator[None]]) -> None:
+        name = function.__name__
+        MUTATIONS[name] = Mutation(name, about, contextmanager(function))
+
+    return register
+
+
+def every(number: int) -> Callable[[], bool]:
+    """A function that returns True at every call whose count is a multiple of `number`."""
+    count = 0
+
+    def due() -> bool:
+        nonlocal count
+        count += 1
+        return count % number == 0
+
+    return due
+
+
+@mutation("nothing: the product as it is, which no judge may find wrong")
+def none() -> Iterator[None]:
+    yield
+
+
+# Stores
+
+
+@mutation("appends are not fenced: a driver that lost its lease can still write")
+def skip_fence() -> Iterator[None]:
+    with patch.object(rules, "check_fence", lambda *_: None):
+        yield
+
+
+@mutation("appends ignore the head that their writer expects")
+def skip_head_check() -> Iterator[None]:
+    with patch.object(rules, "check_head", lambda *_: None):
+        yield
+
+
+@mutation("events whose id is already in the log are stored again")
+def no_dedup() -> Iterator[None]:
+    extend = rules.extend
+
+    def forgetful(row: Any, held: Any, events: Any, seals: Any, known: Any, **rest: Any) -> Any:
+        return extend(row, held, events, seals, {}, **rest)
+
+    with patch.object(rules, "extend", forgetful):
+        yield
+
+
+@mutation("a lease is granted while another driver holds one that is live")
+def take_live_lease() -> Iterator[None]:
+    with patch.object(rules, "lease_left", lambda *_: 0):
+        yield
+
+
+@mutation("a new lease has the token of the one before")
+def reuse_token() -> Iterator[None]:
+    acquire = rules.acquire
+
+    def same(row: Any, state: Any, owner: str, **rest: Any) -> Any:
+        made, held = acquire(row, state, owner, **rest)
+        token = state.token or made.token
+        return replace(made, token=token), replace(held, token=token)
+
+    with patch.object(rules, "acquire", same):
+        yield
+
+
+@mutation("any driver can release the lease of the newest one")
+def release_any_lease() -> Iterator[None]:
+    def release(row: Any, state: Any, held: Any, head: int | None) -> Any:
+        if head is not None:
+            rules.check_head(row, head)
+        return rules.LeaseState(token=state.token)
+
+    with patch.object(rules, "release", release):
+        yield
+
+
+@mutation("drafts stay in the store after their message is complete")
+def keep_drafts() -> Iterator[None]:
+    extended = rules.extended
+
+    def keeping(*args: Any, **rest: Any) -> Any:
+        made = extended(*args, **rest)
+        kept = [[op for op in change if op.do != "drop_draft"] for change in made.changes]
+        return replace(made, changes=kept)
+
+    with patch.object(rules, "extended", keeping):
+        yield
+
+
+# Followers and readers
+
+
+@mutation("a follower misses some of the events that its own process appended")
+def follower_skips() -> Iterator[None]:
+    woken, due = notify.Follower.woken, every(9)
+
+    async def skipping(self: notify.Follower) -> list[Event] | None:
+        told = await woken(self)
+        return told[1:] if told and due() else told
+
+    with patch.object(notify.Follower, "woken", skipping):
+        yield
+
+
+@mutation("a follower delivers some events twice")
+def follower_repeats() -> Iterator[None]:
+    arrived, due = Live._arrived, every(5)
+
+    def twice(self: Live, event: Event) -> None:
+        arrived(self, event)
+        if due():
+            arrived(self, event)
+
+    with patch.object(Live, "_arrived", twice):
+        yield
+
+
+@mutation("a listener that falls behind skips what it missed")
+def listener_skips() -> Iterator[None]:
+    async def skip(self: Any) -> Any:
+        self.after = max(self.after, self._live.state.head)
+        self._behind = False
+        for nothing in tuple[Event, ...]():
+            yield nothing
+
+    with patch.object(subscribers.Listener, "_missed", skip):
+        yield
+
+
+@mutation("a listener gets again what it read from the log")
+def listener_repeats() -> Iterator[None]:
+    missed = subscribers.Listener._missed
+
+    async def again(self: Any) -> Any:
+        before = self.after
+        async for item in missed(self):
+            yield item
+        for event in [item for item in self._live._recent._events if item.seq > before][:1]:
+            yield event
+
+    with patch.object(subscribers.Listener, "_missed", again):
+        yield
+
+
+# Messages
+
+
+@mutation("a message is acknowledged before it is in the log")
+def acknowledge_early() -> Iterator[None]:
+    async def early(store: Any, live: Any, *args: Any, **options: Any) -> tuple[int, bool]:
+        task = asyncio.ensure_future(accept(store, live, *args, **options))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return live.state.head + 1, True
+
+    with patch.object(base, "accept", early):
+        yield
+
+
+@mutation("a message is acknowledged although its append failed")
+def acknowledge_failure() -> Iterator[None]:
+    async def careless(store: Any, live: Any, *args: Any, **options: Any) -> tuple[int, bool]:
+        try:
+            return await accept(store, live, *args, **options)
+        except StoreUnavailable:
+            return live.state.head + 1, True
+
+    with patch.object(base, "accept", careless):
+        yield
+
+
+@mutation("idempotency keys are ignored")
+def ignore_keys() -> Iterator[None]:
+    with patch.object(inputs, "message_id", lambda key: new_id()):
+        yield
+
+
+@mutation("queued messages are dropped when a run ends")
+def drop_queue() -> Iterator[None]:
+    finished = folding.STEPS["run.finished"]
+
+    def dropping(work: Any, event: Event, payload: Any) -> None:
+        finished(work, event, payload)
+        work.queue = ()
+
+    with patch.dict(folding.STEPS, {"run.finished": dropping}):
+        yield
+
+
+@mutation("the newest queued message is taken up first")
+def newest_first() -> Iterator[None]:
+    idle = decide._idle
+
+    def last(state: Any, bounds: Any) -> Any:
+        step = idle(state, bounds)
+        return replace(step, input=state.queue[-1].seq) if isinstance(step, steps.Start) else step
+
+    with patch.object(decide, "_idle", last):
+        yield
+
+
+@mutation("a run does not record which messages it takes up")
+def forget_inputs() -> Iterator[None]:
+    def without(**fields: Any) -> ev.ModelCalled:
+        return ev.ModelCalled(**{**fields, "inputs": []})
+
+    class Payloads:
+        ModelCalled = staticmethod(without)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(ev, name)
+
+    with patch.object(perform, "ev", Payloads()):
+        yield
+
+
+@mutation("aborts are ignored")
+def ignore_abort() -> Iterator[None]:
+    def ignored(work: Any, event: Event, payload: Any) -> None:
+        work.due = event.at
+
+    with patch.dict(folding.STEPS, {"abort.requested": ignored}):
+        yield
+
+
+# Tools
+
+
+@mutation("the intent of a call is not written")
+def forget_intent() -> Iterator[None]:
+    append = lease.Hold.append
+
+    async def forgetful(self: Any, events: Any, expected: int | None) -> int:
+        left = [event for event in events if event.kind != "tool.started"]
+        return await append(self, left, expected) if left else self._live.state.head
+
+    with patch.object(lease.Hold, "append", forgetful):
+        yield
+
+
+@mutation("the intent of a call is written with its outcome")
+def intent_after_call() -> Iterator[None]:
+    append, late = lease.Hold.append, dict[int, list[NewEvent]]()
+
+    async def delayed(self: Any, events: Any, expected: int | None) -> int:
+        now = [event for event in events if event.kind != "tool.started"]
+        if len(now) < len(events):
+            late.setdefault(id(self), []).extend(e for e in events if e.kind == "tool.started")
+        if not now:
+            return int(self._live.state.head)
+        if any(event.kind == "tool.finished" for event in now):
+            now = [*late.pop(id(self), []), *now]
+        return await append(self, now, expected)
+
+    with patch.object(lease.Hold, "append", delayed):
+        yield
+
+
+@mutation("a call whose outcome is unknown is repeated, whatever the tool says")
+def repeat_lost_call() -> Iterator[None]:
+    with patch.object(decide, "_begun", lambda calls: steps.RunTools(tuple(calls))):
+        yield
+
+
+@mutation("every tool is called twice")
+def call_twice() -> Iterator[None]:
+    carried_out = tool_call.carried_out
+
+    async def twice(*args: Any, **options: Any) -> Any:
+        await carried_out(*args, **options)
+        return await carried_out(*args, **options)
+
+    with patch.object(tool_call, "carried_out", twice):
+        yield
+
+
+@mutation("the outcome of some calls is not written")
+def lose_outcome() -> Iterator[None]:
+    kept, due = tool_call.kept, every(3)
+
+    async def losing(driving: Any, ready: Any, result: Any) -> Any:
+        if ready.tool.repeat_safe or not due():
+            return await kept(driving, ready, result)
+        return result
+
+    with patch.object(tool_call, "kept", losing):
+        yield
+
+
+@mutation("a call is recorded as done although the tool was not called")
+def skip_call() -> Iterator[None]:
+    carried_out, due = tool_call.carried_out, every(3)
+
+    async def skipping(driving: Any, ready: Any, outer: Any = None) -> Any:
+        if due():
+            return ToolResult(content="done")
+        return await carried_out(driving, ready, outer)
+
+    with patch.object(tool_call, "carried_out", skipping):
+        yield
+
+
+# Decisions
+
+
+@mutation("decisions about one item have different ids")
+def settle_twice() -> Iterator[None]:
+    with patch.object(ids, "settle_id", lambda item: f"settle:{item}:{new_id()}"):
+        yield
+
+
+@mutation("an item that expires counts as approved")
+def expire_into_approved() -> Iterator[None]:
+    settle = perform._settle
+
+    def approved(driving: Any, id: str, how: Any) -> NewEvent:
+        return settle(driving, id, "approved" if how == "expired" else how)  # type: ignore[arg-type]
+
+    with patch.object(perform, "_settle", approved):
+        yield
+
+
+@mutation("a denied call is carried out")
+def run_denied() -> Iterator[None]:
+    settled = folding.STEPS["pending.settled"]
+
+    def approving(work: Any, event: Event, payload: Any) -> None:
+        if payload is not None and payload.outcome == "denied":
+            payload = replace(payload, outcome="approved")
+        settled(work, event, payload)
+
+    with patch.dict(folding.STEPS, {"pending.settled": approving}):
+        yield
+
+
+@mutation("calls that need an approval are carried out without one")
+def skip_approval() -> Iterator[None]:
+    async def auto(*_: Any) -> str:
+        return "auto"
+
+    with patch.object(proposed_calls, "approval", auto), patch.object(tool_call, "approval", auto):
+        yield
+
+
+@mutation("one approval is enough for a call that needs two")
+def one_approval() -> Iterator[None]:
+    class One:
+        def __init__(self, tool: Any) -> None:
+            self._tool = tool
+
+        def __getattr__(self, name: str) -> Any:
+            return 1 if name == "approvals" else getattr(self._tool, name)
+
+    asked = proposed_calls.asked
+
+    def once(driving: Any, call: Any, tool: Any, *, again: int = 0) -> NewEvent:
+        return asked(driving, call, One(tool), again=again)  # type: ignore[arg-type]
+
+    with patch.object(proposed_calls, "asked", once), patch.object(tool_call, "asked", once):
+        yield
+
+
+@mutation("two approvals by the same person count as two")
+def vote_twice() -> Iterator[None]:
+    votes, voted = decisions._votes, folding.STEPS["pending.voted"]
+
+    async def anonymous(*args: Any) -> list[Event]:
+        return [replace(event, actor=f"{event.id}") for event in await votes(*args)]
+
+    def counted(work: Any, event: Event, payload: Any) -> None:
+        voted(work, replace(event, actor=event.id), payload)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(decisions, "_votes", anonymous))
+        stack.enter_context(patch.dict(folding.STEPS, {"pending.voted": counted}))
+        stack.enter_context(patch.object(ids, "vote_id", lambda item, actor: f"vote:{new_id()}"))
+        yield
+
+
+# Drivers and leases
+
+
+@mutation("a driver does not renew its lease")
+def no_renewal() -> Iterator[None]:
+    async def never(self: Any) -> None:
+        self._renewal.ask()
+
+    with patch.object(lease.Hold, "_renew", never):
+        yield
+
+
+@mutation("a driver writes without its lease")
+def no_fence() -> Iterator[None]:
+    async def append(self: Any, events: Any, expected: int | None) -> int:
+        live = self._live
+        while True:
+            try:
+                done = await self._store.append(live.key, events, expected=expected, log=live.log)
+            except StoreUnavailable:
+                await asyncio.sleep(0.1)
+            else:
+                return int(done.head)
+
+    with patch.object(lease.Hold, "append", append):
+        yield
+
+
+@mutation("a driver releases its lease before it writes the end of a run")
+def release_early() -> Iterator[None]:
+    append = lease.Hold.append
+
+    async def early(self: Any, events: Any, expected: int | None) -> int:
+        if not any(event.kind == "run.finished" for event in events):
+            return await append(self, events, expected)
+        with contextlib.suppress(StoreUnavailable):
+            await self.release()
+        live = self._live
+        done = await self._store.append(live.key, events, expected=expected, log=live.log)
+        return int(done.head)
+
+    with patch.object(lease.Hold, "append", early):
+        yield
+
+
+@mutation("a driver releases its lease although the log has grown")
+def release_unread() -> Iterator[None]:
+    async def release_if_idle(self: Any) -> bool:
+        await self.release()
+        return True
+
+    with patch.object(lease.Hold, "release_if_idle", release_if_idle):
+        yield
+
+
+@mutation("a driver releases its lease after each append")
+def always_release() -> Iterator[None]:
+    append = lease.Hold.append
+
+    async def once(self: Any, events: Any, expected: int | None) -> int:
+        head = await append(self, events, expected)
+        with contextlib.suppress(StoreUnavailable):
+            await self.release()
+        return head
+
+    with patch.object(lease.Hold, "append", once):
+        yield
+
+
+@mutation("a driver never releases its lease")
+def never_release() -> Iterator[None]:
+    async def release_if_idle(self: Any) -> bool:
+        return True
+
+    async def release(self: Any) -> None:
+        return None
+
+    with patch.multiple(lease.Hold, release_if_idle=release_if_idle, release=release):
+        yield
+
+
+@mutation("a driver steals the lease of any other")
+def always_steal() -> Iterator[None]:
+    drive = run_loop.drive
+
+    class Stealing:
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def acquire(self, *args: Any, **options: Any) -> Any:
+            return self._store.acquire(*args, steal="impatient", **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+    async def stealing(runtime: Any, config: Any, live: Any, *rest: Any) -> int:
+        if not isinstance(live.store, Stealing):
+            live.store = Stealing(live.store)
+        return await drive(runtime, config, live, *rest)
+
+    with patch.object(drivers, "drive", stealing):
+        yield
+
+
+@mutation("a driver that shuts down does not hand its run over")
+def no_handover() -> Iterator[None]:
+    async def forget(driving: Any) -> None:
+        return None
+
+    with patch.object(run_loop, "hand_over", forget):
+        yield
+
+
+@mutation("a driver continues the run of another without a record of it")
+def silent_resume() -> Iterator[None]:
+    async def quietly(driving: Any) -> None:
+        driving.take(driving.run.id)
+
+    with (
+        patch.object(driver.Driving, "mine", property(_taken)),
+        patch.object(run_loop, "take_up", quietly),
+    ):
+        yield
+
+
+def _taken(driving: Any) -> bool:
+    run = driving.state.active
+    return run is None or run.id == driving.took
+
+
+@mutation("a driver that takes a run up drops the text that was streamed before")
+def drop_drafts() -> Iterator[None]:
+    class Payloads:
+        @staticmethod
+        def MessageInterrupted(**fields: Any) -> Any:
+            return ev.MessageInterrupted(**{**fields, "text": ""})
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(ev, name)
+
+    with patch.object(perform, "ev", Payloads()):
+        yield
+
+
+@mutation("the text of a message that is cut short is not kept")
+def drop_interrupted() -> Iterator[None]:
+    def nothing(*_: Any, **__: Any) -> list[NewEvent]:
+        return []
+
+    with (
+        patch.object(model_call, "interrupted", nothing),
+        patch.object(perform, "interrupted", nothing),
+    ):
+        yield
+
+
+@mutation("the append of a driver is retried with new ids")
+def retry_with_new_ids() -> Iterator[None]:
+    async def append(self: Any, events: Any, expected: int | None) -> int:
+        live = self._live
+        for _ in range(20):
+            try:
+                done = await self._store.append(
+                    live.key, events, expected=expected, fence=self.lease, log=live.log
+                )
+            except StoreUnavailable:
+                events = [replace(event, id=new_id()) for event in events]
+                await asyncio.sleep(0.1)
+            else:
+                return int(done.head)
+        raise StoreUnavailable(problem="no reply")
+
+    with patch.object(lease.Hold, "append", append):
+        yield
+
+
+@mutation("crashes of a run's drivers are not counted")
+def count_no_crashes() -> Iterator[None]:
+    resumed = folding.STEPS["run.resumed"]
+
+    def uncounted(work: Any, event: Event, payload: Any) -> None:
+        resumed(work, event, payload)
+        work.amend(crashes=0)
+
+    with patch.dict(folding.STEPS, {"run.resumed": uncounted}):
+        yield
+
+
+# Workers
+
+
+@mutation("some wake-ups of drivers are lost")
+def lose_wakeups() -> Iterator[None]:
+    wake, due = drivers.Drivers.wake, every(3)
+
+    def losing(self: Any, live: Live) -> None:
+        if not due():
+            wake(self, live)
+
+    with patch.object(drivers.Drivers, "wake", losing):
+        yield
+
+
+@mutation("a wake-up that comes while the log is driven is lost")
+def lose_repeated_wakeups() -> Iterator[None]:
+    wake = drivers.Drivers.wake
+
+    def losing(self: Any, live: Live) -> None:
+        if live.key not in self._tasks:
+            wake(self, live)
+
+    with patch.object(drivers.Drivers, "wake", losing):
+        yield
+
+
+@mutation("the search for due logs finds none")
+def blind_search() -> Iterator[None]:
+    async def none(self: Any, room: int, busy: Any) -> Any:
+        return [], False
+
+    with patch.object(recovery.DueLogs, "due", none):
+        yield
+
+
+@mutation("a process that can recover one log at a time never frees its slot")
+def keep_slots() -> Iterator[None]:
+    init = recovery.Slots.__init__
+
+    def one(self: Any, most: int) -> None:
+        init(self, 1)
+
+    with (
+        patch.object(recovery.Slots, "__init__", one),
+        patch.object(recovery.Slots, "give", lambda *_: None),
+    ):
+        yield
+
+
+@mutation("no alarm is set for the time at which a log is due")
+def no_alarms() -> Iterator[None]:
+    with patch.object(drivers.Alarms, "set", lambda *_: None):
+        yield
+
+
+# Timers and sub-agents
+
+
+@mutation("timers fire twice")
+def timer_twice() -> Iterator[None]:
+    write = driver.Driving.write
+
+    async def twice(self: Any, *events: NewEvent, expected: int | None = None) -> bool:
+        fired = [e for e in events if e.id.startswith("timer:")]
+        again = [replace(event, id=new_id()) for event in fired]
+        return await write(self, *again, *events, expected=expected)
+
+    with patch.object(driver.Driving, "write", twice):
+        yield
+
+
+@mutation("timers never fire")
+def timer_never() -> Iterator[None]:
+    by_the_clock = decide._by_the_clock
+
+    def silent(state: Any, now: int) -> Any:
+        step = by_the_clock(state, now)
+        return None if isinstance(step, steps.Fire) else step
+
+    with patch.object(decide, "_by_the_clock", silent):
+        yield
+
+
+@mutation("the result of a sub-agent reaches its parent twice")
+def report_twice() -> Iterator[None]:
+    report = perform._STEPS[steps.Report]
+
+    async def twice(driving: Any, step: Any) -> None:
+        sub = driving.state.sub
+        payload = ev.PendingSettled(id=sub.item, outcome="answered", answer={"text": "again"})
+        event = NewEvent.of("pending.settled", payload, actor="simulated")
+        with contextlib.suppress(HeadMoved):
+            await driving.live.store.append(delegation._key(driving, sub.parent), [event])
+        await report(driving, step)
+
+    with patch.dict(perform._STEPS, {steps.Report: twice}):
+        yield
+
+
+@mutation("the result of a sub-agent never reaches its parent")
+def report_never() -> Iterator[None]:
+    async def silent(driving: Any, step: Any) -> None:
+        item = driving.state.sub.item
+        done = ev.ThreadReported(item=item, due=delegation._due(driving))
+        await driving.write(NewEvent.of("thread.reported", done, id=ids.reported_id(item)))
+
+    with patch.dict(perform._STEPS, {steps.Report: silent}):
+        yield
+
+
+@mutation("sub-agents continue after the run that they work for has ended")
+def orphans() -> Iterator[None]:
+    async def leave(driving: Any) -> None:
+        return None
+
+    with patch.object(perform, "stop_all", leave):
+        yield
+
+
+# Prompts and state
+
+
+@mutation("a prompt leaves out the results of tools")
+def prompt_without_results() -> Iterator[None]:
+    add = History.add
+
+    def without(self: History, event: Event) -> None:
+        if event.kind == "tool.finished":
+            self._calls.discard(event.id.removeprefix("done:"))
+        else:
+            add(self, event)
+
+    with patch.object(History, "add", without):
+        yield
+
+
+@mutation("concurrent changes of the user state overwrite each other")
+def blind_state_changes() -> Iterator[None]:
+    async def append_if(self: Any, *events: NewEvent, live: Live, head: int) -> bool:
+        with contextlib.suppress(HeadMoved):
+            await self.append(*events, live=live, expected=head)
+        return True
+
+    with patch.object(base.SessionCore, "append_if", append_if):
+        yield
+
+
+# Playing
+
+
+class Found(NamedTuple):
+    """What came of a mutation: after how many schedules which judge reported what."""
+
+    mutation: str
+    schedule: int | None
+    seed: str = ""
+    level: str = ""
+    judge: str = ""
+    problem: str = ""
+    seconds: float = 0.0
+
+
+class Endless(BaseException):
+    """A schedule took more CPU time than any schedule of the unchanged product."""
+
+
+def _calm(scenario: Scenario) -> Scenario:
+    return replace(scenario, faults=())
+
+
+def _burst(scenario: Scenario) -> Scenario:
+    near = [replace(step, at=round(step.at / 16, 4)) for step in scenario.steps]
+    return replace(scenario, steps=tuple(near), faults=())
+
+
+def _tight(scenario: Scenario) -> Scenario:
+    """Short runs in one session, each message about when the run before it ends."""
+    near = [
+        replace(step, at=round(0.1 + n * 0.037 + step.at / 900, 4), action="send", program="",
+                session="s0", twice=False)
+        for n, step in enumerate(scenario.steps)
+    ]  # fmt: skip
+    return replace(scenario, steps=tuple(near), faults=())
+
+
+def _votes(scenario: Scenario) -> Scenario:
+    """Calls that need two approvals, and one person who approves all the time."""
+    actions: tuple[Any, Any] = ("send", "approve")
+    steps = [
+        replace(step, action=actions[n % 2], program="wire", session="s0", pick=0)
+        for n, step in enumerate(scenario.steps)
+    ]
+    return replace(scenario, steps=tuple(steps), faults=())
+
+
+def _only(kind: Any, value: float = 0.0) -> Callable[[Scenario], Scenario]:
+    """Faults of one kind only."""
+
+    def change(scenario: Scenario) -> Scenario:
+        struck = [replace(f, kind=kind, value=value or f.value or 1.0) for f in scenario.faults]
+        return replace(scenario, faults=tuple(struck))
+
+    return change
+
+
+def _as_drawn(scenario: Scenario) -> Scenario:
+    return scenario
+
+
+LEVELS: dict[str, Callable[[Scenario], Scenario]] = {
+    "plain": _as_drawn,
+    "full": _as_drawn,
+    "calm": _calm,
+    "burst": _burst,
+    "tight": _tight,
+    "votes": _votes,
+    "rolling": _only("restart", 0.5),
+    "frozen": _only("pause", 7.0),
+    "lossy": _only("lost_reply"),
+    "cut off": _only("lost_request"),
+    "stalled": _only("model_stall"),
+    "crashing": _only("crash", 1.0),
+}
+
+
+def schedule(number: int) -> tuple[Scenario, str]:
+    """The schedule with this number, and its level: as drawn (plain or full), or a full one whose
+    faults or steps are of one kind, which strikes one mechanism more often."""
+    level = [*LEVELS][number % len(LEVELS)]
+    return LEVELS[level](draw(str(number), "plain" if level == "plain" else "full")), level
+
+
+def judge_of(problem: str) -> str:
+    """The judge that reported a problem."""
+    name = problem.partition(":")[0]
+    if name in judges.JUDGES or name in judges.WATCHES:
+        return name
+    return "liveness" if name.startswith(("not settled", "endless")) else "errors"
+
+
+def play(scenario: Scenario) -> list[str]:
+    """The problems of one schedule."""
+
+    def endless(*_: Any) -> None:
+        raise Endless
+
+    before = signal.signal(signal.SIGVTALRM, endless)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU)
+    try:
+        with patch.object(simulation, "SETTLING", 120.0):
+            return simulation.simulate(scenario).problems
+    except Endless:
+        return [f"endless: the schedule did not end within {CPU:.0f} s of CPU time"]
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def find(name: str, most: int = MOST, first: int = 0) -> Found:
+    """Play schedules under a mutation until one of them is found wrong."""
+    began = time.process_time()
+    with MUTATIONS[name].apply():
+        for number in range(first, first + most):
+            scenario, level = schedule(number)
+            problems = play(scenario)
+            if number % 20 == 19:
+                gc.collect()
+            if problems:
+                took = time.process_time() - began
+                problem = problems[0]
+                tried = number - first + 1
+                return Found(name, tried, str(number), level, judge_of(problem), problem, took)
+    return Found(name, None, seconds=time.process_time() - began)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table of mutations; the result is the number of those that were not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations")
+    parser.add_argument("--most", type=int, default=MOST, help="schedules per mutation")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="mutations to try (default: all)")
+    given = parser.parse_args(arguments)
+    if unknown := [name for name in given.names if name not in MUTATIONS]:
+        parser.error(f"unknown mutations: {', '.join(unknown)}")
+    missed = 0
+    for name in given.names or MUTATIONS:
+        found = find(name, given.most)
+        known = "equivalent" if name in EQUIVALENT else "NOT FOUND"
+        missed += found.schedule is None and name not in EQUIVALENT
+        if given.json:
+            line = json.dumps(found._asdict())
+        elif found.schedule is None:
+            line = f"{name:24} {known} in {given.most} schedules ({found.seconds:.1f} s)"
+        else:
+            place = f"{found.schedule:4} ({found.level})"
+            line = f"{name:24} {place:16} {found.judge:10} {found.problem[:110]}"
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    return min(missed, 100)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

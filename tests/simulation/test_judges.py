@@ -1,0 +1,327 @@
+"""Each judge passes a good outcome, and reports each bad one that it is there for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.log import events as ev
+from holdfast.log.events import Call, Event, Key, NewEvent, ids
+from holdfast.stores.port import Lease
+from holdfast.stores.rules import LeaseState
+from holdfast.testing.simulation.effects import Effect
+from holdfast.testing.simulation.faults import Strike
+from holdfast.testing.simulation.judges import JUDGES, judge
+from holdfast.testing.simulation.loop import EPOCH
+from holdfast.testing.simulation.outcome import ReaderView, SimulationOutcome, Told
+from holdfast.testing.simulation.scenario import Scenario, Step
+from holdfast.testing.simulation.watch import Watch
+from holdfast.testing.simulation.workload import TOOLS
+
+MAIN, CHILD = Key("main", "s0", "main"), Key("main", "s0", "sub/c1")
+RUN, ANN, BOB = "r1", "ann", "bob"
+DRIVER, OTHER = "p0.0:a", "p1.0:b"
+
+Line = tuple[str, Any, dict[str, Any]]
+
+
+def at(seq: int) -> int:
+    """The time of event `seq` (ms): ten per event."""
+    return int(EPOCH * 1000) + seq * 10
+
+
+def made(lines: Sequence[Line]) -> list[Event]:
+    """The events of a log; `at` in the rest of a line sets the time."""
+    log = []
+    for seq, (kind, payload, rest) in enumerate(lines, 1):
+        more = {name: value for name, value in rest.items() if name != "at"}
+        more.setdefault("id", f"e{seq}")
+        log.append(NewEvent.of(kind, payload, **more).numbered(seq, rest.get("at", at(seq))))
+    return log
+
+
+def line(kind: str, payload: Any = None, **rest: Any) -> Line:
+    return kind, payload, rest
+
+
+def received(tag: str = "m0", **rest: Any) -> Line:
+    message = ev.MessageReceived(
+        text=f"#{tag}", metadata={"tag": tag}, how=rest.pop("how", "queue")
+    )
+    return line("message.received", message, **rest)
+
+
+def started(*inputs: int, run: str = RUN, driver: str = DRIVER, **rest: Any) -> Line:
+    payload = ev.RunStarted(driver=driver, inputs=[*inputs])
+    return line("run.started", payload, run=run, **rest)
+
+
+def called(step: int = 1, run: str = RUN, **rest: Any) -> Line:
+    return line("model.called", ev.ModelCalled(model="simulated/model", step=step), run=run, **rest)
+
+
+def said(*calls: str, run: str = RUN, **rest: Any) -> Line:
+    """A message of the model; calls are `id name`."""
+    listed = [Call(id=c.split()[0], name=c.split()[1], arguments={}) for c in calls]
+    return line("message.completed", ev.MessageCompleted(text="hello there", calls=listed),
+                run=run, **rest)  # fmt: skip
+
+
+def begun(call: str = "c1", name: str = "charge", **rest: Any) -> Line:
+    return line("tool.started", ev.ToolStarted(call=call, name=name, key=call), run=RUN, **rest)
+
+
+def over(call: str = "c1", outcome: Any = "ok", **rest: Any) -> Line:
+    payload = ev.ToolFinished(call=call, outcome=outcome, result="fine")
+    rest.setdefault("id", ids.done_id(call))
+    return line("tool.finished", payload, run=RUN, **rest)
+
+
+def opened(item: str = "c1", call: str = "c1", approvals: int = 1) -> Line:
+    payload = ev.PendingOpened(id=item, what="approval", call=call, title="?", approvals=approvals)
+    return line("pending.opened", payload, run=RUN)
+
+
+def settled(item: str = "c1", outcome: Any = "approved", **rest: Any) -> Line:
+    rest.setdefault("id", ids.settle_id(item))
+    return line("pending.settled", ev.PendingSettled(id=item, outcome=outcome), **rest)
+
+
+def voted(actor: str) -> Line:
+    return line("pending.voted", ev.PendingVoted(id="c1"), actor=actor)
+
+
+def resumed(reason: Any = "driver_lost", driver: str = OTHER, **rest: Any) -> Line:
+    return line("run.resumed", ev.RunResumed(driver=driver, reason=reason), run=RUN, **rest)
+
+
+def waits(**rest: Any) -> Line:
+    return line("run.waiting", ev.RunWaiting(), run=RUN, **rest)
+
+
+def ended(status: Any = "done", run: str = RUN, **rest: Any) -> Line:
+    return line("run.finished", ev.RunFinished(status=status), run=run, **rest)
+
+
+CREATED = line("session.created", ev.SessionCreated(agent="simulated"))
+PLAIN = (CREATED, received(), started(2), called(), said(), ended())
+CALL = (CREATED, received(), started(2), called(), said("c1 charge"), begun())
+DONE = (*CALL, over(), called(2), said(), ended())
+CHARGED = Effect(0.065, "p0.0", "s0", "main", "charge", "c1", "c1")
+LOST = (*CALL, resumed(at=at(600)), over(), called(2), said(), ended())
+CRASH = Strike(0.1, 5.0, "crash", 0)
+ASKED = (CREATED, received(), started(2), called(), said("c1 refund"), opened(), waits())
+REFUND = (resumed("answered"), begun(name="refund"), over(), called(2), said(), ended())
+REFUNDED = replace(CHARGED, tool="refund", at=0.2)
+WIRE = (*ASKED[:4], said("c1 wire"), opened(approvals=2), waits())
+WIRED = (resumed("answered"), begun(name="wire"), over(), called(2), said(), ended())
+TIMER = line("timer.set", ev.TimerSet(id="t", at=at(3), text="#t"))
+RANG = line("message.received", ev.MessageReceived(text="#t", metadata={"timer": "t"}))
+FIRED = line("timer.fired", ev.TimerFired(id="t"))
+ABORT = line("abort.requested", ev.AbortRequested(run=RUN))
+REPORTED = line("thread.reported", ev.ThreadReported(item="c1!sub"))
+COUNT = line("state.changed", ev.StateChanged(set={"count": 1}))
+
+
+def outcome(*lines: Line, **more: Any) -> SimulationOutcome:
+    """The outcome of a simulation in which session `s0` has this log."""
+    child = more.pop("child", ())
+    fields: dict[str, Any] = {
+        "scenario": Scenario(seed="1", steps=(Step(0.0, "send", tag="m0"),)),
+        "logs": {MAIN: made(lines), **({CHILD: made(child)} if child else {})},
+        "rows": {}, "effects": [], "told": [], "readings": [], "faults": Counter(),
+        "checks": Counter(), "problems": [], "deleted": [], "strikes": [], "texts": {},
+        "drafts": {}, "tools": TOOLS, "seconds": 1.0, "calls": 1,
+    }  # fmt: skip
+    return SimulationOutcome(**{**fields, **more})
+
+
+def told(action: str, status: str = "accepted", **more: Any) -> Told:
+    return Told(
+        **{"action": action, "session": "s0", "tag": "m0", "at": 1.0, "status": status, **more}
+    )
+
+
+def sub(*lines: Line) -> tuple[Line, ...]:
+    about = ev.ThreadCreated(agent="simulated/clerk", parent="main", item="c1!sub", call="c1")
+    return (line("thread.created", about), received("sub"), *lines)
+
+
+GAP = [event for event in made(PLAIN) if event.seq != 3]
+
+GOOD: dict[str, SimulationOutcome] = {
+    "an answer": outcome(*PLAIN, told=[told("post", seq=2), told("send", "done", run=RUN)]),
+    "a call": outcome(*DONE, effects=[CHARGED]),
+    "a crash": outcome(*LOST, effects=[CHARGED], strikes=[CRASH]),
+    "an approval": outcome(*ASKED, settled(actor=ANN), *REFUND, effects=[REFUNDED]),
+    "two approvals": outcome(*WIRE, voted(ANN), voted(BOB), settled(actor=BOB), *WIRED),
+    "a timer": outcome(CREATED, TIMER, RANG, FIRED, started(3), called(), said(), ended()),
+    "an abort": outcome(*PLAIN[:4], ABORT, ended("aborted")),
+    "a count": outcome(*PLAIN, COUNT, told=[told("state")]),
+    "a reader": outcome(*PLAIN, readings=[ReaderView("s0", 2, "l", [3, 4, 5])]),
+    "a text": outcome(*PLAIN, texts={(MAIN, "e5"): "hello"}),
+    "a repetition": outcome(
+        *CALL, resumed(at=at(600)), opened("c1@6"), settled("c1@6", actor=ANN), begun(), over(),
+        called(2), said(), ended(), effects=[CHARGED, CHARGED], strikes=[CRASH],
+    ),
+    "a sub-agent": outcome(*CALL, over("c1", "cancelled"), ended("aborted"), effects=[CHARGED],
+                           child=sub(started(2), called(), ABORT, ended("aborted"), REPORTED)),
+}  # fmt: skip
+
+BAD: dict[str, tuple[str, SimulationOutcome]] = {
+    "a gap in the numbers": ("dense", outcome(*PLAIN, logs={MAIN: GAP})),
+    "an id twice": ("dense", outcome(*PLAIN[:-1], ended(id="e5"))),
+    "a message twice": ("accepted", outcome(CREATED, received(), *PLAIN[1:])),
+    "an acknowledged message elsewhere": ("accepted", outcome(*PLAIN, told=[told("post", seq=9)])),
+    "an acknowledged message nowhere": (
+        "accepted", outcome(CREATED, told=[told("send", "done", run=RUN)])
+    ),
+    "a lost count": ("accepted", outcome(*PLAIN, COUNT, told=[told("state"), told("state")])),
+    "a timer that fires twice": (
+        "accepted", outcome(CREATED, TIMER, RANG, RANG, FIRED, started(3), called(), said(),
+                            ended())
+    ),
+    "a timer that never fires": ("accepted", outcome(CREATED, TIMER)),
+    "a message without a run": ("answered", outcome(CREATED, received())),
+    "a run without an end": ("answered", outcome(*PLAIN[:-1])),
+    "a message with two runs": (
+        "answered", outcome(*PLAIN, started(2, run="r2"), called(run="r2"), ended(run="r2"))
+    ),
+    "a wrong result": ("answered", outcome(*PLAIN, told=[told("send", "failed", run=RUN)])),
+    "a later message first": (
+        "order", outcome(CREATED, received(), received("m1"), started(3), called(), said(), ended())
+    ),
+    "a call after an abort": (
+        "stopped", outcome(*PLAIN[:4], ABORT, said(), called(2), ended("aborted"))
+    ),
+    "an orphan": (
+        "stopped",
+        outcome(*CALL, over("c1", "cancelled"), ended("aborted"), effects=[CHARGED],
+                child=sub(started(2), called(at=at(20)), said(), ended())),
+    ),
+    "an effect without an intent": ("effects", outcome(*PLAIN, effects=[CHARGED])),
+    "an effect before its intent": ("effects", outcome(*DONE, effects=[replace(CHARGED, at=0.01)])),
+    "an effect twice": ("effects", outcome(*DONE, effects=[CHARGED, CHARGED])),
+    "no effect": ("effects", outcome(*DONE)),
+    "two decisions": ("decided", outcome(*ASKED, settled(actor=ANN), settled(actor=BOB, id="x"))),
+    "two outcomes": ("decided", outcome(*CALL, over(), over(id="x"))),
+    "a decision by a driver": ("decided", outcome(*ASKED, settled(run=RUN))),
+    "two winners": (
+        "decided",
+        outcome(*PLAIN, told=[told("approve", "decided", item="c1")] * 2),
+    ),
+    "a call without its approval": ("approved", outcome(*ASKED, *REFUND)),
+    "a call with one approval of two": ("approved", outcome(*WIRE, settled(actor=ANN), *WIRED)),
+    "a call with the same approval twice": (
+        "approved", outcome(*WIRE, voted(ANN), settled(actor=ANN), *WIRED)
+    ),
+    "a needless question": ("approved", outcome(*CALL, opened("c1@6"))),
+    "a reader that missed an event": (
+        "readers", outcome(*PLAIN, readings=[ReaderView("s0", 0, "l", [1, 3])])
+    ),
+    "a reader that saw an event twice": (
+        "readers", outcome(*PLAIN, readings=[ReaderView("s0", 0, "l", [1, 1, 2])])
+    ),
+    "lost text": ("texts", outcome(*PLAIN, texts={(MAIN, "e5"): "bye"})),
+    "a draft that is left": ("texts", outcome(*PLAIN, drafts={MAIN: ["e5"]})),
+    "an illegal prompt": ("cuts", outcome(CREATED, called(), said(), ended())),
+    "a healthy driver that is lost": ("lost", outcome(*LOST)),
+    "a driver that is lost by a fault elsewhere": (
+        "lost", outcome(*LOST, strikes=[replace(CRASH, place=1)])
+    ),
+    "a driver that is lost by an old fault": (
+        "lost", outcome(*LOST, strikes=[replace(CRASH, begin=-9.0)])
+    ),
+    "a crash loop": (
+        "lost", outcome(*CALL, *[resumed(driver=DRIVER, at=at(60))] * 4, called(2), strikes=[CRASH])
+    ),
+    "a run that should be closed": (
+        "lost", outcome(*LOST, strikes=[CRASH], scenario=Scenario(seed="1", recovery="close"))
+    ),
+    "a message that waits": (
+        "prompt", outcome(CREATED, received(), started(2, at=at(60)), called(), said(), ended())
+    ),
+    "an approval that waits": (
+        "prompt", outcome(*ASKED, settled(actor=ANN, at=at(8)), resumed("answered", at=at(80)))
+    ),
+    "a timer that is late": (
+        "prompt", outcome(CREATED, TIMER, RANG, ("timer.fired", FIRED[1], {"at": at(90)}))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_outcome_passes_all_judges(name: str) -> None:
+    assert judge(GOOD[name]) == []
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_outcome_is_reported(name: str) -> None:
+    who, found = BAD[name]
+    assert [*JUDGES[who](found)]
+
+
+def test_every_judge_has_a_bad_outcome() -> None:
+    assert {who for who, _ in BAD.values()} == {*JUDGES}
+
+
+def lease(owner: str = DRIVER, token: int = 1, **more: Any) -> Lease:
+    fields: dict[str, Any] = {"since": 0, "until": 1000, "ttl": 1000, "log": "l", "key": MAIN}
+    return Lease(**{**fields, "owner": owner, "token": token, **more})
+
+
+HELD = LeaseState(token=1, owner=DRIVER, until=1000)
+
+
+def written(*kinds: str) -> list[NewEvent]:
+    return [NewEvent.of(kind, None) for kind in kinds]
+
+
+def test_driver_with_the_newest_lease_may_write() -> None:
+    watch = Watch()
+    watch.appended("p0.0", MAIN, written("run.started", "model.called"), lease(), HELD)
+    watch.appended("p0.0", MAIN, written("message.completed"), lease(), HELD)
+    watch.appended("p1.0", MAIN, written("message.received"), None, HELD)
+    assert watch.problems == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "fence"),
+    [
+        ("run.finished", None),
+        ("run.started", lease(token=0)),
+        ("run.started", lease(OTHER)),
+        ("tool.started", lease()),  # in a run that it never took up
+    ],
+)
+def test_other_writes_of_runners_are_reported(kind: str, fence: Lease | None) -> None:
+    watch = Watch()
+    watch.appended("p0.0", MAIN, written(kind), fence, HELD)
+    assert watch.problems
+
+
+@pytest.mark.parametrize(
+    ("now", "taken", "problems"),
+    [
+        (500, lease(OTHER, 2), 1),
+        (1000, lease(OTHER, 2), 0),
+        (500, lease(OTHER, 2, reason="operator"), 0),
+        (500, lease(DRIVER, 2), 0),
+    ],
+)
+def test_live_lease_keeps_its_owner(now: int, taken: Lease, problems: int) -> None:
+    watch = Watch()
+    watch.acquired("p1.0", taken, HELD, now)
+    assert len(watch.problems) == problems
+
+
+def test_streamed_text_is_joined() -> None:
+    watch = Watch()
+    watch.streamed(MAIN, "e1", 0, "hello")
+    watch.streamed(MAIN, "e1", 5, " there")
+    watch.streamed(MAIN, "e1", 5, " there")
+    assert watch.texts == {(MAIN, "e1"): "hello there"}
