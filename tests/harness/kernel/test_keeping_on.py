@@ -24,12 +24,15 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore, Stall
 from holdfast.values.stream_items import Trouble
 
+from tests.virtual_time import virtual_time
+
 from .scene import PATIENCE, Gate, Slow, helper, serve, until
 
 # A store that fails
 
 
 @pytest.mark.parametrize("error", [StoreError(problem="the disk is full"), OSError("reset")])
+@virtual_time
 async def test_a_renewal_that_fails_in_any_way_is_tried_again(error: Exception) -> None:
     gate, begun = Gate(), list[int]()
 

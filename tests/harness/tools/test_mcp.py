@@ -25,10 +25,12 @@ from .mcp_server import PIXEL
 
 PROGRAM = str(Path(__file__).parent / "mcp_server.py")
 SECRET = "tok-12345"
+PATIENCE = 120.0  # seconds; only a hang takes so long
 
 
 def small(journal: Path, *args: str, **options: Any) -> MCPServer:
     env = {"JOURNAL": str(journal), "TOKEN": SECRET}
+    options = {"connect_timeout": PATIENCE, **options}
     return MCPServer.stdio(sys.executable, [PROGRAM, *args], env=env, name="small", **options)
 
 
