@@ -2,6 +2,7 @@
 
 from .environment import wall_clock
 from .stores.port import (
+    Acquire,
     BlobRef,
     Damage,
     Draft,
@@ -13,6 +14,7 @@ from .stores.port import (
 )
 
 __all__ = [
+    "Acquire",
     "BlobRef",
     "Damage",
     "Draft",

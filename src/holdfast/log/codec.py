@@ -260,9 +260,17 @@ def fingerprint(event: NewEvent) -> bytes:
     return hashlib.sha256(b"\n".join((envelope, event.data))).digest()
 
 
+_ERASED = b'{"erased":'  # how the data of an erased event begins
+
+
 def erased(reason: str) -> Raw:
     """The data that replaces the data of an erased event."""
     return Raw(msgspec.json.encode({"erased": reason}))
+
+
+def is_erased(event: NewEvent) -> bool:
+    """Whether the data of an event was erased."""
+    return bytes(memoryview(event.data)[: len(_ERASED)]) == _ERASED
 
 
 def understood(event: NewEvent) -> bool:

@@ -15,7 +15,7 @@ from ..values.records import Receipt, Remains
 from .checked import CheckedStore
 from .hash_chain import seals
 from .paging import Fetch, ReadBounds, batches, read_in_pages
-from .port import Lease
+from .port import Acquire, Lease
 from .rules import SORTS, AppendRequest, Extension
 
 R = TypeVar("R")  # a store's state of a restore in progress
@@ -34,6 +34,8 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
         fence: Lease | None = None,
         log: str | None = None,
         create: bool = False,
+        acquire: Acquire | None = None,
+        release: Lease | None = None,
     ) -> Appended:
         request = AppendRequest(
             key=key,
@@ -43,9 +45,11 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
             fence=fence,
             log=log,
             create=create,
+            acquire=acquire,
+            release=release,
         )
         done = await self._append(request)
-        return Appended(done.seqs, done.row.head, len(done.fresh))
+        return Appended(done.seqs, done.row.head, len(done.fresh), done.lease)
 
     @abstractmethod
     async def _append(self, request: AppendRequest) -> Extension:
@@ -116,9 +120,11 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     ) -> dict[str, int]:
         """Replace the data of events; return the receipt's counts."""
 
-    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+    async def delete(
+        self, target: Scope | Key, *, fence: Lease | None = None, expected: int | None = None
+    ) -> Receipt:
         scope = target.scope if isinstance(target, Key) else target
-        removed, deleted = await self._hide(target, fence)
+        removed, deleted = await self._hide(target, fence, expected)
         await self._sweep(scope)
         shared = await self._shared_still(scope, deleted)
         counted = {sort: removed[sort] for sort in SORTS}
@@ -126,7 +132,7 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
 
     @abstractmethod
     async def _hide(
-        self, target: Scope | Key, fence: Lease | None
+        self, target: Scope | Key, fence: Lease | None, expected: int | None
     ) -> tuple[Counter[str], list[str]]:
         """Make a session or a thread unreachable, and notify followers; return the receipt's counts
         and the incarnations of the deleted logs."""

@@ -15,8 +15,8 @@ from ..errors import InvalidValue
 from ..log.catalog import PendingQuery, Query, check_query
 from ..log.codec import LIMITS, check, check_count, check_key, check_name, check_size
 from ..log.events import Key, NewEvent, Scope
-from .port import Lease, StoreInfo
-from .rules import is_sha256
+from .port import Acquire, Lease, StoreInfo
+from .rules import check_lease, is_sha256
 
 
 class CheckedStore:
@@ -60,8 +60,58 @@ def _checked_stream(method: Callable[..., Any], check: Callable[..., object]) ->
 # One function per set of arguments; each ignores what it does not check.
 
 
-def _append(key: Key, events: Sequence[NewEvent], **_: Any) -> None:
+def _append(
+    key: Key,
+    events: Sequence[NewEvent],
+    *,
+    fence: Lease | None = None,
+    acquire: Acquire | None = None,
+    release: Lease | None = None,
+    **_: Any,
+) -> None:
     check(key, events)
+    if acquire is not None:
+        check_lease(acquire.owner, acquire.ttl)
+    given = {"fence": fence, "acquire": acquire, "release": release}
+    if len(names := [name for name, value in given.items() if value is not None]) > 1:
+        raise InvalidValue(
+            field=names[-1],
+            problem=f"cannot be used together with {names[0]}",
+            remedy="pass one of fence, acquire and release",
+        )
+
+
+def _seqs(key: Key, ids: Sequence[str], **_: Any) -> None:
+    check_key(key)
+    check_count("ids", len(ids), least=0, most=LIMITS.append_events)
+    for id in ids:
+        check_name("ids", id)
+
+
+def _locate(tenant: str, id: str) -> None:
+    check_name("tenant", tenant)
+    check_name("id", id)
+
+
+def _rows(keys: Sequence[Key]) -> None:
+    check_count("keys", len(keys), least=0, most=LIMITS.page)
+    for key in keys:
+        check_key(key)
+
+
+def _acquire(
+    key: Key,
+    owner: str,
+    *,
+    ttl: float = 15.0,
+    steal: str | None = None,
+    mark: str | None = None,
+) -> None:
+    check_key(key)
+    check_lease(owner, ttl)
+    for name, value in (("steal", steal), ("mark", mark)):
+        if value is not None:
+            check_name(name, value)
 
 
 def _read(
@@ -85,8 +135,12 @@ def _erase(key: Key, seqs: Sequence[int], *, reason: str, **_: Any) -> None:
     check_name("reason", reason)
 
 
-def _delete(target: Scope | Key, *, fence: Lease | None = None) -> None:
+def _delete(
+    target: Scope | Key, *, fence: Lease | None = None, expected: int | None = None
+) -> None:
     check_key(target)
+    if expected is not None:
+        check_count("expected", expected, least=0)
     if fence is not None and isinstance(target, Scope):
         raise InvalidValue(
             field="fence",
@@ -171,6 +225,8 @@ STREAMS = frozenset({"read", "follow", "verify"})  # methods that return an asyn
 CHECKS: dict[str, Callable[..., object]] = {
     "append": _append,
     "read": _read,
+    "seqs": _seqs,
+    "locate": _locate,
     "link": _key,
     "follow": _read,
     "fork": _fork,
@@ -178,13 +234,14 @@ CHECKS: dict[str, Callable[..., object]] = {
     "erase": _erase,
     "delete": _delete,
     "row": _key,
+    "rows": _rows,
     "find": _find,
     "pending": _find,
     "claim": _claim,
     "unclaim": _claim,
     "claims": _owner,
     "runnable": _runnable,
-    "acquire": _key,
+    "acquire": _acquire,
     "put_draft": _put_draft,
     "drafts": _key,
     "put_blob": _put_blob,

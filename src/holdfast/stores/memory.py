@@ -115,6 +115,7 @@ class MemoryStore(BaseStore[_Log]):
         known = log.known_ids(request.ids)
         plan = request.decide(log.row, log.lease, known, project=self._project, now=now)
         log.add(plan)
+        log.lease = plan.lease_state or log.lease
         for change in plan.changes:
             for op in change:
                 if op.do == "drop_draft":
@@ -134,6 +135,23 @@ class MemoryStore(BaseStore[_Log]):
         if not bounds.inline:
             events = [rules.stubbed(event) for event in events]
         return log.row.log, events, None
+
+    async def seqs(self, key: Key, ids: Sequence[str], *, log: str | None = None) -> dict[str, int]:
+        return self._log(key, log).known_ids(ids)
+
+    async def locate(self, tenant: str, id: str) -> list[Key]:
+        self._own.check()
+        found = [
+            key for key, log in self._logs.items() if key.tenant == tenant and self._holds(log, id)
+        ]
+        return sorted(found)
+
+    def _holds(self, log: _Log, id: str) -> bool:
+        """Whether an event was appended to this log, or to a deleted one that it continues."""
+        if (seq := log.known(id)) is None:
+            return False
+        holder = log.owner(seq)
+        return holder is log or self._logs.get(holder.row.key) is not holder
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
         entry = self._log(key, log)
@@ -215,9 +233,12 @@ class MemoryStore(BaseStore[_Log]):
         return catalog.apply(row, log.events, changes, hash_chain.ending(log.links[-1]))
 
     async def _hide(
-        self, target: Scope | Key, fence: Lease | None
+        self, target: Scope | Key, fence: Lease | None, expected: int | None
     ) -> tuple[Counter[str], list[str]]:
         removed: Counter[str] = Counter()
+        first = target if isinstance(target, Key) else Key(target.tenant, target.session, "main")
+        there = self._logs.get(first)
+        rules.check_delete(first, there.row if there else None, expected)
         if isinstance(target, Key):
             if fence is not None:
                 entry = self._log(target)
@@ -255,6 +276,9 @@ class MemoryStore(BaseStore[_Log]):
         self._own.check()
         log = self._logs.get(key)
         return _copied(log.row) if log else None
+
+    async def rows(self, keys: Sequence[Key]) -> list[Row | None]:
+        return [await self.row(key) for key in keys]
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
         self._own.check()
@@ -322,11 +346,17 @@ class MemoryStore(BaseStore[_Log]):
         return [key for _, _, key in sorted(due)[:limit]]
 
     async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+        self,
+        key: Key,
+        owner: str,
+        *,
+        ttl: float = 15.0,
+        steal: str | None = None,
+        mark: str | None = None,
     ) -> Lease:
         log = self._log(key)
         lease, log.lease = rules.acquire(
-            log.row, log.lease, owner, ttl=ttl, steal=steal, now=self._clock()
+            log.row, log.lease, owner, ttl=ttl, steal=steal, mark=mark, now=self._clock()
         )
         return lease
 
@@ -374,13 +404,17 @@ class MemoryStore(BaseStore[_Log]):
         owned = self._blobs.get(scope, {})
         return [BlobRef(name, len(owned[name])) for name in sorted(owned)]
 
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+    async def save_snapshot(
+        self, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
+    ) -> None:
         log = self._log(key)
         rules.check_snapshot(log.row, snapshot)
-        rules.check_fence(log.row, log.lease, fence)
-        token, there = log.snapshots.get(snapshot.version, (0, None))
-        if there is None or (token, there.seq) <= (fence.token, snapshot.seq):
-            log.snapshots[snapshot.version] = (fence.token, snapshot)
+        if fence is not None:
+            rules.check_fence(log.row, log.lease, fence)
+        token = fence.token if fence is not None else None
+        kept = log.snapshots.get(snapshot.version)
+        if rules.keeps_snapshot(token, snapshot.seq, kept and (kept[0], kept[1].seq)):
+            log.snapshots[snapshot.version] = (token or (kept[0] if kept else 0), snapshot)
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
         return self._log(key).snapshots.get(version, (0, None))[1]
@@ -414,6 +448,7 @@ class MemoryStore(BaseStore[_Log]):
             schema=1,
             limits=LIMITS,
             apart=APART,
+            lease_with_append=True,
         )
 
     async def aclose(self) -> None:

@@ -16,23 +16,18 @@ from msgspec import Raw, Struct
 from ..log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from ..log.codec import Limits
 from ..log.events import Appended, Event, Key, NewEvent, Scope
+from ..log.events.envelope import Lease as Lease
 from ..values.records import Receipt
 from ..values.stream_items import CaughtUp
 
 Durability: TypeAlias = Literal["none", "process", "machine"]
 
 
-class Lease(Struct, frozen=True, kw_only=True):
-    """The right to drive a thread until `until` (ms). Passed to writes as `fence=`."""
+class Acquire(Struct, frozen=True):
+    """A lease to take together with an append, for `ttl` seconds."""
 
-    key: Key
-    log: str
-    token: int
     owner: str
-    since: int
-    until: int
-    ttl: int
-    reason: str | None = None
+    ttl: float = 15.0
 
 
 class Draft(Struct, frozen=True):
@@ -72,7 +67,8 @@ class Damage(Struct, frozen=True, kw_only=True):
 
 
 class StoreInfo(Struct, frozen=True, kw_only=True):
-    """A description of a store. `location` never contains a credential."""
+    """A description of a store. `location` never contains a credential. `lease_with_append` says
+    whether `append` takes `acquire=` and `release=`, and `acquire` takes `mark=`."""
 
     kind: str
     location: str
@@ -81,6 +77,7 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
     limits: Limits
     apart: int
     encrypted: bool = False
+    lease_with_append: bool = False
 
 
 class Store(Protocol):
@@ -95,6 +92,8 @@ class Store(Protocol):
         fence: Lease | None = None,
         log: str | None = None,
         create: bool = False,
+        acquire: Acquire | None = None,
+        release: Lease | None = None,
     ) -> Appended:
         """Append events to a log, all or none; returns when they are durable.
 
@@ -103,6 +102,15 @@ class Store(Protocol):
         their numbers, and if all ids are known, the call succeeds; the log is not sealed
         (`SessionMoved`); `fence` is the newest lease (`LeaseLost`); the head is `expected`
         (`HeadMoved`). An event whose id is known is not compared: the first content stays.
+
+        With `acquire`, the same step takes the lease and returns it as `Appended.lease`; while
+        another lease is live, nothing is written (`LeaseHeld`). If any id is known, nothing is
+        written and no lease is taken: events that are not in the log get the number 0. If all ids
+        are known, `Appended.lease` is the lease that this append took earlier, if it is still the
+        newest, so that a call whose reply was lost can be repeated.
+
+        With `release`, which is also the fence, the same step gives the lease back. If all ids are
+        known and it is still the newest lease, `Appended.lease` is that lease: it is still held.
         """
         ...
 
@@ -125,6 +133,16 @@ class Store(Protocol):
         the data of a payload above `info().apart` bytes is `{"apart": {"size": …, "sha256": …}}`:
         suitable for display, not for folding.
         """
+        ...
+
+    async def seqs(self, key: Key, ids: Sequence[str], *, log: str | None = None) -> dict[str, int]:
+        """Return the numbers of those event ids that a log has, including events that it shares."""
+        ...
+
+    async def locate(self, tenant: str, id: str) -> list[Key]:
+        """Return the logs of a tenant to which an event with this id was appended, in order of
+        their keys. A fork that only shares the event is not listed while the log to which it was
+        appended exists."""
         ...
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
@@ -167,14 +185,23 @@ class Store(Protocol):
         rebuilt and snapshots are dropped; numbers, ids, kinds and times stay."""
         ...
 
-    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+    async def delete(
+        self, target: Scope | Key, *, fence: Lease | None = None, expected: int | None = None
+    ) -> Receipt:
         """Delete a session with everything it owns, or one thread. It is hidden at once; events
         that forks share stay until the forks are deleted. The next delete or purge completes an
-        interrupted one. Deleting a session or thread that does not exist has no effect."""
+        interrupted one. Deleting a session or thread that does not exist has no effect. With
+        `expected`, nothing is deleted unless the head of the thread, or of thread `main` of the
+        session, is this number (`HeadMoved`)."""
         ...
 
     async def row(self, key: Key) -> Row | None:
         """Return the row of a log: the fields that lists show. None if the log does not exist."""
+        ...
+
+    async def rows(self, keys: Sequence[Key]) -> list[Row | None]:
+        """Return the rows of several logs, in the order of the keys; None for a log that does not
+        exist."""
         ...
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
@@ -212,11 +239,19 @@ class Store(Protocol):
         ...
 
     async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+        self,
+        key: Key,
+        owner: str,
+        *,
+        ttl: float = 15.0,
+        steal: str | None = None,
+        mark: str | None = None,
     ) -> Lease:
         """Acquire the lease for `ttl` seconds, with a token above all earlier ones.
 
-        Raises `LeaseHeld` while another lease is live, unless `steal` gives a reason.
+        Raises `LeaseHeld` while another lease is live, unless `steal` gives a reason. `mark` names
+        the attempt: repeating it with the same owner and mark returns the lease that it took, if
+        that is still the newest and was not released, so that a lost reply costs nothing.
         """
         ...
 
@@ -255,9 +290,11 @@ class Store(Protocol):
         """Return the blobs that a session owns, in order of their hashes."""
         ...
 
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+    async def save_snapshot(
+        self, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
+    ) -> None:
         """Store a snapshot. One is kept per log and fold version: the furthest, by the newest
-        lease."""
+        lease. Without `fence`, it replaces only one that is not as far."""
         ...
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:

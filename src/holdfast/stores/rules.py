@@ -31,7 +31,7 @@ from ..log.catalog.encrypted_preview import size_of
 from ..log.codec import LIMITS, check_count, check_data, check_name, check_size, dense
 from ..log.events import Event, Key, NewEvent, Scope, new_id
 from .hash_chain import Seal, link_in, linked, origin, seals
-from .port import BlobRef, Draft, Lease, Snapshot
+from .port import Acquire, BlobRef, Draft, Lease, Snapshot
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -50,14 +50,15 @@ RESTORE_MS = 60_000  # after this time without progress, a restore counts as int
 
 class LeaseState(Struct, frozen=True):
     """The newest lease of a log; `owner` is None if it was released. `renewed` is the time at which
-    it was acquired or last renewed. A program that does not know this field leaves it unchanged, or
-    0."""
+    it was acquired or last renewed. `mark` names the token and the call that acquired it. A program
+    that does not know these fields leaves them unchanged, or 0 and None."""
 
     token: int = 0
     owner: str | None = None
     since: int = 0
     until: int = 0
     renewed: int = 0
+    mark: str | None = None
 
 
 class LiveLeases(NamedTuple):
@@ -81,7 +82,8 @@ L = TypeVar("L", bound=StoredLog)
 
 class Extension(Struct, frozen=True):
     """The result of an append: the numbers to report and, if any event is new, the values to write:
-    the events with their hashes and links, and the row after them."""
+    the events with their hashes and links, the row after them, and the new state of the lease if
+    the append changes it. `lease` is the lease to report."""
 
     seqs: tuple[int, ...]
     fresh: list[Event]
@@ -89,6 +91,8 @@ class Extension(Struct, frozen=True):
     row: Row
     hashes: list[bytes] = []
     links: list[bytes] = []
+    lease_state: LeaseState | None = None
+    lease: Lease | None = None
 
 
 def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
@@ -155,6 +159,8 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     fence: Lease | None
     log: str | None
     create: bool
+    acquire: Acquire | None = None
+    release: Lease | None = None
 
     @property
     def begins(self) -> bool:
@@ -174,7 +180,9 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
         self, row: Row, lease: LeaseState, known: Mapping[str, int], *, project: Project, now: int
     ) -> Extension:
         """Decide the append with the current values of the log; see `extend`."""
-        return extend(
+        if self.acquire is not None and known:
+            return self._repeated(row, lease, known)
+        done = extend(
             row,
             lease,
             self.events,
@@ -183,8 +191,25 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
             project=project,
             now=now,
             expected=self.expected,
-            fence=self.fence,
+            fence=self.fence or self.release,
+            acquire=self.acquire,
         )
+        if self.release is None:
+            return done
+        if done.fresh:
+            return msgspec.structs.replace(done, lease_state=LeaseState(token=lease.token))
+        held = is_newest(row, lease, self.release)
+        return msgspec.structs.replace(done, lease=self.release if held else None)
+
+    def _repeated(self, row: Row, state: LeaseState, known: Mapping[str, int]) -> Extension:
+        """Decide an append with `acquire` of which some ids are known: it writes nothing. If all
+        are known, it is a repetition, and reports the lease that it took."""
+        assert self.acquire is not None
+        lease = None
+        if len(known) == len({*self.ids}):
+            lease = marked_lease(row, state, self.acquire.owner, self.acquire.ttl, self.ids[0])
+        seqs = tuple(known.get(id, 0) for id in self.ids)
+        return Extension(seqs, [], [], row, lease=lease)
 
 
 def extend(
@@ -198,6 +223,7 @@ def extend(
     now: int,
     expected: int | None = None,
     fence: Lease | None = None,
+    acquire: Acquire | None = None,
 ) -> Extension:
     """Decide an append to the log of `row`, which already has the ids in `known`."""
     numbers = dict(known)
@@ -217,11 +243,19 @@ def extend(
     changes = [project(event) for event in fresh]
     if fence is None or not unseals(changes[0]):
         check_open(row)
+    taken = None
     if fence is not None:
         check_fence(row, lease, fence)
+    elif acquire is not None:
+        taken = take_lease(
+            row, lease, acquire.owner, ttl=acquire.ttl, steal=None, now=now, mark=events[0].id
+        )
     if expected is not None:
         check_head(row, expected)
-    return extended(row, fresh, given, changes, tuple(seqs))
+    done = extended(row, fresh, given, changes, tuple(seqs))
+    if taken is None:
+        return done
+    return msgspec.structs.replace(done, lease=taken[0], lease_state=taken[1])
 
 
 def extended(
@@ -252,7 +286,7 @@ def check_head(row: Row, expected: int) -> None:
 
 def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
     """Reject a lease that is not the newest of this incarnation, or that was released."""
-    if lease.log != row.log or lease.token != state.token or state.owner is None:
+    if not is_newest(row, state, lease):
         raise LeaseLost(
             tenant=row.tenant,
             session=row.session,
@@ -261,6 +295,11 @@ def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
             newest=state.token,
             owner=state.owner,
         )
+
+
+def is_newest(row: Row, state: LeaseState, lease: Lease) -> bool:
+    """Whether a lease is the newest of this incarnation, and was not released."""
+    return lease.log == row.log and lease.token == state.token and state.owner is not None
 
 
 def live_leases(now: int) -> LiveLeases:
@@ -280,15 +319,61 @@ def lease_left(state: LeaseState, now: int) -> int:
     return min(state.until - now, state.until - state.renewed)
 
 
-def acquire(
-    row: Row, state: LeaseState, owner: str, *, ttl: float, steal: str | None, now: int
-) -> tuple[Lease, LeaseState]:
-    """Decide who drives: a new lease, or `LeaseHeld`."""
+def check_lease(owner: str, ttl: float) -> None:
+    """Reject an owner or a duration that a lease cannot have."""
     check_name("owner", owner)
-    if steal is not None:
-        check_name("steal", steal)
     if not 0.001 <= ttl <= LONGEST_LEASE // 1000:
         raise InvalidValue(field="ttl", problem=f"is {ttl}", remedy="use 0.001 to 86,400 seconds")
+
+
+def acquire(
+    row: Row,
+    state: LeaseState,
+    owner: str,
+    *,
+    ttl: float = 15.0,
+    steal: str | None = None,
+    mark: str | None = None,
+    now: int,
+) -> tuple[Lease, LeaseState]:
+    """Decide who drives: a new lease, the lease that the same attempt took, or `LeaseHeld`."""
+    if mark is not None and (lease := marked_lease(row, state, owner, ttl, mark)) is not None:
+        return lease, state
+    return take_lease(row, state, owner, ttl=ttl, steal=steal, now=now, mark=mark)
+
+
+def marked_lease(row: Row, state: LeaseState, owner: str, ttl: float, mark: str) -> Lease | None:
+    """Return the newest lease if the call with this mark acquired it and it was not released."""
+    if state.owner != owner or state.mark != _mark(state.token, mark):
+        return None
+    return Lease(
+        key=row.key,
+        log=row.log,
+        token=state.token,
+        owner=owner,
+        since=state.since,
+        until=state.until,
+        ttl=int(ttl * 1000),
+    )
+
+
+def _mark(token: int, mark: str) -> str:
+    """Return a mark as it is stored. It names the token, because a program that does not know marks
+    leaves the mark of an earlier lease."""
+    return f"{token} {mark}"
+
+
+def take_lease(
+    row: Row,
+    state: LeaseState,
+    owner: str,
+    *,
+    ttl: float,
+    steal: str | None,
+    now: int,
+    mark: str | None,
+) -> tuple[Lease, LeaseState]:
+    """Decide a new lease, or raise `LeaseHeld`."""
     left = lease_left(state, now)
     if state.owner is not None and left and steal is None:
         raise LeaseHeld(
@@ -313,7 +398,8 @@ def acquire(
         ttl=ms,
         reason=steal,
     )
-    return lease, LeaseState(token, owner, now, now + ms, now)
+    stored = None if mark is None else _mark(token, mark)
+    return lease, LeaseState(token, owner, now, now + ms, now, stored)
 
 
 def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, LeaseState]:
@@ -321,7 +407,7 @@ def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, L
     check_fence(row, state, lease)
     until = now + lease.ttl
     renewed = msgspec.structs.replace(lease, until=until)
-    return renewed, LeaseState(state.token, state.owner, state.since, until, now)
+    return renewed, msgspec.structs.replace(state, until=until, renewed=now)
 
 
 def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> LeaseState:
@@ -343,6 +429,28 @@ def check_open(row: Row) -> None:
 def check_at(row: Row, at: int, field: str = "at") -> None:
     """Reject a fork point, or another event number, that the log does not have."""
     check_count(field, at, least=1, most=row.head)
+
+
+def check_delete(key: Key, row: Row | None, expected: int | None) -> None:
+    """Reject the deletion of a log that is not at the number that the caller expects. A log that
+    does not exist is at 0."""
+    if expected is None:
+        return
+    if row is not None:
+        check_head(row, expected)
+    elif expected:
+        raise HeadMoved(
+            tenant=key.tenant, session=key.session, thread=key.thread, expected=expected, head=0
+        )
+
+
+def keeps_snapshot(token: int | None, seq: int, kept: tuple[int, int] | None) -> bool:
+    """Whether a snapshot up to `seq` replaces the one that is kept, given as (token, number).
+    `token` is that of the writer's lease; without a lease, only a snapshot that is further
+    replaces one."""
+    if kept is None:
+        return True
+    return seq > kept[1] if token is None else kept <= (token, seq)
 
 
 def check_snapshot(row: Row, snapshot: Snapshot) -> None:

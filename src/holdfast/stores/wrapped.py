@@ -33,6 +33,8 @@ class WrappedStore:
 
     append = _passed_on(Store.append)
     read = _passed_on(Store.read)
+    seqs = _passed_on(Store.seqs)
+    locate = _passed_on(Store.locate)
     link = _passed_on(Store.link)
     follow = _passed_on(Store.follow)
     fork = _passed_on(Store.fork)
@@ -40,6 +42,7 @@ class WrappedStore:
     erase = _passed_on(Store.erase)
     delete = _passed_on(Store.delete)
     row = _passed_on(Store.row)
+    rows = _passed_on(Store.rows)
     find = _passed_on(Store.find)
     pending = _passed_on(Store.pending)
     claim = _passed_on(Store.claim)

@@ -31,6 +31,8 @@ from ..values.stream_items import CaughtUp
 from .catalog_contract import CatalogContract
 from .history_contract import HistoryContract
 from .hostile_contract import HostileContract
+from .lease_contract import LeaseContract
+from .lookup_contract import LookupContract
 from .records_contract import RecordsContract
 from .samples import (
     KEY,
@@ -58,7 +60,14 @@ from .samples import (
 )
 
 
-class StoreContract(HistoryContract, RecordsContract, CatalogContract, HostileContract):
+class StoreContract(
+    HistoryContract,
+    RecordsContract,
+    CatalogContract,
+    LeaseContract,
+    LookupContract,
+    HostileContract,
+):
     """What every store guarantees. Subclass it and provide a `store` fixture: an open store, empty
     for each test. It needs pytest-asyncio, in any mode."""
 

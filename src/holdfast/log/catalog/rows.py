@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import InvalidValue
-from ..codec import LIMITS, check_count, check_name
+from ..codec import LIMITS, check_count, check_name, is_erased
 from ..events import Event, Key, Scope
 from .encrypted_preview import size_of
 from .phases import MOVES
@@ -32,7 +32,8 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The entry of one log in lists. `created`, `changed` (of the phase), `last` and `due` are UTC
     ms; `active`, `stale_at`, `ttl` (until stale) and `expiry` (from stale to expired) are
     seconds, so that an index on them moves at most once a second. `link` binds all events up
-    to `head`: kept elsewhere, it proves later that none of them was changed."""
+    to `head`: kept elsewhere, it proves later that none of them was changed. `erased` is the number
+    of events whose data was erased: when it rises, copies of the data must be removed."""
 
     tenant: str
     session: str
@@ -67,6 +68,7 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     active: int = 0
     last: int = 0
     link: str | None = None
+    erased: int = 0
 
     @property
     def key(self) -> Key:
@@ -120,10 +122,11 @@ def apply(
     """The row after `events`, the last of which has this link; rejects a map that would exceed its
     limit."""
     new: dict[str, Any] = {}
-    size = row.bytes
+    size, erased = row.bytes, row.erased
     active = row.active
     for event, change in zip(events, changes, strict=True):
         size += size_of(event)
+        erased += is_erased(event)
         for op in change:
             do, name = op.do, op.field
             if do in ("set", "seal"):
@@ -143,7 +146,8 @@ def apply(
     if "parent" in new:
         new["parent"] = msgspec.convert(new["parent"], Parent | None)
     last = events[-1]
-    after = replace(row, head=last.seq, last=last.at, bytes=size, active=active, link=link, **new)
+    new.update(head=last.seq, last=last.at, bytes=size, active=active, link=link, erased=erased)
+    after = replace(row, **new)
     derived = (stale_at(after), wake(after))
     if derived != (after.stale_at, after.wake):
         after = replace(after, stale_at=derived[0], wake=derived[1])
@@ -224,10 +228,11 @@ def stale_at(row: Row) -> int | None:
 
 
 def agrees(stored: Row, projected: Row) -> bool:
-    """Whether a stored row matches its log. Rows written before `changed` existed do not have it;
-    links do not depend on the content of events."""
+    """Whether a stored row matches its log. Rows written before `changed` and `erased` existed do
+    not have them; links do not depend on the content of events."""
     changed = None if stored.changed is None else projected.changed
-    return stored == replace(projected, changed=changed, link=stored.link)
+    erased = projected.erased if stored.erased else 0
+    return stored == replace(projected, changed=changed, erased=erased, link=stored.link)
 
 
 def wake(row: Row) -> int | None:

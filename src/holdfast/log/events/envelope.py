@@ -124,9 +124,25 @@ class Event(NewEvent, frozen=True, kw_only=True, gc=False):
         return msgspec.json.decode(self.data)
 
 
-class Appended(Struct, frozen=True, gc=False):
-    """The result of an append: a number per input event, known or new, and how many were new."""
+class Lease(Struct, frozen=True, kw_only=True):
+    """The right to drive a thread until `until` (ms). Passed to writes as `fence=`."""
+
+    key: Key
+    log: str
+    token: int
+    owner: str
+    since: int
+    until: int
+    ttl: int
+    reason: str | None = None
+
+
+class Appended(Struct, frozen=True):
+    """The result of an append: a number per input event, known or new, and how many were new.
+    `lease` is the lease that the caller holds as a result of `acquire=` or, if it could not be
+    given back, in spite of `release=`."""
 
     seqs: tuple[int, ...]
     head: int
     fresh: int
+    lease: Lease | None = None

@@ -25,7 +25,7 @@ from .. import rules
 from ..checked import CheckedStore
 from ..frames import damaged
 from ..pages import every_row
-from ..port import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
+from ..port import Acquire, BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
 from ..wrapped import WrappedStore
 from . import encryption
 from .data_keys import DataKeyInfo, Resealed, Rings
@@ -76,12 +76,21 @@ class VaultStore(WrappedStore, CheckedStore):
         fence: Lease | None = None,
         log: str | None = None,
         create: bool = False,
+        acquire: Acquire | None = None,
+        release: Lease | None = None,
     ) -> Appended:
         size = _checked(key, events)
         ring = await self._writing(key, create=create and log is None)
         sealed = await _large(size, encryption.boxed_all, ring, key, events)
         return await self.inner.append(
-            key, sealed, expected=expected, fence=fence, log=log, create=create
+            key,
+            sealed,
+            expected=expected,
+            fence=fence,
+            log=log,
+            create=create,
+            acquire=acquire,
+            release=release,
         )
 
     async def _writing(self, key: Key, *, create: bool = False) -> Ring:
@@ -183,9 +192,11 @@ class VaultStore(WrappedStore, CheckedStore):
         said = encryption.boxed_reason(await self._writing(key), key, reason)
         return await self.inner.erase(key, seqs, reason=said, fence=fence)
 
-    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+    async def delete(
+        self, target: Scope | Key, *, fence: Lease | None = None, expected: int | None = None
+    ) -> Receipt:
         _check_place(target)
-        return await self.inner.delete(target, fence=fence)
+        return await self.inner.delete(target, fence=fence, expected=expected)
 
     # The catalog
 
@@ -194,6 +205,12 @@ class VaultStore(WrappedStore, CheckedStore):
         if row is None:
             return None
         return await self._opened(key.tenant, partial(encryption.opened_row, key, row))
+
+    async def rows(self, keys: Sequence[Key]) -> list[Row | None]:
+        return [
+            row and await self._opened(row.tenant, partial(encryption.opened_row, row.key, row))
+            for row in await self.inner.rows(keys)
+        ]
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
         page = await self.inner.find(query, cursor=cursor, limit=limit)
@@ -277,7 +294,9 @@ class VaultStore(WrappedStore, CheckedStore):
             for ref in await self.inner.blobs(scope)
         ]
 
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+    async def save_snapshot(
+        self, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
+    ) -> None:
         _check_place(key)
         check_data(snapshot.state)
         check_size("state", snapshot.state, LIMITS.snapshot_bytes)
