@@ -15,12 +15,12 @@ from msgspec import Raw, Struct
 
 from ..log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from ..log.codec import Limits
-from ..log.events import Appended, Event, Key, NewEvent, Scope
-from ..log.events.envelope import Lease as Lease
+from ..log.events import Appended, Event, Key, NewEvent, Scope, envelope
 from ..values.records import Receipt
 from ..values.stream_items import CaughtUp
 
 Durability: TypeAlias = Literal["none", "process", "machine"]
+Lease: TypeAlias = envelope.Lease
 
 
 class Acquire(Struct, frozen=True):
