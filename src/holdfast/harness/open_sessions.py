@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from weakref import WeakSet
 
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
@@ -64,6 +65,12 @@ class OpenSessions:
     def wake(self, live: Live) -> None:
         """Make sure that a driver checks this log."""
         self.drivers.wake(live)
+
+    async def start_run(
+        self, live: Live, event: NewEvent, accepted: Callable[[int], None]
+    ) -> tuple[int, bool] | None:
+        """Write a message and start its run in one step; see `Drivers.start_run`."""
+        return await self.drivers.start_run(live, event, accepted)
 
     def _nudge(self, where: Key) -> None:
         self.drivers.nudge(where)

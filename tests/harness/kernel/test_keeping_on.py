@@ -23,7 +23,6 @@ from holdfast.store import Store, wall_clock
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore, Stall
 from holdfast.values.stream_items import Trouble
-
 from tests.virtual_time import virtual_time
 
 from .scene import PATIENCE, Gate, Slow, helper, serve, until

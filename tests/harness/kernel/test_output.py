@@ -158,7 +158,7 @@ async def test_each_session_keeps_its_own_type() -> None:
 
 async def test_a_word_that_comes_with_the_last_answer_is_read_before_the_run_fails() -> None:
     store, model = FaultyStore(MemoryStore()), ScriptedModel(["text"], repeat=True)
-    stall = Stall(method="append", call=10)  # of the answer after which nothing is asked again
+    stall = Stall(method="append", call=9)  # of the answer after which nothing is asked again
     store.plan.append(stall)
     async with serve(helper(output_type=int), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")

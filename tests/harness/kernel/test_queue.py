@@ -415,7 +415,7 @@ async def test_a_message_that_comes_as_a_run_ends_does_not_take_its_end_apart() 
     store, model = FaultyStore(MemoryStore()), Slow(quick=["go"])
     async with serve(helper(), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
-        stall = Stall(method="append", call=store.calls["append"] + 3)  # of the answer
+        stall = Stall(method="append", call=store.calls["append"] + 2)  # of the answer
         store.plan.append(stall)
         await session.post("go")
         async with asyncio.timeout(PATIENCE):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -18,6 +19,8 @@ from ...values.media import Media
 from ...values.options import Content, How, RunLimits
 from ..agents.settings import LIMITS, wrong_limits
 from .log import Live
+
+StartRun: TypeAlias = Callable[[NewEvent], Awaitable[tuple[int, bool] | None]]
 
 MOST = 100  # messages that may be queued
 KEY = 480  # bytes of a caller's idempotency key
@@ -35,10 +38,12 @@ async def accept(
     model: str | None = None,
     limits: RunLimits | Mapping[str, float] | None = None,
     output: dict[str, Any] | None = None,
+    start: StartRun | None = None,
 ) -> tuple[int, bool]:
     """Write a message to the log. Returns its number, and whether it is new: a message with a
     repeated `key` is not written again. `busy="reject"` rejects the message while the session is
-    busy."""
+    busy. `start` is tried first: it writes the message and starts its run in one step, or returns
+    None."""
     if busy not in ("queue", "steer", "interrupt", "reject"):
         remedy = "use 'queue', 'steer', 'interrupt' or 'reject'"
         raise InvalidValue(field="busy", problem=f"is {busy!r}", remedy=remedy)
@@ -58,7 +63,21 @@ async def accept(
         output=output,
     )
     event = NewEvent.of("message.received", payload, id=message_id(key), actor=actor)
+    await live.started()
+    if start is not None and (done := await _started(live, event, start)) is not None:
+        if not done[1]:
+            await _same(live, event, done[0])
+        return done
     return await _put(store, live, event, busy)
+
+
+async def _started(live: Live, event: NewEvent, start: StartRun) -> tuple[int, bool] | None:
+    live.starting = asyncio.get_running_loop().create_future()
+    try:
+        return await start(event)
+    finally:
+        live.starting.set_result(None)
+        live.starting = None
 
 
 async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[int, bool]:

@@ -40,6 +40,11 @@ def thread_of(call: str) -> str:
     return f"sub/{call}"
 
 
+def is_delegated(key: Key) -> bool:
+    """Whether a log is that of a sub-agent."""
+    return key.thread.startswith(thread_of(""))
+
+
 def child_of(item: str) -> str | None:
     """Return the thread of the sub-agent that a pending item waits for, if any."""
     call = ids.child_call(item)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from ...errors import HeadMoved
 from ...log.events import Event, NewEvent
-from ...log.state import Run, State
+from ...log.state import Run, State, fold
 from ...stores.port import Lease
 from ...values.delta import Growing
 from ..agents.config import Config
@@ -24,7 +24,7 @@ from ..telemetry.spans import RunSpan
 from .cancellation import Stoppable
 from .decide import deadline, decide
 from .lease import Hold
-from .steps import Step
+from .steps import Idle, Step
 
 T = TypeVar("T")
 
@@ -107,6 +107,11 @@ class Driving(Stoppable):
         """Whether `decide` would still return the same step, given all events since."""
         return decide(self.state, self.bounds, self.now()) == step
 
+    def start(self, run: str) -> None:
+        """Record that this driver has started a run."""
+        self.take(run)
+        self.log.info("run_started", category="run", run=run)
+
     def take(self, run: str | None) -> None:
         """Record that this driver has started or resumed a run."""
         self._span.end(self.state.run)
@@ -123,10 +128,13 @@ class Driving(Stoppable):
         rest.setdefault("run", self.run.id if self.state.active else None)
         return NewEvent.of(kind, payload, **rest)
 
-    async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
+    async def write(
+        self, *events: NewEvent, expected: int | None = None, last: bool = False
+    ) -> bool:
         """Append, and wait until the local state includes the events. Returns False, and writes
         nothing, if the log has grown: then decide again. Messages that are being sent are
-        written first."""
+        written first. With `last`, the same step releases the lease, if nothing is left to do
+        after these events."""
         if expected is not None and self.live.posting and not self._gave_way:
             self._gave_way = True
             await self.live.posted()
@@ -134,12 +142,21 @@ class Driving(Stoppable):
                 return False
         self._gave_way = False
         try:
-            head = await self.hold.append(events, expected)
+            release = last and self._rests_after(events)
+            head = await self.hold.append(events, expected, release=release)
         except HeadMoved as moved:
             await self.live.reach(moved.head)
             return False
         await self.live.reach(head)
         return True
+
+    def _rests_after(self, events: Sequence[NewEvent]) -> bool:
+        """Whether nothing is left to do for this driver once these events are in the log."""
+        if self.config.agent.hooks or self.stopping:
+            return False
+        now, head = self.now(), self.state.head
+        numbered = [event.numbered(head + n, now) for n, event in enumerate(events, 1)]
+        return isinstance(decide(fold(numbered, self.state), self.bounds, now), Idle)
 
     async def write_shared(self, *events: NewEvent, expected: int | None = None) -> bool:
         """Append to the log of thread `main`, which all threads share; otherwise like `write`."""

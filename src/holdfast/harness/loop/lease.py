@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from ...errors import HeadMoved, LeaseLost, LogReplaced, SessionNotFound, StoreUnavailable
-from ...log.events import NewEvent
+from ...log.events import NewEvent, new_id
 from ...stores.port import Lease
 from ..agents.config import Config
 from ..live.debounce import Debounced
 from ..live.log import Live
 from ..telemetry.logs import BoundLog
+
+T = TypeVar("T")
 
 
 class Hold:
@@ -30,6 +33,7 @@ class Hold:
         self.lease = lease
         self._config, self._store, self._live, self._log = config, live.store, live, log
         self._lost = lost
+        self.released = False
         self._renewal = Debounced(lease.ttl / 3000, self._renew)
 
     @contextlib.asynccontextmanager
@@ -45,33 +49,36 @@ class Hold:
         try:
             self.lease = await self._store.renew(self.lease)
         except (LeaseLost, SessionNotFound, LogReplaced) as error:
-            self._lost(error)
+            if not self.released:
+                self._lost(error)
             return
         except Exception as error:  # any error may pass while the lease lasts
             self._log.warning("renew_failed", category="storage", error=error)
         self._renewal.ask()
 
-    async def append(self, events: Sequence[NewEvent], expected: int | None) -> int:
+    async def append(
+        self, events: Sequence[NewEvent], expected: int | None, *, release: bool = False
+    ) -> int:
         """Append. Retries with the same events while the store is unavailable, which is safe
-        because of their ids. Returns the number of the last event."""
-        live, attempts = self._live, self._config.policy.retry.storage
-        for n in range(1, attempts.times + 1):
-            try:
-                done = await self._store.append(
-                    live.key, events, expected=expected, fence=self.lease, log=live.log
-                )
-            except StoreUnavailable as error:
-                live.trouble(error)
-                self._log.error("append_failed", category="storage", error=error, attempt=n)
-                if n == attempts.times:
-                    raise
-                await asyncio.sleep(attempts.delay(n))
-            except LeaseLost as error:
-                self._lost(error)  # cancels all other work of this driver
-                raise
-            else:
-                return done.head
-        raise AssertionError("unreachable")
+        because of their ids. With `release`, the same step releases the lease, if the store can do
+        that. Returns the number of the last event."""
+        live, held = self._live, self.lease
+        release = release and live.store.info().lease_with_append
+        lease = {"release" if release else "fence": held}
+        try:
+            done = await while_unavailable(
+                self._config,
+                live,
+                self._log,
+                lambda: live.store.append(
+                    live.key, events, expected=expected, log=live.log, **lease
+                ),
+            )
+        except LeaseLost as error:
+            self._lost(error)  # cancels all other work of this driver
+            raise
+        self.released = release and done.lease is None
+        return done.head
 
     async def release_if_idle(self) -> bool:
         """Release the lease. Returns False, and keeps it, if there are new events to decide on."""
@@ -80,8 +87,42 @@ class Hold:
         except HeadMoved as moved:
             await self._live.reach(moved.head)
             return False
+        self.released = True
         return True
 
     async def release(self) -> None:
         """Release the lease unconditionally."""
-        await self._store.release(self.lease)
+        if not self.released:
+            await self._store.release(self.lease)
+
+
+async def acquire(config: Config, live: Live, log: BoundLog) -> Lease:
+    """Acquire the lease of a log. Raises `LeaseHeld` if another driver holds it. An attempt whose
+    reply was lost is repeated, and gets the lease that it acquired."""
+    if not live.store.info().lease_with_append:
+        return await live.store.acquire(live.key, config.owner, ttl=config.ttl)
+    mark = new_id()
+    return await while_unavailable(
+        config,
+        live,
+        log,
+        lambda: live.store.acquire(live.key, config.owner, ttl=config.ttl, mark=mark),
+    )
+
+
+async def while_unavailable(
+    config: Config, live: Live, log: BoundLog, call: Callable[[], Awaitable[T]]
+) -> T:
+    """Return the result of `call`, which writes to the log of `live` and is safe to repeat. It is
+    repeated while the store is unavailable, as often as the policy says."""
+    attempts = config.policy.retry.storage
+    for n in range(1, attempts.times + 1):
+        try:
+            return await call()
+        except StoreUnavailable as error:
+            live.trouble(error)
+            log.error("append_failed", category="storage", error=error, attempt=n)
+            if n == attempts.times:
+                raise
+        await asyncio.sleep(attempts.delay(n))
+    raise AssertionError("unreachable")

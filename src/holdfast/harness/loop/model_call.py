@@ -280,7 +280,7 @@ async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
             return False
         run, head = driving.run.id, driving.state.head
         missing = make("no_output") if await answer_tool(driving) is not None else None
-        if await driving.write(*events, _end(driving, missing), expected=head):
+        if await driving.write(*events, _end(driving, missing), expected=head, last=True):
             status = "done" if missing is None else "failed"
             driving.log.info("run_finished", category="run", run=run, status=status)
             if missing is not None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...log import events as ev
 from ...log.codec import LIMITS
-from ...log.events import NewEvent, ids, new_id
+from ...log.events import NewEvent, ids
 from ...log.state import OpenCall
 from ...models.port import FromUser, ModelCall, Text, TextChunk
 from ..agents.agent import settled
@@ -26,6 +26,7 @@ from .hooks import run_hooks
 from .model_call import call_model, finished, interrupted, steering_removed
 from .model_stream import checked_chunks
 from .proposed_calls import outcome, title, too_many
+from .run_start import start_events
 from .steps import (
     AskOutcome,
     CallModel,
@@ -98,28 +99,9 @@ async def _start(driving: Driving, step: Start) -> None:
     message = await driving.live.taken(step.input)
     if not driving.still(step):
         return  # it was removed from the queue, or another message is first now
-    config, run, before = driving.config, new_id(), driving.state.run
-    sent = any(q.seq == step.input and q.run is not None for q in driving.state.queue)
-    ref = config.model_ref(driving.state, message.model)
-    mode = config.mode(driving.state)
-    limits = dict(message.limits)
-    if mode.steps is not None:
-        limits.setdefault("steps", mode.steps)
-    started = ev.RunStarted(
-        driver=config.owner,
-        inputs=[step.input],
-        model=message.model,
-        limits=limits,
-        output=step.input if message.output is not None else None,
-        chain=before.chain + 1 if sent and before is not None else 0,
-    )
-    called = ev.ModelCalled(model=ref or "none", step=1)
-    events = [NewEvent.of("run.started", started, run=run)]
-    if not step.full:
-        events.append(NewEvent.of("model.called", called, run=run))
+    events = start_events(driving.config, driving.state, step, message)
     if await driving.write(*events, expected=driving.state.head):
-        driving.take(driving.run.id)
-        driving.log.info("run_started", category="run", run=run)
+        driving.start(driving.run.id)
         if not step.full:
             await run_hooks(driving)
             await call_model(driving)
@@ -253,7 +235,7 @@ async def _plan(driving: Driving, step: SetDue) -> None:
 
 async def _wait(driving: Driving, step: Wait) -> None:
     event = driving.event("run.waiting", ev.RunWaiting(due=step.due))
-    await driving.write(event, expected=driving.state.head)
+    await driving.write(event, expected=driving.state.head, last=True)
 
 
 async def _finish(driving: Driving, step: Finish) -> None:
@@ -269,7 +251,7 @@ async def _finish(driving: Driving, step: Finish) -> None:
         fault = make(step.code or "run_failed")
         message = public(fault, driving.config.policy, driving.config.redactor).message
     events.append(finished(driving, step.status, step.code, message))
-    if await driving.write(*events, expected=state.head):
+    if await driving.write(*events, expected=state.head, last=True):
         driving.flight = None
         driving.log.info("run_finished", category="run", status=step.status, code=step.code)
         if fault is not None and fault.category == "run":  # all others were logged before

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
+from typing import Any
 
 from ...cancellation import cancellable
 from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
@@ -16,25 +18,39 @@ from ..live.log import Live
 from .decide import decide
 from .driver import Driving
 from .hooks import catch_up, run_hooks
+from .lease import acquire
+from .model_call import call_model
 from .nested_calls import invoke
 from .perform import hand_over, perform, take_up
-from .steps import BESIDE, Finish, Idle, Step
+from .run_start import FirstMessage, StartedRun, start_run
+from .steps import BESIDE, Finish, Idle
 from .tool_call import check_tools
 
 
 async def drive(
-    runtime: HarnessRuntime, config: Config, live: Live, shared: Live, drives: dict[Key, Driving]
+    runtime: HarnessRuntime,
+    config: Config,
+    live: Live,
+    shared: Live,
+    drives: dict[Key, Driving],
+    first: FirstMessage | None = None,
 ) -> int:
     """Drive a log until it waits or is done. Returns 0, or, if another driver holds the lease, how
-    long that lease still lasts (ms)."""
+    long that lease still lasts (ms). With `first`, write this message and start its run in one
+    step; if that is not possible, do nothing."""
+    log = config.log.bind(session=live.key.session, thread=live.key.thread)
+    started = None if first is None else await start_run(config, live, log, first)
+    if first is not None and started is None:
+        return 0
     try:
-        lease = await live.store.acquire(live.key, config.owner, ttl=config.ttl)
+        lease = await acquire(config, live, log) if started is None else started.lease
     except LeaseHeld as held:
         return max(1, held.left)
-    log = config.log.bind(session=live.key.session, thread=live.key.thread)
     driving = drives[live.key] = Driving(runtime, config, live, shared, lease, log, invoke)
     try:
         async with driving.holding():
+            if started is not None:
+                await _continue(driving, started)
             await _steps(driving)
     except LeaseLost as error:
         driving.log.warning("lease_lost", category="run", error=error)
@@ -42,15 +58,22 @@ async def drive(
         with contextlib.suppress(HoldfastError):  # so that another driver can try at once
             await driving.hold.release()
         raise
-    finally:
-        drives.pop(live.key, None)
     return 0
+
+
+async def _continue(driving: Driving, started: StartedRun) -> None:
+    """Call the model for a run that was started together with its first message."""
+    driving.start(started.run)
+    run = driving.state.active
+    if run is not None and run.id == started.run and driving.state.abort is None:
+        await _performed(call_model(driving), driving)
+        await _keep_snapshot(driving)
 
 
 async def _steps(driving: Driving) -> None:
     await catch_up(driving)
     await run_hooks(driving)
-    while not driving.stopping:
+    while not (driving.stopping or driving.hold.released):
         _must_be_understood(driving)
         step = decide(driving.state, driving.bounds, driving.now())
         if isinstance(step, Idle):
@@ -61,20 +84,21 @@ async def _steps(driving: Driving) -> None:
             await take_up(driving)
         else:
             driving.ready()
-            await _performed(step, driving)
+            await _performed(perform(step, driving), driving)
             await run_hooks(driving)
             await _keep_snapshot(driving)
-    await hand_over(driving)
+    if not driving.hold.released:
+        await hand_over(driving)
     with contextlib.suppress(HoldfastError):
         await driving.hold.release()
 
 
-async def _performed(step: Step, driving: Driving) -> None:
+async def _performed(work: Coroutine[Any, Any, None], driving: Driving) -> None:
     """Perform a step. An error in Holdfast's own code or in a plug-in ends the run, not the driver.
     Errors of the store and the session are raised to the caller."""
     try:
         with cancellable():
-            await perform(step, driving)
+            await work
     except Exception as error:
         # Invalid data come from Holdfast, a model or a tool, and end the run.
         if isinstance(error, HoldfastError) and not isinstance(error, InvalidValue):
@@ -104,4 +128,5 @@ async def _keep_snapshot(driving: Driving) -> None:
     live = driving.live
     if (snapshot := live.snapshots.due(live.log, live.state)) is not None:
         with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
-            await live.store.save_snapshot(live.key, snapshot, fence=driving.hold.lease)
+            fence = None if driving.hold.released else driving.hold.lease
+            await live.store.save_snapshot(live.key, snapshot, fence=fence)

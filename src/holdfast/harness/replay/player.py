@@ -209,6 +209,7 @@ class _Player:
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+            drivers.drives.pop(track.key, None)
 
     def _progress(self, live: Live) -> int:
         return live.state.head + sum(track.at for track in self._stage.tracks.values())

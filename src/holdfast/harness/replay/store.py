@@ -20,7 +20,7 @@ from ...log.codec import typed
 from ...log.events import Appended, Event, Key, NewEvent, Scope, ids
 from ...log.state import FINAL
 from ...stores.memory import MemoryStore
-from ...stores.port import BlobRef, Draft, Lease, Snapshot
+from ...stores.port import Acquire, BlobRef, Draft, Lease, Snapshot, StoreInfo
 from .comparison import FIELDS, ComparisonTerms, body, differs, payload_fields
 from .drivers import ReplayDrivers
 from .report import ReplayNotes, Stopped
@@ -125,6 +125,9 @@ class ReplayStore(MemoryStore):
         self.notes.add(track, event, path, recorded, came, why)
         return self.end(track, stopped)
 
+    def info(self) -> StoreInfo:
+        return msgspec.structs.replace(super().info(), lease_with_append=False)
+
     # Appends of drivers
 
     async def append(
@@ -136,6 +139,8 @@ class ReplayStore(MemoryStore):
         fence: Lease | None = None,
         log: str | None = None,
         create: bool = False,
+        acquire: Acquire | None = None,
+        release: Lease | None = None,
     ) -> Appended:
         track = self.tracks.get(key)
         if track is None or (track.free and fence is None):
@@ -344,7 +349,9 @@ class ReplayStore(MemoryStore):
             found.append(Draft(event.id, payload.text, 0))
         return found
 
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+    async def save_snapshot(
+        self, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
+    ) -> None:
         """Do nothing: the log is not opened again."""
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:

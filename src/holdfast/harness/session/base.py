@@ -41,6 +41,10 @@ class SessionHost(Protocol[S]):
 
     def wake(self, live: Live) -> None: ...
 
+    async def start_run(
+        self, live: Live, event: NewEvent, accepted: Callable[[int], None]
+    ) -> tuple[int, bool] | None: ...
+
     async def close(self, id: str) -> bool: ...
 
     def subscribed(self, subscriber: Subscriber) -> None: ...
@@ -144,10 +148,25 @@ class SessionCore(Generic[S]):
         if (ref := options.get("model")) is not None:
             self.config.models.check(ref)
         output = None if output_type is None else output_request(output_type)
-        seq, _ = await accept(self.host.store, self.live, content, output=output, **options)
-        if output_type is not None:
-            self.host.runtime.outputs[self.live.log, seq] = output_tool(output_type)
-        self.host.wake(self.live)
+
+        def accepted(seq: int) -> None:
+            if output_type is not None:
+                self.host.runtime.outputs[self.live.log, seq] = output_tool(output_type)
+
+        started = False
+
+        async def start(event: NewEvent) -> tuple[int, bool] | None:
+            nonlocal started
+            done = await self.host.start_run(self.live, event, accepted)
+            started = done is not None and done[1]
+            return done
+
+        seq, _ = await accept(
+            self.host.store, self.live, content, output=output, start=start, **options
+        )
+        accepted(seq)
+        if not started:
+            self.host.wake(self.live)
         return seq
 
     async def abort(

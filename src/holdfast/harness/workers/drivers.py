@@ -11,7 +11,7 @@ from ...cancellation import cancellable, ended
 from ...environment import wall_clock
 from ...errors import HarnessClosed, HoldfastError, RunFailed, SessionNotFound
 from ...log.codec import typed
-from ...log.events import Event, Key, RunWaiting
+from ...log.events import Event, Key, NewEvent, RunWaiting
 from ...log.state import State
 from ...values.watch import asks_within
 from ..agents.runtime import HarnessRuntime
@@ -20,6 +20,7 @@ from ..live.log import Live
 from ..live.open_logs import OpenLogs
 from ..loop.driver import Driving
 from ..loop.run_loop import drive
+from ..loop.run_start import Accepted, FirstMessage
 from .recovery import DueLogs, Slots
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
@@ -66,9 +67,29 @@ class Drivers:
         if self._closed or live.key in self._tasks:
             self._again.add(live.key)
             return
-        task = asyncio.create_task(self._drive(live), name=f"drive {live.key.session}")
+        self._begin(live)
+
+    def _begin(self, live: Live, first: FirstMessage | None = None) -> None:
+        task = asyncio.create_task(self._drive(live, first), name=f"drive {live.key.session}")
         self._tasks[live.key] = task
         task.add_done_callback(lambda _: self._driven(live))
+
+    async def start_run(
+        self, live: Live, event: NewEvent, accepted: Callable[[int], None]
+    ) -> Accepted | None:
+        """Write a message and start its run in one step, in a task of the harness, which goes on if
+        the caller is cancelled. Returns None if the message must be written by itself. `accepted`
+        is called with its number before the run continues."""
+        if not self._runtime.store.info().lease_with_append:
+            return None
+        driving = self._drives.get(live.key)
+        if driving is not None and driving.hold.released:  # this driver has nothing left to do
+            await asyncio.wait([self._tasks[live.key]])
+        if self._closed or self._leaving(live.key) or live.key in self._tasks:
+            return None
+        first = FirstMessage(event, accepted)
+        self._begin(live, first)
+        return await asyncio.shield(first.done)
 
     def noticed(self, live: Live) -> None:
         """Handle an event that needs a driver. If its writer serves the agent, it drives the
@@ -167,14 +188,16 @@ class Drivers:
         await asyncio.gather(*self._nudges)
         await self.stop([*self._tasks], grace)
 
-    async def _drive(self, live: Live) -> None:
+    async def _drive(self, live: Live, first: FirstMessage | None) -> None:
         key = live.key
         try:
             main = Key(key.tenant, key.session, "main")
             shared = live if key == main else await self._logs.open(main)
             for _ in range(TRIES):
                 config = self._config.of(key, live.state)
-                self._held[key] = await drive(self._runtime, config, live, shared, self._drives)
+                self._held[key] = await drive(
+                    self._runtime, config, live, shared, self._drives, first
+                )
                 if not self._held[key]:
                     break
                 if self._closed or not _left(live.state):
@@ -192,9 +215,13 @@ class Drivers:
             live.trouble(_waiter_error(error, key), stuck=stuck)
             log = self._config.log.bind(session=key.session, thread=key.thread)
             log.error("drive_failed", category="run", error=error)
+        finally:
+            if first is not None:
+                first.settle(None)
 
     def _driven(self, live: Live) -> None:
         self._tasks.pop(live.key, None)
+        self._drives.pop(live.key, None)
         self._slots.give(live.key)
         if live.key in self._again:
             self._again.discard(live.key)

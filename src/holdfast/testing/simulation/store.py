@@ -109,7 +109,11 @@ class SimulatedServer(MemoryStore):
             result = _result(getattr(self, method)(*args, **options))
         if method == "append" and result.fresh:
             key, events = args
-            self.watch.appended(client.name, key, events, options.get("fence"), before)
+            if options.get("acquire") is not None:
+                self.watch.acquired(client.name, result.lease, before, self._clock())
+                before = self._logs[key].lease
+            fence = options.get("fence") or options.get("release") or result.lease
+            self.watch.appended(client.name, key, events, fence, before)
         elif method == "put_draft":
             self.watch.streamed(*args)
         elif method == "acquire":

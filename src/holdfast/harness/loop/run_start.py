@@ -1,0 +1,118 @@
+"""The start of a run: its events, and the step that writes a message and starts its run at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...errors import HeadMoved, LeaseHeld
+from ...log import events as ev
+from ...log.events import NewEvent, new_id
+from ...log.state import State, fold
+from ...stores.port import Acquire, Lease
+from ..agents.config import Config
+from ..live.log import Live
+from ..live.log_loader import payload_of
+from ..telemetry.logs import BoundLog
+from .decide import decide
+from .delegation import is_delegated
+from .lease import while_unavailable
+from .steps import Start
+
+
+class Accepted(NamedTuple):
+    """A message that was written to the log: its number, and whether it is new."""
+
+    seq: int
+    fresh: bool
+
+
+class FirstMessage:
+    """A message that is written together with the start of its run. `done` is None if it must be
+    written by itself. `accepted` is called with its number before the run continues."""
+
+    def __init__(self, event: NewEvent, accepted: Callable[[int], None]) -> None:
+        self.event, self._accepted = event, accepted
+        self.done: asyncio.Future[Accepted | None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, result: Accepted | None) -> None:
+        """Report the result to the sender, who may have stopped waiting."""
+        if not self.done.done():
+            if result is not None:
+                self._accepted(result.seq)
+            self.done.set_result(result)
+
+
+class StartedRun(NamedTuple):
+    """A run that was started together with its first message, and the lease that was acquired."""
+
+    run: str
+    lease: Lease
+
+
+def start_events(
+    config: Config, state: State, step: Start, message: ev.MessageReceived
+) -> list[NewEvent]:
+    """Return the events that start a run with `message`, the first in the queue of `state`."""
+    run, before = new_id(), state.run
+    sent = any(q.seq == step.input and q.run is not None for q in state.queue)
+    limits = dict(message.limits)
+    mode = config.mode(state)
+    if mode.steps is not None:
+        limits.setdefault("steps", mode.steps)
+    started = ev.RunStarted(
+        driver=config.owner,
+        inputs=[step.input],
+        model=message.model,
+        limits=limits,
+        output=step.input if message.output is not None else None,
+        chain=before.chain + 1 if sent and before is not None else 0,
+    )
+    events = [NewEvent.of("run.started", started, run=run)]
+    if not step.full:
+        ref = config.model_ref(state, message.model)
+        called = ev.ModelCalled(model=ref or "none", step=1)
+        events.append(NewEvent.of("model.called", called, run=run))
+    return events
+
+
+async def start_run(
+    config: Config, live: Live, log: BoundLog, first: FirstMessage
+) -> StartedRun | None:
+    """Write a message and start its run in one append, which also acquires the lease. Returns None
+    if that is not possible: then nothing was written, or the message is in the log already."""
+    events, head = _candidate(config, live, first.event), live.state.head
+    if events is None:
+        return None
+    acquire = Acquire(config.owner, config.ttl)
+    try:
+        done = await while_unavailable(
+            config,
+            live,
+            log,
+            lambda: live.store.append(
+                live.key, events, expected=head, log=live.log, acquire=acquire
+            ),
+        )
+    except (HeadMoved, LeaseHeld):
+        return None
+    await live.reach(done.head)
+    first.settle(Accepted(done.seqs[0], bool(done.fresh) or done.lease is not None))
+    return None if done.lease is None else StartedRun(events[1].run or "", done.lease)
+
+
+def _candidate(config: Config, live: Live, event: NewEvent) -> list[NewEvent] | None:
+    """Return the events of a message and of the run that it would start. None if anything else has
+    to be done first: the log is decided on as if the message were in it."""
+    state, now = live.state, config.clock(live.key)
+    if config.agent.hooks or state.too_new is not None or is_delegated(live.key):
+        return None
+    arrived = event.numbered(state.head + 1, now)
+    after = fold((arrived,), state)
+    step = decide(after, config.bounds, now)
+    if not isinstance(step, Start) or step.full or step.input != arrived.seq:
+        return None
+    message = payload_of(arrived, ev.MessageReceived)
+    assert message is not None
+    return [event, *start_events(config, after, step, message)]
