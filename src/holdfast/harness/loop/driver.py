@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from ...errors import HeadMoved
+from ...log import events as ev
 from ...log.events import Event, NewEvent
 from ...log.state import Run, State, fold
 from ...stores.port import Lease
@@ -24,7 +25,7 @@ from ..telemetry.spans import RunSpan
 from .cancellation import Stoppable
 from .decide import deadline, decide
 from .lease import Hold
-from .steps import Idle, Step
+from .steps import CallModel, Idle, Step
 
 T = TypeVar("T")
 
@@ -142,7 +143,7 @@ class Driving(Stoppable):
                 return False
         self._gave_way = False
         try:
-            release = last and self._rests_after(events)
+            release = last and isinstance(self.step_after(*events), Idle)
             head = await self.hold.append(events, expected, release=release)
         except HeadMoved as moved:
             await self.live.reach(moved.head)
@@ -150,13 +151,21 @@ class Driving(Stoppable):
         await self.live.reach(head)
         return True
 
-    def _rests_after(self, events: Sequence[NewEvent]) -> bool:
-        """Whether nothing is left to do for this driver once these events are in the log."""
+    def step_after(self, *events: NewEvent) -> Step | None:
+        """Return the step that follows these events, as if they were in the log already, so that
+        one append can write both. None if something else comes first: a hook, or the end of this
+        driver."""
         if self.config.agent.hooks or self.stopping:
-            return False
+            return None
         now, head = self.now(), self.state.head
         numbered = [event.numbered(head + n, now) for n, event in enumerate(events, 1)]
-        return isinstance(decide(fold(numbered, self.state), self.bounds, now), Idle)
+        return decide(fold(numbered, self.state), self.bounds, now)
+
+    def model_called(self, step: CallModel) -> NewEvent:
+        """Create the event that records the intent to call the model again."""
+        ref = self.config.model_ref(self.state, self.run.model)
+        payload = ev.ModelCalled(model=ref or "none", step=step.step, inputs=list(step.inputs))
+        return self.event("model.called", payload)
 
     async def write_shared(self, *events: NewEvent, expected: int | None = None) -> bool:
         """Append to the log of thread `main`, which all threads share; otherwise like `write`."""

@@ -24,6 +24,7 @@ from .model_stream import AnswerTooLong, ModelOutput, checked_chunks
 from .policy import hidden
 from .prompt_context import Built, ContextFailed, build
 from .proposed_calls import proposed
+from .tool_call import Ready, startable, started
 from .typed_output import answer_tool, output_spec
 
 TRIES = 3  # attempts to end a run while messages arrive
@@ -39,24 +40,26 @@ class CallFailure(NamedTuple):
     model: str | None = None
 
 
-async def call_model(driving: Driving) -> None:
+async def call_model(driving: Driving) -> list[Ready]:
     """Make one model call of the active run, from the prompt to the message in the log. Output that
-    was streamed is kept, even if the call fails."""
+    was streamed is kept, even if the call fails. Returns the tool calls whose intent was logged
+    with the message, to be carried out next."""
     answer = await driving.watch(_answer(driving))
     if answer is None:
-        return  # stopped: the text is in `flight`, and the next step logs it
+        return []  # stopped: the text is in `flight`, and the next step logs it
     if isinstance(answer, CallFailure):
         await fail(driving, *answer)
-        return
+        return []
     built, ref, said = answer
     run, step = driving.run.id, driving.run.steps
     driving.log.info("model_answered", category="model", model=ref, run=run, step=step)
     flight = driving.flight
     try:
-        await _log(driving, built, ref, said)
+        return await _log(driving, built, ref, said)
     except (InvalidValue, TypeError) as error:  # the log cannot hold the answer
         driving.flight = flight
         await _fail_unloggable(driving, ref, error)
+        return []
 
 
 async def _fail_unloggable(driving: Driving, ref: str, error: Exception) -> None:
@@ -231,9 +234,10 @@ class DraftWriter:
         await self._later.end()
 
 
-async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> None:
+async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> list[Ready]:
     """Write the message and the decision about each of its calls in one append. If nothing is
-    left to do, the same append ends the run."""
+    left to do, the same append ends the run; if its calls can be carried out at once, the same
+    append records their intent."""
     flight, state = driving.flight, driving.state
     assert flight is not None
     assert said.end is not None
@@ -266,10 +270,15 @@ async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> N
     driving.flight = None
     ends = not (calls or about)
     if ends and await _finished(driving, events):
-        return
+        return []
+    if ready := [] if about else startable(driving, calls, events):
+        intents = (started(driving, item) for item in ready)
+        if await driving.write(*events, *intents, expected=driving.state.head):
+            return ready
     await driving.write(*events)
     if ends and _can_end(driving) and await answer_tool(driving) is not None:
         await fail(driving, make("no_output"))
+    return []
 
 
 async def _finished(driving: Driving, events: list[NewEvent]) -> bool:

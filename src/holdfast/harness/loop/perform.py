@@ -45,7 +45,7 @@ from .steps import (
     Wait,
     Warn,
 )
-from .tool_call import run_tools, unreadable
+from .tool_call import carry_out, run_tools, unreadable
 
 BATCH = 500  # outcomes of calls in one append
 SUMMARISE = (
@@ -104,15 +104,21 @@ async def _start(driving: Driving, step: Start) -> None:
         driving.start(driving.run.id)
         if not step.full:
             await run_hooks(driving)
-            await call_model(driving)
+            await take_turns(driving)
 
 
 async def _call_model(driving: Driving, step: CallModel) -> None:
-    ref = driving.config.model_ref(driving.state, driving.run.model)
-    payload = ev.ModelCalled(model=ref or "none", step=step.step, inputs=list(step.inputs))
-    if await driving.write(driving.event("model.called", payload), expected=driving.state.head):
+    if await driving.write(driving.model_called(step), expected=driving.state.head):
         await run_hooks(driving)
-        await call_model(driving)
+        await take_turns(driving)
+
+
+async def take_turns(driving: Driving) -> None:
+    """Call the model and carry out its tool calls, in turn, for as long as the intent of the next
+    one was logged with the outcome of the last one."""
+    while ready := await call_model(driving):
+        if not await carry_out(driving, ready):
+            return
 
 
 async def _refuse(driving: Driving, step: Refuse) -> None:
@@ -131,7 +137,8 @@ async def _refuse(driving: Driving, step: Refuse) -> None:
 
 
 async def _run_tools(driving: Driving, step: RunTools) -> None:
-    await run_tools(driving, step.calls)
+    if await run_tools(driving, step.calls):
+        await take_turns(driving)
 
 
 async def _conclude(driving: Driving, step: Conclude) -> None:

@@ -19,9 +19,8 @@ from .decide import decide
 from .driver import Driving
 from .hooks import catch_up, run_hooks
 from .lease import acquire
-from .model_call import call_model
 from .nested_calls import invoke
-from .perform import hand_over, perform, take_up
+from .perform import hand_over, perform, take_turns, take_up
 from .run_start import FirstMessage, StartedRun, start_run
 from .steps import BESIDE, Finish, Idle
 from .tool_call import check_tools
@@ -66,7 +65,7 @@ async def _continue(driving: Driving, started: StartedRun) -> None:
     driving.start(started.run)
     run = driving.state.active
     if run is not None and run.id == started.run and driving.state.abort is None:
-        await _performed(call_model(driving), driving)
+        await _performed(take_turns(driving), driving)
         await _keep_snapshot(driving)
 
 

@@ -6,6 +6,8 @@ This is the only module that calls a tool. Whatever a tool does, the run continu
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -26,7 +28,7 @@ from .cancellation import GRACE, forget
 from .driver import Driving
 from .hooks import run_hooks
 from .proposed_calls import TITLE, approval, asked, decision_events, denied, forbidden, outcome
-from .steps import RunTools
+from .steps import CallModel, RunTools
 from .tool_context import Acting
 from .typed_output import answer_tool
 
@@ -44,8 +46,26 @@ class Ready(Struct, frozen=True):
     answer: CallAnswer | None = None
 
 
-async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
-    """Carry out these calls concurrently. Each outcome is logged as soon as it is available."""
+def startable(
+    driving: Driving, calls: Sequence[ev.Call], message: Sequence[NewEvent]
+) -> list[Ready]:
+    """Return the calls of a message that is about to be logged, if they can all be carried out
+    right after it."""
+    config = driving.config
+    found = [config.agent.tool(call.name, config.mode(driving.state)) for call in calls]
+    allowed = [tool for tool in found if tool is not None and not denied(driving, tool)]
+    wanted = RunTools(tuple(call.id for call in calls))
+    if not calls or len(allowed) < len(calls) or driving.step_after(*message) != wanted:
+        return []
+    return [
+        Ready(call, tool, call.arguments, "policy")
+        for call, tool in zip(calls, allowed, strict=True)
+    ]
+
+
+async def run_tools(driving: Driving, ids: tuple[str, ...]) -> bool:
+    """Carry out these calls concurrently. Each outcome is logged as soon as it is available.
+    Returns whether the intent to call the model was logged with the last one."""
     ready: list[Ready] = []
     events: list[NewEvent] = []
     for id in ids:
@@ -53,10 +73,17 @@ async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
         (ready if isinstance(found, Ready) else events).append(found)  # type: ignore[arg-type]
     events.extend(started(driving, item) for item in ready)
     if not driving.still(RunTools(ids)) or any(refused(driving, item) for item in ready):
-        return  # the state changed while they were prepared: decide again
-    if await driving.write(*events, expected=driving.state.head) and ready:
-        await run_hooks(driving)
-        await driving.watch(_all(driving, ready))
+        return False  # the state changed while they were prepared: decide again
+    if not (await driving.write(*events, expected=driving.state.head) and ready):
+        return False
+    await run_hooks(driving)
+    return await carry_out(driving, ready)
+
+
+async def carry_out(driving: Driving, ready: list[Ready]) -> bool:
+    """Carry out calls whose intent is logged. Returns whether the intent to call the model was
+    logged with the last outcome."""
+    return bool(await driving.watch(_all(driving, ready)))
 
 
 def refused(driving: Driving, ready: Ready) -> bool:
@@ -191,33 +218,48 @@ def started(driving: Driving, ready: Ready) -> NewEvent:
     return driving.event("tool.started", payload)
 
 
-async def _all(driving: Driving, ready: list[Ready]) -> None:
+async def _all(driving: Driving, ready: list[Ready]) -> bool:
     everything = asyncio.Semaphore(driving.config.parallel)
     names = {item.tool.name: item.tool.concurrency for item in ready}
     each = {name: asyncio.Semaphore(most or len(ready)) for name, most in names.items()}
 
     done: dict[str, ToolResult] = {}
 
-    async def one(item: Ready) -> None:
+    async def one(item: Ready) -> bool:
         async with each[item.tool.name], everything:
             try:
                 done[item.call.id] = result = await carried_out(driving, item)
             except Park as park:
                 await _park(driving, item, park)
-                return
-        await kept(driving, item, result)
+                return False
+        return await _kept_last(driving, item, result)
 
     tasks = {asyncio.create_task(one(item)): item for item in ready}
     try:
         # If one outcome cannot be written, the others still finish. Only finished tasks are
         # gathered: a cancelled `gather` would wait for tasks that ignore cancellation.
         await asyncio.wait(tasks)
-        for error in await asyncio.gather(*tasks, return_exceptions=True):
-            if error is not None:
-                raise error
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
     except asyncio.CancelledError:
         await _cut(driving, tasks, done)
         raise
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+    return True in ends
+
+
+async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool:
+    """Write the outcome. If the model is called next, the same append records that intent; returns
+    whether it does."""
+    event = outcome(driving, ready.call.id, result)
+    if isinstance(step := driving.step_after(event), CallModel):
+        with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
+            called = driving.model_called(step)
+            if await driving.write(event, called, expected=driving.state.head):
+                return True
+    await kept(driving, ready, result)
+    return False
 
 
 async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult:
@@ -266,7 +308,7 @@ def _parked(driving: Driving, ready: Ready, park: Park) -> NewEvent:
 
 
 async def _cut(
-    driving: Driving, tasks: dict[asyncio.Task[None], Ready], done: dict[str, ToolResult]
+    driving: Driving, tasks: dict[asyncio.Task[bool], Ready], done: dict[str, ToolResult]
 ) -> None:
     """Cancel the running calls, and write an outcome for each; results of finished calls are
     kept."""
