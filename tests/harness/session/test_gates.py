@@ -147,7 +147,7 @@ async def test_a_rule_that_comes_after_a_call_was_proposed_still_forbids_it(call
         if call == "pay":
             await session.grant_tool("pay")
         # It stops as it writes the message with the call: what it decided is older than the rule.
-        stall = Stall(method="append", call=store.calls["append"] + 3)
+        stall = Stall(method="append", call=store.calls["append"] + 2)
         store.plan.append(stall)
         sending = asyncio.create_task(session.send("go"))
         async with asyncio.timeout(PATIENCE):
@@ -346,8 +346,8 @@ async def test_a_question_that_cannot_be_written_is_not_shown_and_the_fault_is()
     async with till.serve(asking, **settings) as harness:
         session = await harness.get_or_create("s")
         listener = session.subscribe()
-        start = store.calls["append"]  # message, run, answer with the call, its start, its question
-        fail = Fail(method="append", call=start + 5)
+        start = store.calls["append"]  # message and run, answer and call, question
+        fail = Fail(method="append", call=start + 3)
         store.plan.append(fail)
         await session.post("go")
         async with asyncio.timeout(PATIENCE):
