@@ -97,6 +97,14 @@ async def test_two_processes_that_serve_one_session_take_two_calls_a_turn() -> N
             assert (spent(one), spent(other)) in (({"append": 2}, {}), ({}, {"append": 2}))
 
 
+async def test_a_run_is_found_by_its_id() -> None:
+    async with serve(helper(), "hi") as harness:
+        session = await harness.get_or_create("s")
+        result = await session.send("go")
+        assert result.run is not None
+        assert await harness.store.locate("main", result.run) == [key("s")]
+
+
 # What has to be done step by step
 
 

@@ -69,7 +69,7 @@ def start_events(
         output=step.input if message.output is not None else None,
         chain=before.chain + 1 if sent and before is not None else 0,
     )
-    events = [NewEvent.of("run.started", started, run=run)]
+    events = [NewEvent.of("run.started", started, run=run, id=run)]
     if not step.full:
         ref = config.model_ref(state, message.model)
         called = ev.ModelCalled(model=ref or "none", step=1)
