@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import certifi
+import httpx
 import hypothesis
 import pytest
 from blockbuster import blockbuster_ctx
@@ -122,6 +123,17 @@ def _certificates_are_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", create)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _requests_wait_for_a_busy_machine() -> Iterator[None]:
+    """Requests that a test makes without a timeout of its own wait for longer than 5 seconds: only
+    a hang takes so long."""
+    usual = httpx._config.DEFAULT_TIMEOUT_CONFIG
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "read", "write", "pool"):
+            patch.setattr(usual, name, 60.0)
         yield
 
 

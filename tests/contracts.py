@@ -31,11 +31,13 @@ from pymongo import AsyncMongoClient
 import holdfast
 from holdfast import Agent, NewEvent, errors, events, key
 from holdfast.cli.app import build
+from holdfast.log.state import values
 from holdfast.server import ServerLimits, Settings, create_app
 from holdfast.wire import streams
 
 SOURCE = Path(holdfast.__file__).parent
 KEPT = Path(__file__).parent / "contracts.json"
+STATE = "snapshots of the state"
 
 
 def event_kinds() -> dict[str, list[str]]:
@@ -44,6 +46,19 @@ def event_kinds() -> dict[str, list[str]]:
         kind: sorted(field.encode_name for field in msgspec.structs.fields(payload))
         for kind, payload in sorted(events.KINDS.items())
     }
+
+
+def snapshots() -> dict[str, dict[str, list[str]]]:
+    """By the version of the fold: the kinds that it knows, and the fields of the state and of the
+    values in it. Snapshots of this version are read as they are."""
+    fields = {
+        name: sorted(one.__struct_fields__)
+        for name, one in sorted(vars(values).items())
+        if isinstance(one, type)
+        and issubclass(one, msgspec.Struct)
+        and one.__module__ == values.__name__
+    }
+    return {values.VERSION: {"(kinds)": sorted(events.KINDS), **fields}}
 
 
 def error_codes() -> dict[str, list[str]]:
@@ -83,13 +98,16 @@ def _all_of(kind: type[Any]) -> Iterator[type[Any]]:
 
 def routes() -> dict[str, list[str]]:
     """Each path, and its methods with the ids of their operations."""
-    document = create_app(
-        Settings(agents=[Agent("a", model="openai/x", instructions="Help.")])
-    ).openapi_schema.to_schema()
     return {
         path: sorted(f"{method} {operation['operationId']}" for method, operation in item.items())
-        for path, item in sorted(document["paths"].items())
+        for path, item in sorted(document()["paths"].items())
     }
+
+
+def document() -> dict[str, Any]:
+    """The published document of a server."""
+    agent = Agent("a", model="openai/x", instructions="Help.")
+    return create_app(Settings(agents=[agent])).openapi_schema.to_schema()
 
 
 def stream_events() -> list[str]:
@@ -203,6 +221,7 @@ async def mongodb_names(url: str) -> dict[str, list[str]]:
 
 CONTRACTS: dict[str, Callable[[], Any]] = {
     "event kinds": event_kinds,
+    STATE: snapshots,
     "error codes": error_codes,
     "routes": routes,
     "stream events": stream_events,
@@ -226,6 +245,9 @@ def main() -> None:
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
     # What needs a server is written by the test that sees it: see test_contracts.py.
     found = {**kept, **{name: gather() for name, gather in CONTRACTS.items()}}
+    before, after = kept.get(STATE, {}), found[STATE]
+    if before != after and before.keys() == after.keys():
+        sys.exit("the state or its kinds changed: raise VERSION in log/state/values.py first")
     KEPT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import tomllib
 from importlib import import_module
@@ -14,16 +15,21 @@ from typing import Any
 import pytest
 from litestar.handlers import HTTPRouteHandler
 
-from holdfast import Harness
+from holdfast import Harness, InvalidValue, events
 from holdfast.bundle.redaction.fields import listed
 from holdfast.events import KINDS
+from holdfast.log.catalog.encrypted_preview import CLEAR
 from holdfast.log.state.fold import STEPS
 from holdfast.server import routes
+from holdfast.server.app import ROUTES
 from holdfast.sessions import search
+from holdfast.stores.file import FileStore
 from holdfast.stores.registry import SCHEMES
+from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.url_display import place
 from holdfast.stores.url_options import OPTIONS
-from tests import servers, test_architecture
+from holdfast.values.display import Display
+from tests import contracts, servers, test_architecture
 from tests.bundle.core import scene as bundle_scene
 from tests.client import test_operations
 from tests.compat import write
@@ -31,6 +37,8 @@ from tests.contract import test_stores
 from tests.copy import scene as copy_scene
 from tests.crash import places as crash_places
 from tests.harness import test_settings
+from tests.harness.session import test_laws as display_laws
+from tests.harness.session import test_reducer
 from tests.links import places as links_places
 from tests.sessions import test_laws
 from tests.vault import hands, test_around
@@ -99,6 +107,38 @@ timer.set.id tool.finished.call tool.finished.code tool.nested.parent tool.start
 tool.started.key tool.started.name
 """
 
+# Texts of events that a search does not look at: names, reasons, and what another event also holds.
+UNSEARCHED = """
+abort.requested.reason checkpoint.made.label context.added.content context.built.messages
+context.built.system label.added.label label.removed.label message.completed.thought
+metadata.changed.drop metadata.changed.reason mode.changed.reason pending.opened.risk
+pending.opened.title pending.settled.channel pending.settled.reason pending.voted.channel
+pending.voted.reason run.finished.error run.finished.stack run.resumed.reason session.created.labels
+session.created.title session.created.workspace session.expired.reason session.held.hold
+session.held.reason session.moved.to session.pinned.reason session.reopened.reason
+session.resumed.reason session.suspended.reason session.timed.reason session.touched.reason
+state.changed.drop surface.attached.reason surface.detached.reason thread.created.title
+thread.forked.title thread.renamed.title timer.set.text
+"""
+
+# Content that an encrypted store keeps in clear text, because lists and queries go by it.
+CLEAR_TEXTS = """
+label.added.label label.removed.label metadata.changed.drop metadata.changed.set
+pending.opened.assignee pending.opened.risk session.created.labels session.created.metadata
+session.created.user session.created.workspace session.moved.to surface.attached.address
+surface.attached.detail surface.detached.address
+"""
+
+# Fields of a display that only `reduce` uses.
+FOR_REDUCE = {"said", "open", "modes", "default", "state"}
+
+# Scopes of routes that change nothing; `bundles` is for reading and for writing them.
+READING = {"sessions:read", "files:read"}
+
+# The stores that are opened with the options of their URL as arguments.
+LOCAL: dict[str, Any] = {"file": FileStore, "sqlite": SqliteStore}
+INNER = {"project", "clock"}  # arguments that are no options of a URL
+
 # Settings of a harness of which every value is right, or that are checked by a test of their own.
 UNCHECKED = {"agent", "default_model", "resources"}
 OLD = {"storage"}  # another name of a setting, from an earlier version
@@ -142,6 +182,49 @@ def test_every_text_that_a_bundle_keeps_is_listed() -> None:
     assert kept == {*KEPT_TEXTS.split()}
 
 
+def test_every_payload_is_a_public_name() -> None:
+    assert [one.__name__ for one in KINDS.values() if one.__name__ not in dir(events)] == []
+
+
+def test_every_text_of_an_event_is_searched_or_is_listed() -> None:
+    unsearched = {
+        f"{kind}.{name}"
+        for kind, payload in KINDS.items()
+        for name, role in listed(payload).items()
+        if role == "text" and name not in search.SEARCHED.get(kind, ())
+    }
+    assert unsearched == {*UNSEARCHED.split()}
+
+
+def test_every_content_that_an_encrypted_store_keeps_in_clear_text_is_listed() -> None:
+    clear = {
+        f"{kind}.{name}"
+        for kind, names in CLEAR.items()
+        for name in names
+        if listed(KINDS[kind])[name] not in ("keep", "id", "name", "names")
+    }
+    assert clear == {*CLEAR_TEXTS.split()}
+
+
+def test_every_kind_of_the_transcript_is_in_the_history_of_prompts() -> None:
+    history = "harness/live/prompt_history.py"
+    assert kinds_in("log/transcript.py") - kinds_in(history) == set(), history
+
+
+def test_every_kind_that_changes_the_display_is_tried_by_its_laws() -> None:
+    """A display that is built anew must be what it was: `since` says which events it reads."""
+    page = Path(display_laws.__file__).read_text()
+    changing = {kind for kind, (_, effect) in test_reducer.EFFECTS.items() if effect}
+    assert changing - {*re.findall(r"of\(\s*\"([a-z.]+)\"", page)} == set(), "test_laws.py: KINDS"
+
+
+def test_every_field_of_a_display_is_documented() -> None:
+    page = (ROOT / "docs" / "session.md").read_text()
+    cells = " ".join(re.findall(r"^\| (`.*?) \|", page, re.M))
+    fields = {*Display.__struct_fields__} - FOR_REDUCE
+    assert [name for name in sorted(fields) if f"`{name}`" not in cells] == [], "docs/session.md"
+
+
 def test_the_contract_runs_on_every_kind_of_store() -> None:
     assert {*test_stores.URLS, *servers.KINDS} >= SCHEMES.keys()
 
@@ -181,6 +264,31 @@ def test_every_kind_of_store_is_in_the_tables_and_has_its_options_documented(kin
     assert missing == []
     if OPTIONS[kind].keys() - OPTIONS["sqlite"].keys():
         assert pages[-1].exists(), "a store with options of its own has a page"
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_every_option_is_documented_with_its_store_and_tried_by_a_test(kind: str) -> None:
+    page = ROOT / "docs" / f"{kind}.md"
+    tables = "".join((ROOT / "docs" / name).read_text() for name in ("platforms.md", "stores.md"))
+    rows = re.findall(rf"^\| [^|]*`{kind}:.*$", tables, re.M)
+    text = page.read_text() if page.exists() else "\n".join(rows)
+    assert [name for name in OPTIONS[kind] if not re.search(rf"\b{name}\b", text)] == []
+    tests = [path for path in sorted(ROOT.glob("tests/**/*.py")) if path.parent.name != "registry"]
+    tried = "\n".join(path.read_text() for path in tests)
+    assert [name for name in OPTIONS[kind] if not re.search(rf"[?&]{name}=", tried)] == []
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+async def test_the_arguments_of_a_store_are_its_options(kind: str, tmp_path: Path) -> None:
+    """They are read by the table alone, so that a bad value is always an `InvalidValue`."""
+    arguments = inspect.signature(LOCAL[kind].open).parameters
+    assert arguments.keys() - INNER - {"path"} == OPTIONS[kind].keys(), "stores/url_options.py"
+    for name, option in OPTIONS[kind].items():
+        bad = "no such value" if isinstance(option.default, str) else -1
+        with pytest.raises(InvalidValue) as caught:
+            await LOCAL[kind].open(tmp_path / "store", **{name: bad})
+        assert caught.value.field == name
+    assert os.listdir(tmp_path) == [], "nothing was opened"
 
 
 @pytest.mark.parametrize("operation", test_operations.VERBS)
@@ -245,3 +353,34 @@ def test_every_handler_is_registered() -> None:
         made = [one for one in vars(module).values() if isinstance(one, HTTPRouteHandler)]
         listed = [id(one) for one in getattr(module, "HANDLERS", ())]
         assert [one.fn.__name__ for one in made if id(one) not in listed] == [], path.name
+
+
+def test_every_route_has_a_row_with_its_method() -> None:
+    table = (ROOT / "docs" / "http.md").read_text().partition("### Bodies")[0]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.M)
+    rows = [{*re.findall(r"[\w-]+", cell)} for cell in cells]
+    for handler in ROUTES:
+        for path in handler.paths:
+            words = re.findall(r"[\w-]+", re.sub(r"{[^}]*}", "", path))
+            (method,) = handler.http_methods
+            assert any({method, words[-1]} <= row for row in rows), f"{method} {path}: docs/http.md"
+
+
+def test_every_route_has_a_scope_that_fits_its_method() -> None:
+    for handler in ROUTES:
+        scope, (method,) = handler.opt.get("scope"), handler.http_methods
+        if scope not in (None, "bundles"):
+            assert (scope in READING) == (method == "GET"), f"{handler.operation_id}: {scope}"
+
+
+def test_every_json_answer_has_a_type_and_every_operation_a_text() -> None:
+    for item in contracts.document()["paths"].values():
+        for operation in item.values():
+            name = operation["operationId"]
+            assert operation.get("summary") or operation.get("description"), name
+            for code, answer in operation["responses"].items():
+                schema = answer.get("content", {}).get("application/json", {}).get("schema")
+                if code.startswith("2") and schema is not None:
+                    assert "$ref" in str(schema), (
+                        f"{name} answers with any JSON: use a type of wire/"
+                    )

@@ -27,7 +27,7 @@ def test_every_kind_of_store_has_a_table() -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), ALL)
-@pytest.mark.parametrize("value", ["", "no such value", "-1", "1e9"])
+@pytest.mark.parametrize("value", ["", "no such value", "-1", "1e9", "NaN", "1e999"])
 async def test_a_bad_value_is_rejected_with_the_option_and_what_is_allowed(
     kind: str, name: str, value: str, tmp_path: Path
 ) -> None:

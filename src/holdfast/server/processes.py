@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import FrameType
@@ -140,8 +140,19 @@ def app() -> Litestar:
     end_at_second()
     if plan.workers > 1:
         end_with_parent()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     collect_rarely()
     return made
+
+
+@contextlib.contextmanager
+def starting_workers() -> Iterator[None]:
+    """Start workers that do not receive Ctrl-C until they can handle it; see `app`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_with_parent() -> None:
@@ -239,8 +250,13 @@ class WorkerProcesses(Multiprocess):
         self._begun, self._ending = begun, ending
         self.served = self.interrupted = self.told = False
 
+    def init_processes(self) -> None:
+        with starting_workers():
+            super().init_processes()
+
     def keep_subprocess_alive(self) -> None:
-        super().keep_subprocess_alive()
+        with starting_workers():
+            super().keep_subprocess_alive()
         if not self.served and self._first.is_set():
             self.served = True
             self._begun()
