@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import NoReturn
 
 from ...cancellation import cancellable
-from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
+from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged, LogReplaced
 from ...log.events import Key
+from ...stores.port import Lease
 from ..agents.config import Config
 from ..agents.runtime import HarnessRuntime
 from ..faults import classify
@@ -31,6 +33,8 @@ async def drive(
         lease = await live.store.acquire(live.key, config.owner, ttl=config.ttl)
     except LeaseHeld as held:
         return max(1, held.left)
+    if lease.log != live.log:
+        await _refuse(live, lease)
     log = config.log.bind(session=live.key.session, thread=live.key.thread)
     driving = drives[live.key] = Driving(runtime, config, live, shared, lease, log, invoke)
     try:
@@ -45,6 +49,21 @@ async def drive(
     finally:
         drives.pop(live.key, None)
     return 0
+
+
+async def _refuse(live: Live, lease: Lease) -> NoReturn:
+    """Release the lease of a log that was deleted and created again since `live` was opened: its
+    state is that of the deleted one."""
+    with contextlib.suppress(HoldfastError):
+        await live.store.release(lease)
+    key = live.key
+    raise LogReplaced(
+        tenant=key.tenant,
+        session=key.session,
+        thread=key.thread,
+        known=live.log,
+        log=lease.log,
+    )
 
 
 async def _steps(driving: Driving) -> None:
