@@ -128,7 +128,10 @@ async def _start(driving: Driving, step: Start) -> None:
 async def _call_model(driving: Driving, step: CallModel) -> None:
     ref = driving.config.model_ref(driving.state, driving.run.model)
     payload = ev.ModelCalled(model=ref or "none", step=step.step, inputs=list(step.inputs))
-    if await driving.write(driving.event("model.called", payload), expected=driving.state.head):
+    # The last call may have been stopped at a time limit although the clock was set back since.
+    events = [*interrupted(driving, "stopped", shown=False), driving.event("model.called", payload)]
+    if await driving.write(*events, expected=driving.state.head):
+        driving.flight = None
         await run_hooks(driving)
         await call_model(driving)
 
