@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from holdfast import Agent, ToolContext, tool
@@ -28,3 +30,17 @@ def test_a_tool_that_acts_twice_is_found() -> None:
     (outcome,) = check_agent(agent, lambda: model(1), ["go"], schedules=1)
     assert [told.status for told in outcome.told] == ["done"]
     assert len(outcome.effects) == 1
+
+
+@tool
+async def spin() -> str:
+    """Never wait, and never return."""
+    while True:  # noqa: ASYNC110 - it never ends, on purpose
+        await asyncio.sleep(0)
+
+
+def test_a_tool_that_never_waits_is_found() -> None:
+    agent = Agent("shop", instructions="Spin.", tools=[spin])
+    model = ScriptedModel.by_input({"go": [Say(calls=[Use("spin")]), "done"]})
+    with pytest.raises(AssertionError, match="callbacks without waiting"):
+        check_agent(agent, lambda: model, ["go"], schedules=1)

@@ -214,6 +214,10 @@ BAD: dict[str, tuple[str, SimulationOutcome]] = {
         "decided",
         outcome(*PLAIN, told=[told("approve", "decided", item="c1")] * 2),
     ),
+    "a vote acknowledged twice": (
+        "decided",
+        outcome(*WIRE, voted(ANN), told=[told("approve", "voted", item="c1")] * 2),
+    ),
     "a call without its approval": ("approved", outcome(*ASKED, *REFUND)),
     "a call with one approval of two": ("approved", outcome(*WIRE, settled(actor=ANN), *WIRED)),
     "a call with the same approval twice": (

@@ -433,7 +433,7 @@ class Harness:
             self.store, where, item, outcome, answer=answer, tools=tools, **options
         )
         live = self._sessions().logs.get(where)
-        if live is not None:
+        if live is not None and live.failure is None:
             await live.reach(made.seq)
             self._sessions().wake(live)
         else:

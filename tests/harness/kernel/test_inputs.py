@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import InvalidValue, Media, RunLimits, tool
-from holdfast.models.port import FromUser
+from holdfast import InvalidValue, Media, RunLimits, environment, tool
+from holdfast.environment import Environment
+from holdfast.events import MessageInterrupted
+from holdfast.models.port import Chunk, EndChunk, FromUser, ModelCall, TextChunk
 from holdfast.models.scripted import Say, Use
 from holdfast.values.media import Media as Shown
 
@@ -139,6 +143,60 @@ async def test_the_time_of_a_run_is_limited() -> None:
         async with asyncio.timeout(20):
             result = await harness.send("s", "go", limits={"seconds": 0.2})
         assert (result.status, result.code) == ("failed", "limit_time")
+
+
+class OddClock(Environment):
+    """A clock that runs at another rate, and that can be set back."""
+
+    def __init__(self, rate: float = 1.0) -> None:
+        super().__init__()
+        self.rate, self.back = rate, 0
+        self._begun = time.time_ns()
+
+    def time_ns(self) -> int:
+        now = time.time_ns()
+        return self._begun + int((now - self._begun) * self.rate) - self.back
+
+
+class Halting:
+    """A model that writes some words and then nothing, until it is stopped; later calls answer."""
+
+    ref = "m/halting"
+
+    def __init__(self, stopped: Callable[[], None] = lambda: None, silent: int = 1) -> None:
+        self.calls, self._stopped, self._silent = 0, stopped, silent
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+        self.calls += 1
+        yield TextChunk("Some words")
+        if self.calls <= self._silent:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._stopped()
+        yield EndChunk("stop")
+
+
+async def test_the_time_of_a_run_ends_by_the_clock_that_decides() -> None:
+    model = Halting(silent=100)
+    with environment.use(OddClock(rate=0.5)):
+        async with serve(helper(), default_model=model) as harness, asyncio.timeout(20):
+            result = await harness.send("s", "go", limits={"seconds": 0.2})
+    assert (result.status, result.code, result.text) == ("failed", "limit_time", "Some words")
+    assert model.calls == 1
+
+
+async def test_text_is_kept_if_the_clock_is_set_back_at_the_time_limit() -> None:
+    clock = OddClock()
+    model = Halting(lambda: setattr(clock, "back", 60 * 10**9))
+    with environment.use(clock):
+        async with serve(helper(), default_model=model) as harness, asyncio.timeout(20):
+            session = await harness.get_or_create("s")
+            result = await session.send("go", limits={"seconds": 0.2})
+            texts = await session.events(kinds=("message.interrupted",))
+    assert (result.status, result.text, model.calls) == ("done", "Some words", 2)
+    kept = [event.payload(MessageInterrupted) for event in texts]
+    assert [(each.text, each.shown) for each in kept] == [("Some words", False)]
 
 
 @pytest.mark.parametrize("limits", [{"step": 1}, {"steps": "x"}])

@@ -22,12 +22,14 @@ from holdfast import (
     key,
     tool,
 )
+from holdfast.harness.host import sessions_of
 from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import Tool, ToolContext
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
+from tests.harness.kernel.scene import until
 
 AT = key("s")
 PATIENCE = 20.0
@@ -276,3 +278,38 @@ async def test_what_was_asked_about_never_runs_because_the_question_is_gone() ->
         async with asyncio.timeout(PATIENCE):
             assert (await session.wait()).status == "done"
     assert len(paid.done) == 1
+
+
+async def test_an_approval_continues_a_session_that_was_deleted_and_created_again() -> None:
+    store, paid = MemoryStore(), Paid()
+    async with harness(store, paid.tool()) as one, harness(store, paid.tool()) as two:
+        session = await one.get_or_create("s")
+        await session.send("Pay.")
+        for n in range(10):
+            await session.post(f"More {n}.")  # the old log is longer than the new one
+        live = core_of(session).live
+        await two.delete("s")
+        await until(lambda: live.failure is not None)
+        created = await two.get_or_create("s")
+        waiting = await created.send("Pay.")
+        approved = await one.approve("s", waiting.pending[0].id)
+        async with asyncio.timeout(PATIENCE):
+            await core_of(created).live.reach(approved.seq)
+            result = await created.wait()
+        assert (result.status, len(paid.done)) == ("done", 1)
+
+
+async def test_a_log_that_was_created_again_is_not_driven_with_the_old_state() -> None:
+    store, paid = MemoryStore(), Paid()
+    async with harness(store, paid.tool()) as one, harness(store, paid.tool()) as two:
+        session = await one.get_or_create("s")
+        await session.send("Pay.")
+        await session.post("More.")
+        old, drivers = core_of(session).live, sessions_of(one).drivers
+        await until(lambda: not drivers.drives(AT))
+        await store.delete(AT)
+        await (await two.get_or_create("s")).send("Pay.")
+        drivers.wake(old)
+        await until(lambda: not drivers.drives(AT))
+        await store.release(await store.acquire(AT, "another process", ttl=1.0))
+        assert old.log != core_of(await two.open("s")).live.log

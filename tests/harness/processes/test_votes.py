@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from holdfast.harness.session.session import core_of
 from holdfast.log.catalog import PendingQuery
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.port import Appended
+from holdfast.values.pending import Decision
 from tests import servers
 from tests.cli.conftest import Cli, cli  # noqa: F401 - the command line
 from tests.harness.kernel.scene import helper, until
@@ -88,6 +91,29 @@ async def test_of_many_at_once_as_many_count_as_are_needed(kind: str, tmp_path: 
             kinds = Counter(event.kind for event in await session.events())
         assert (kinds["pending.voted"], kinds["pending.settled"]) == (3, 1)
         assert len(paid.done) == 1
+
+
+class YieldingStore(MemoryStore):
+    """Lets other tasks run before each append, as a store on a network does."""
+
+    async def append(self, *args: Any, **options: Any) -> Appended:
+        await asyncio.sleep(0)
+        return await super().append(*args, **options)
+
+
+@pytest.mark.parametrize("approvals", [2, 3])
+async def test_an_approval_that_is_sent_twice_at_once_is_acknowledged_once(approvals: int) -> None:
+    paid, store = Paid(), YieldingStore()
+    async with harness(store, paid.tool(approvals=approvals)) as serving:
+        session = await serving.get_or_create("s")
+        (waiting,) = (await session.send("Pay.")).pending
+        await session.approve(waiting.id, actor="ann")
+        votes = [settle_pending(store, AT, waiting.id, "approved", actor="bob") for _ in range(2)]
+        first, second = await asyncio.gather(*votes, return_exceptions=True)
+        assert isinstance(first, Decision)
+        assert isinstance(second, AlreadyDecided)
+        assert first.outcome == second.outcome == ("approved" if approvals == 2 else "voted")
+        assert second.by == "bob"
 
 
 async def test_a_no_of_one_is_a_no() -> None:

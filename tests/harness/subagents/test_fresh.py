@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdfast import Agent, Harness, InvalidAgent, InvalidValue, Mode, NotPending, SubAgent, tool
-from holdfast.errors import ModelError
+from holdfast.errors import HarnessClosed, ModelError
 from holdfast.events import Event
 from holdfast.harness.builtins import ask_user
 from holdfast.harness.session.session import core_of
@@ -15,6 +15,7 @@ from holdfast.harness.tools.files import read_file
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
 from holdfast.stores.measure import threads_of
 from holdfast.values.delta import Delta
+from holdfast.values.watch import delegates
 
 from ..kernel.scene import PATIENCE, Gate, Slow, until
 from .scene import (
@@ -540,3 +541,23 @@ def test_the_manifest_names_them() -> None:
     [listed] = lead().manifest["subagents"]
     assert listed == {"name": "scout", "description": "finds things out", "forked": False}
     assert "subagent" in [item["name"] for item in lead().manifest["tools"]]
+
+
+async def test_waiting_for_a_sub_agent_ends_if_the_session_is_closed() -> None:
+    @tool
+    async def stay() -> str:
+        """Never return."""
+        await asyncio.Event().wait()
+        return ""
+
+    model = plays({"Go.": Say(calls=[hand("Stay.")]), "Stay.": Say(calls=[Use("stay")])})
+    async with Harness(lead(scout(tools=["stay"]), tools=[stay]), default_model=model) as host:
+        session = await host.get_or_create("s")
+        await session.post("Go.")
+        waiting = asyncio.create_task(session.wait())
+        live = core_of(session).live
+        await until(lambda: delegates(live.state))
+        await host.close("s", grace=0.0)
+        with pytest.raises(HarnessClosed):
+            async with asyncio.timeout(PATIENCE):
+                await waiting

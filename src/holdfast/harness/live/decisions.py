@@ -97,6 +97,8 @@ async def _vote(
         except HeadMoved:
             row = found(key, await store.row(key), row.log)
         else:
+            if not done.fresh:  # the same approval, sent twice, was recorded in the meantime
+                raise await _decided(store, key, item, done.seqs[-1])
             return Decision(item, "voted" if left else "approved", actor, done.seqs[-1], left)
 
 
@@ -214,5 +216,7 @@ async def _decided(store: Store, key: Key, item: str, seq: int) -> AlreadyDecide
         found = event
     said = typed(found) if found is not None else None
     outcome = said.outcome if isinstance(said, ev.PendingSettled) else "decided"
+    if isinstance(said, ev.PendingVoted):
+        outcome = "voted"
     by, at = (found.actor, found.at) if found is not None else (None, 0)
     return AlreadyDecided(session=key.session, item=item, outcome=outcome, by=by, at=at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -42,13 +42,19 @@ class Stoppable:
             if self.aborted.is_set():
                 self.aborted = asyncio.Event()
 
-    async def within(self, seconds: float | None, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result of `work`, or None if it was halted or timed out. Raises the error
-        passed to `lost`."""
-        task = asyncio.create_task(work)
+    async def within(
+        self, left: Callable[[], float] | None, work: Coroutine[Any, Any, T]
+    ) -> T | None:
+        """Return the result of `work`, or None if it was halted or no time is `left` (s). Raises
+        the error passed to `lost`."""
+        task, halted = asyncio.create_task(work), self._halted
         try:
-            either = {task, self._halted}
-            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            while not (task.done() or halted.done()):
+                if (seconds := None if left is None else left()) is not None and seconds <= 0:
+                    break
+                await asyncio.wait(
+                    {task, halted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                )
             if stopped := not task.done():
                 await self._stop(task)
         except asyncio.CancelledError:

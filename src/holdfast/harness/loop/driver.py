@@ -184,7 +184,8 @@ class Driving(Stoppable):
         """Return the result of `work`, or None if it was stopped by an abort, a deadline or the
         shutdown of the harness. Raises if the lease is lost."""
         until = deadline(self.run, self.config.bounds) if self.state.active else None
-        left = None if until is None else max(0.0, (until - self.now() + 2) / 1000)
+        # By the clock that `decide` reads: a timer may run faster than this clock.
+        left = None if until is None else lambda: (until - self.now() + 2) / 1000
         return await self.within(left, work)
 
     def look(self, event: Event) -> None:

@@ -108,7 +108,10 @@ async def _start(driving: Driving, step: Start) -> None:
 
 
 async def _call_model(driving: Driving, step: CallModel) -> None:
-    if await driving.write(driving.model_called(step), expected=driving.state.head):
+    # The last call may have been stopped at a time limit although the clock was set back since.
+    events = [*interrupted(driving, "stopped", shown=False), driving.model_called(step)]
+    if await driving.write(*events, expected=driving.state.head):
+        driving.flight = None
         await run_hooks(driving)
         await take_turns(driving)
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from ...cancellation import cancellable
-from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
+from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged, LogReplaced
 from ...log.events import Key
+from ...stores.port import Lease
 from ..agents.config import Config
 from ..agents.runtime import HarnessRuntime
 from ..faults import classify
@@ -45,6 +46,8 @@ async def drive(
         lease = await acquire(config, live, log) if started is None else started.lease
     except LeaseHeld as held:
         return max(1, held.left)
+    if lease.log != live.log:
+        await _refuse(live, lease)
     driving = drives[live.key] = Driving(runtime, config, live, shared, lease, log, invoke)
     try:
         async with driving.holding():
@@ -67,6 +70,21 @@ async def _continue(driving: Driving, started: StartedRun) -> None:
     if run is not None and run.id == started.run and driving.state.abort is None:
         await _performed(take_turns(driving), driving)
         await _keep_snapshot(driving)
+
+
+async def _refuse(live: Live, lease: Lease) -> NoReturn:
+    """Release the lease of a log that was deleted and created again since `live` was opened: its
+    state is that of the deleted one."""
+    with contextlib.suppress(HoldfastError):
+        await live.store.release(lease)
+    key = live.key
+    raise LogReplaced(
+        tenant=key.tenant,
+        session=key.session,
+        thread=key.thread,
+        known=live.log,
+        log=lease.log,
+    )
 
 
 async def _steps(driving: Driving) -> None:

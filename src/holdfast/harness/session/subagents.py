@@ -124,6 +124,8 @@ class Subagents(Generic[S]):
                 await asyncio.wait([*tasks, other], return_when=asyncio.FIRST_COMPLETED)
                 if any(task.result() for task in tasks if task.done()):
                     return True
+                if other.done():
+                    other.result()  # raises if the log was closed or deleted
             finally:
                 await ended(*tasks, other)
         return False

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from ...cancellation import cancellable, ended
 from ...environment import wall_clock
-from ...errors import HarnessClosed, HoldfastError, RunFailed, SessionNotFound
+from ...errors import HarnessClosed, HoldfastError, LogReplaced, RunFailed, SessionNotFound
 from ...log.codec import typed
 from ...log.events import Event, Key, NewEvent, RunWaiting
 from ...log.state import State
@@ -204,14 +204,14 @@ class Drivers:
                     break
                 await asyncio.sleep(SOON)  # the previous driver is about to release the lease
             self._work.driven(key)
-        except (SessionNotFound, HarnessClosed):
-            pass  # deleted or closed in the meantime
+        except (SessionNotFound, LogReplaced, HarnessClosed):
+            pass  # deleted, created again, or closed in the meantime
         except Exception as error:  # an error in one session must not affect the others
             self._work.failed(key)
             self._held[key] = int(self._config.ttl * 500)  # not before the next search
             stuck = not getattr(error, "retryable", False)
             if stuck:
-                self._work.stuck(key, live.state.head)
+                self._work.stuck(key, live.log, live.state.head)
             live.trouble(_waiter_error(error, key), stuck=stuck)
             log = self._config.log.bind(session=key.session, thread=key.thread)
             log.error("drive_failed", category="run", error=error)
@@ -251,7 +251,9 @@ class Drivers:
     def _due(self, live: Live) -> None:
         if self._closed or live.failure is not None or live.key in self._tasks:
             return  # an active driver schedules the next check when it ends
-        if not self._work.is_stuck(live.key, live.state.head) and needs_driver(live.state):
+        if not self._work.is_stuck(live.key, live.log, live.state.head) and needs_driver(
+            live.state
+        ):
             self.wake(live)
 
     async def _room(self) -> None:

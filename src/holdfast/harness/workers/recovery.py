@@ -52,22 +52,22 @@ class DueLogs:
 
     def __init__(self, store: Store, tenant: str, agents: Sequence[str]) -> None:
         self._store, self._tenant, self._agents = store, tenant, agents
-        self._stuck: dict[Key, int] = {}
+        self._stuck: dict[Key, tuple[str, int]] = {}  # incarnation and last event
         self._tried: set[Key] = set()  # in this sweep
         self._failed: set[Key] = set()  # of those: they are still due
         self._cursor: str | None = None  # position in the list of sessions, see `_behind`
 
-    def stuck(self, where: Key, head: int) -> None:
+    def stuck(self, where: Key, log: str, head: int) -> None:
         """Record that a log cannot be driven in its current state."""
-        self._stuck[where] = head
+        self._stuck[where] = (log, head)
 
     def driven(self, where: Key) -> None:
         """Record that a log can be driven."""
         self._stuck.pop(where, None)
 
-    def is_stuck(self, where: Key, head: int) -> bool:
+    def is_stuck(self, where: Key, log: str, head: int) -> bool:
         """Whether a log has not changed since it could not be driven."""
-        return self._stuck.get(where) == head
+        return self._stuck.get(where) == (log, head)
 
     def begin(self) -> None:
         """Start a new sweep, in which failed logs may be tried again."""
@@ -110,7 +110,7 @@ class DueLogs:
         if where not in self._stuck:
             return False
         row = await self._store.row(where)
-        return row is not None and self.is_stuck(where, row.head)
+        return row is not None and self.is_stuck(where, row.log, row.head)
 
     async def _behind(self, room: int, busy: Collection[Key]) -> list[Key]:
         """Return the due logs that a whole page of stuck logs hides. They are searched session by
@@ -124,7 +124,7 @@ class DueLogs:
             for row in page.items
             if row.agent in self._agents
             and is_due(row, now)
-            and not self.is_stuck(row.key, row.head)
+            and not self.is_stuck(row.key, row.log, row.head)
         ]
         found = await self._new(due, busy)
         if len(found) <= room:  # otherwise continue with the rest of this page

@@ -255,7 +255,10 @@ def _was_deleted(outcome: SimulationOutcome, effect: Effect) -> bool:
 
 
 def decided(outcome: SimulationOutcome) -> Iterator[str]:
-    """Each item is decided once, by a person; and each call has one outcome."""
+    """Each item is decided once, by a person; each vote is acknowledged once; and each call has one
+    outcome."""
+    votes: Counter[str] = Counter()
+    opened: set[str] = set()
     for key, log in outcome.payloads.items():
         settled: Counter[str] = Counter()
         outcomes: Counter[str] = Counter()
@@ -264,6 +267,10 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
                 settled[payload.id] += 1
                 if event.run is not None and payload.outcome in DECISIONS:
                     yield f"{_name(key)}: a driver decided on {payload.id}: {payload.outcome}"
+            elif isinstance(payload, ev.PendingOpened):
+                opened.add(payload.id)
+            elif isinstance(payload, ev.PendingVoted):
+                votes[payload.id] += 1
             elif isinstance(payload, ev.ToolFinished):
                 outcomes[payload.call] += 1
         for item, times in settled.items():
@@ -276,6 +283,10 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
     for item, times in said.items():
         if times > 1:
             yield f"{times} people were told that they decided on {item}"
+    voted = Counter(told.item for told in outcome.told if told.status == "voted")
+    for item, times in voted.items():
+        if item in opened and times > votes[item]:
+            yield f"{times} people were told that they voted on {item}: {votes[item]} votes"
 
 
 def approved(outcome: SimulationOutcome) -> Iterator[str]:

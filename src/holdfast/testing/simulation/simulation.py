@@ -17,6 +17,7 @@ from ...redact import Redactor
 from .cluster import Cluster, SimulatedProcess
 from .faults import InjectedFault, Strike
 from .judges import judge
+from .loop import Runaway
 from .outcome import SimulationOutcome
 from .scenario import Scenario
 from .users import Users
@@ -148,7 +149,8 @@ class Simulation:
         gc.disable()  # when cycles are found would depend on the version of Python
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
-            return self._play()
+            self._play()
+            return self.outcome()
         finally:
             self.users.loop.bury()
             self.cluster.bury()
@@ -156,7 +158,13 @@ class Simulation:
             if collecting:
                 gc.enable()
 
-    def _play(self) -> SimulationOutcome:
+    def _play(self) -> None:
+        try:
+            self._play_all()
+        except Runaway as error:
+            self.problems.append(f"endless: {error}")
+
+    def _play_all(self) -> None:
         scenario, scheduler = self.scenario, self.cluster.scheduler
         for place in range(scenario.processes):
             self._start(place)
@@ -179,7 +187,6 @@ class Simulation:
             self.problems.append(
                 f"not settled {SETTLING:.0f} s after the last fault: {self.open()}"
             )
-        return self.outcome()
 
     def _correct_clocks(self) -> None:
         for process in self.cluster.places:
