@@ -39,6 +39,7 @@ from holdfast.harness.loop import (
     perform,
     proposed_calls,
     run_loop,
+    run_start,
     steps,
     tool_call,
 )
@@ -133,14 +134,14 @@ def take_live_lease() -> Iterator[None]:
 
 @mutation("a new lease has the token of the one before")
 def reuse_token() -> Iterator[None]:
-    acquire = rules.acquire
+    take = rules.take_lease
 
     def same(row: Any, state: Any, owner: str, **rest: Any) -> Any:
-        made, held = acquire(row, state, owner, **rest)
+        made, held = take(row, state, owner, **rest)
         token = state.token or made.token
         return replace(made, token=token), replace(held, token=token)
 
-    with patch.object(rules, "acquire", same):
+    with patch.object(rules, "take_lease", same):
         yield
 
 
@@ -310,9 +311,9 @@ def ignore_abort() -> Iterator[None]:
 def forget_intent() -> Iterator[None]:
     append = lease.Hold.append
 
-    async def forgetful(self: Any, events: Any, expected: int | None) -> int:
+    async def forgetful(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
         left = [event for event in events if event.kind != "tool.started"]
-        return await append(self, left, expected) if left else self._live.state.head
+        return await append(self, left, expected, **rest) if left else self._live.state.head
 
     with patch.object(lease.Hold, "append", forgetful):
         yield
@@ -322,7 +323,7 @@ def forget_intent() -> Iterator[None]:
 def intent_after_call() -> Iterator[None]:
     append, late = lease.Hold.append, dict[int, list[NewEvent]]()
 
-    async def delayed(self: Any, events: Any, expected: int | None) -> int:
+    async def delayed(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
         now = [event for event in events if event.kind != "tool.started"]
         if len(now) < len(events):
             late.setdefault(id(self), []).extend(e for e in events if e.kind == "tool.started")
@@ -330,7 +331,7 @@ def intent_after_call() -> Iterator[None]:
             return int(self._live.state.head)
         if any(event.kind == "tool.finished" for event in now):
             now = [*late.pop(id(self), []), *now]
-        return await append(self, now, expected)
+        return await append(self, now, expected, **rest)
 
     with patch.object(lease.Hold, "append", delayed):
         yield
@@ -471,7 +472,7 @@ def no_renewal() -> Iterator[None]:
 
 @mutation("a driver writes without its lease")
 def no_fence() -> Iterator[None]:
-    async def append(self: Any, events: Any, expected: int | None) -> int:
+    async def append(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
         live = self._live
         while True:
             try:
@@ -489,7 +490,7 @@ def no_fence() -> Iterator[None]:
 def release_early() -> Iterator[None]:
     append = lease.Hold.append
 
-    async def early(self: Any, events: Any, expected: int | None) -> int:
+    async def early(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
         if not any(event.kind == "run.finished" for event in events):
             return await append(self, events, expected)
         with contextlib.suppress(StoreUnavailable):
@@ -516,7 +517,7 @@ def release_unread() -> Iterator[None]:
 def always_release() -> Iterator[None]:
     append = lease.Hold.append
 
-    async def once(self: Any, events: Any, expected: int | None) -> int:
+    async def once(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
         head = await append(self, events, expected)
         with contextlib.suppress(StoreUnavailable):
             await self.release()
@@ -534,7 +535,71 @@ def never_release() -> Iterator[None]:
     async def release(self: Any) -> None:
         return None
 
-    with patch.multiple(lease.Hold, release_if_idle=release_if_idle, release=release):
+    append = lease.Hold.append
+
+    async def kept(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
+        return await append(self, events, expected)
+
+    held = {"release_if_idle": release_if_idle, "release": release, "append": kept}
+    with patch.multiple(lease.Hold, **held):
+        yield
+
+
+@mutation("a message is written with the start of its run while another driver holds the lease")
+def start_under_live_lease() -> Iterator[None]:
+    extend = rules.extend
+
+    def greedy(row: Any, held: Any, *args: Any, **options: Any) -> Any:
+        if options.get("acquire") is not None:
+            held = rules.LeaseState(held.token)
+        return extend(row, held, *args, **options)
+
+    with patch.object(rules, "extend", greedy):
+        yield
+
+
+@mutation("the last append of a run releases the lease whatever is left to do")
+def release_with_work_left() -> Iterator[None]:
+    with patch.object(driver.Driving, "step_after", lambda *_: steps.Idle()):
+        yield
+
+
+@mutation("an append that releases the lease does not check the head")
+def release_without_head() -> Iterator[None]:
+    append = lease.Hold.append
+
+    async def blind(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
+        return await append(self, events, None if rest.get("release") else expected, **rest)
+
+    with patch.object(lease.Hold, "append", blind):
+        yield
+
+
+@mutation("an append that was repeated gets no lease back, and its run is left alone")
+def forget_marks() -> Iterator[None]:
+    with patch.object(rules, "marked_lease", lambda *_: None):
+        yield
+
+
+@mutation("a message is written with the start of its run although others are queued")
+def start_out_of_turn() -> Iterator[None]:
+    candidate = run_start._candidate
+
+    def hasty(config: Any, live: Any, event: Any) -> Any:
+        return candidate(config, FreeOfQueue(live), event)
+
+    class FreeOfQueue:
+        def __init__(self, live: Any) -> None:
+            self._live = live
+
+        @property
+        def state(self) -> Any:
+            return replace(self._live.state, queue=())
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._live, name)
+
+    with patch.object(run_start, "_candidate", hasty):
         yield
 
 
@@ -615,7 +680,7 @@ def drop_interrupted() -> Iterator[None]:
 
 @mutation("the append of a driver is retried with new ids")
 def retry_with_new_ids() -> Iterator[None]:
-    async def append(self: Any, events: Any, expected: int | None) -> int:
+    async def append(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
         live = self._live
         for _ in range(20):
             try:

@@ -43,12 +43,12 @@ def test_the_same_seed_gives_the_same_outcome() -> None:
 
 
 def test_a_failure_is_shrunk_and_told_as_a_story() -> None:
-    acquire = rules.acquire
+    take = rules.take_lease
 
     def greedy(row: Any, state: rules.LeaseState, owner: str, **options: Any) -> Any:
-        return acquire(row, rules.LeaseState(state.token), owner, **options)
+        return take(row, rules.LeaseState(state.token), owner, **options)
 
-    with patch.object(rules, "acquire", greedy):  # takes leases that are still held
+    with patch.object(rules, "take_lease", greedy):  # takes leases that are still held
         seeds = (str(n) for n in range(200))
         report = run(seeds, stop=lambda report: bool(report.failures))
         failure = report.failures[0]
