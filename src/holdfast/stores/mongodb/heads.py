@@ -16,10 +16,10 @@ from typing import Final, TypeVar
 from pymongo.errors import DuplicateKeyError
 
 from ...errors import HoldfastError, StoreUnavailable
-from ...log.catalog import Row
 from ...log.events import Key, Scope
 from .. import rules
 from ..keyed_locks import KeyedLocks
+from ..rules import Extension
 from . import entry as entries
 from .batches import named, roll
 from .entry import LIVE, TAIL_MOST, Document, MongoLogEntry
@@ -77,6 +77,13 @@ class MongoHeads:
         """Return a log by its incarnation, in any state."""
         doc = await self.db.logs.find_one(named(scope, _id=log), hint="_id_")
         return None if doc is None else entries.decoded(doc)
+
+    async def lease_time(self, entry: MongoLogEntry) -> int:
+        """Return the time at which to decide whether the lease of a log is live. If the lease was
+        renewed later than this process's time, the server is asked: either its clock was ahead
+        then, or this process is behind."""
+        now = await self.db.clock.now()
+        return now if entry.lease.renewed <= now else await self.db.clock.asked()
 
     # Cache
 
@@ -158,10 +165,12 @@ class MongoHeads:
 
     # Moving tails
 
-    async def extend(self, old: MongoLogEntry, row: Row, batch: Batch) -> MongoLogEntry | None:
+    async def extend(
+        self, old: MongoLogEntry, plan: Extension, batch: Batch
+    ) -> MongoLogEntry | None:
         """Append a batch, and drop the moved part of the tail; None if the head had changed."""
         moved = old.frozen > 0 and await self._moved(old)
-        new, update = entries.extended(old, row, batch, moved)
+        new, update = entries.extended(old, plan, batch, moved)
         if not await self.swap(old, new, update):
             return None
         if new.frozen:
