@@ -17,12 +17,14 @@ from ..rules import AppendRequest, Extension
 from ..verify import StoredEvent
 from . import entry as entries
 from .batches import found_events, known_ids, known_in_batches, known_in_tail, named
-from .entry import MongoLogEntry
+from .entry import Document, MongoLogEntry
 from .event_records import Batch, FoundEvent, event_of
 from .heads import MISSED, Missed, MongoHeads
 from .payloads import Spill, events_of
 from .remove import finish
 from .schema import MongoDatabase
+
+NEAR = 100  # events that are read together with the head: at most 64 KiB each, so below 16 MB
 
 
 class MongoAppend:
@@ -162,15 +164,21 @@ class PageReader:
         return page if page[2] is None else await self._fresh_page(key, bounds)
 
     async def _fresh_page(self, key: Key, bounds: ReadBounds) -> Page:
-        self._entry = await self._heads.existing(key, bounds.log)
-        return await _page(self._db, self._entry, bounds)
+        near = None
+        if bounds.reverse and bounds.before is None and bounds.page <= NEAR:
+            self._entry, near = await self._heads.newest(key, bounds.page, bounds.log)
+        else:
+            self._entry = await self._heads.existing(key, bounds.log)
+        return await _page(self._db, self._entry, bounds, near)
 
 
-async def _page(db: MongoDatabase, entry: MongoLogEntry, bounds: ReadBounds) -> Page:
+async def _page(
+    db: MongoDatabase, entry: MongoLogEntry, bounds: ReadBounds, near: list[Document] | None = None
+) -> Page:
     after, reverse, upto = bounds.after, bounds.reverse, bounds.upto(entry.row.head)
     if after >= upto:
         return entry.log, [], None
-    found = await found_events(db, entry, after, upto, bounds.page, reverse)
+    found = await found_events(db, entry, after, upto, bounds.page, reverse, near)
     found, gap = dense(entry.key, after, upto, found, reverse=reverse)
     events, spoiled = await events_of(db, entry.key, found, inline=bounds.inline)
     return entry.log, events, spoiled or gap
