@@ -20,6 +20,7 @@ from holdfast.testing.samples import KEY, SIDE, note, read_all, seqs
 from .conftest import Raw
 
 MANY = 5 * TAIL_MOST
+LIMIT = 200  # more than are read with the head
 
 
 async def grown(store: MongoStore, count: int = MANY) -> None:
@@ -51,6 +52,7 @@ async def test_what_is_copied_and_not_dropped_yet_is_seen_once(store: MongoStore
     assert await store._heads.swap(entry, frozen, update)
     await roll(store._db, frozen)
     assert await seqs(store) == [1, 2, 3]
+    assert await seqs(store, limit=2, reverse=True) == [3, 2]
     assert await store.append(KEY, [note(2), note(4)]) == Appended((2, 4), 4, 1)
     assert await seqs(store) == [1, 2, 3, 4]
     assert [damage async for damage in store.verify()] == []
@@ -66,6 +68,35 @@ async def test_a_copy_that_comes_late_brings_nothing_back(store: MongoStore) -> 
     await grown(store, MANY)
     texts = [event.json() for event in await read_all(store, limit=3)]
     assert texts == [{"n": 1}, {"erased": "asked"}, {"n": 3}]
+
+
+async def test_the_newest_events_of_a_fork_come_from_all_its_logs(store: MongoStore) -> None:
+    at = MANY // 2 + 3  # within a batch
+    await grown(store)
+    await store.fork(KEY, "side", at=at, first=note("fork"))
+    for more in range(2 * TAIL_MOST):
+        head = at + 1 + more
+        for limit in (1, more + 1, more + 2, more + 20, head, LIMIT):
+            down = list(range(head, 0, -1))[:limit]
+            assert await seqs(store, SIDE, limit=limit, reverse=True) == down
+        await store.append(SIDE, [note(f"side-{more}")])
+
+
+async def test_the_newest_events_cost_one_command_and_no_other_document(
+    url: str, store: MongoStore, raw: Raw
+) -> None:
+    await grown(store)
+    await store._heads.aclose()
+    heard = Commands()
+    client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(url, event_listeners=[heard])
+    async with client, aclosing(await MongoStore.open(url, client=client)) as reader:
+        heard.counts.clear()
+        await raw.command("profile", 2)
+        assert len(await read_all(reader, limit=20, reverse=True)) == 20
+        await raw.command("profile", 0)
+    assert heard.counts - Counter(hello=9, endSessions=9) == Counter(aggregate=1)
+    (read,) = await raw["system.profile"].find({"command.aggregate": "logs"}).to_list()
+    assert read["docsExamined"] <= 1 + 20 // entries.TAIL_BATCHES + 1
 
 
 async def test_two_that_do_not_know_of_each_other_fill_one_log(

@@ -4,13 +4,14 @@ erasures and deletes change a batch afterwards."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from ...log.events import Scope
-from .entry import Document, MongoLogEntry, Segment, segments
+from .entry import TAIL_BATCHES, Document, MongoLogEntry, Segment, segments
 from .event_records import Batch, FoundEvent, batch_id, merged, numbered, perhaps_known, size_of
 from .failure import only_duplicates
 from .schema import Collection, MongoDatabase
@@ -103,15 +104,26 @@ async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str])
 
 
 async def found_events(
-    db: MongoDatabase, entry: MongoLogEntry, after: int, upto: int, limit: int, reverse: bool
+    db: MongoDatabase,
+    entry: MongoLogEntry,
+    after: int,
+    upto: int,
+    limit: int,
+    reverse: bool,
+    near: Sequence[Document] | None = None,
 ) -> list[FoundEvent]:
-    """Return some events with after < seq <= upto, in order of number; large ones end the page
-    early.
+    """Return at most `limit` events with after < seq <= upto, in order of number; large ones end
+    the page early. Numbers are dense, so the limit is a range too, and no more than that range is
+    fetched. `near` has the documents of `newest_documents`, if they were read with the head.
 
     The head document was read first. Events leave a tail only after they are in `batches`, so
     nothing is missed; events that are still in the tail are read from there alone, so nothing is
     returned twice.
     """
+    if reverse:
+        after = max(after, upto - limit)
+    else:
+        upto = min(upto, after + limit)
     parts: list[Segment | None] = [*segments(entry), None]
     found: list[FoundEvent] = []
     size = 0
@@ -121,19 +133,19 @@ async def found_events(
         while low < high and len(found) < limit and size < PAGE_BYTES:
             if part is None:
                 some = [batch for batch in entry.tail if batch.last > low and batch.first <= high]
-                batches, more = some[::-1] if reverse else some, False
+                batches, bound = some[::-1] if reverse else some, None
+            elif near is not None and part.log == entry.log:
+                batches, bound = _batches(near, high), None
             else:
-                batches, more = await _documents(
-                    db, entry.scope, part.log, low, high, limit - len(found), reverse
-                )
+                batches, bound = await _documents(db, entry, part.log, low, high, reverse)
             for event in _between(batches, low, high, reverse):
                 found.append(event)
                 size += size_of(event.record)
                 if len(found) >= limit or size >= PAGE_BYTES:
                     return found
-            if not more:
+            if bound is None:
                 break
-            low, high = (low, batches[-1].first - 1) if reverse else (batches[-1].last, high)
+            low, high = (low, bound) if reverse else (bound, high)
         reached = found[-1].seq if found else None
         if low < high and reached != (low + 1 if reverse else high):
             break  # a gap here must not be skipped
@@ -149,28 +161,79 @@ def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> It
 
 
 async def _documents(
-    db: MongoDatabase, scope: Scope, log: str, low: int, high: int, limit: int, reverse: bool
-) -> tuple[list[Batch], bool]:
-    """Return some batches of a log, from `low` up or from `high` down, and whether there may be
-    more."""
-    most = min(limit, PAGE_DOCUMENTS)
-    if not reverse:
-        docs = await _page(db, named(scope, log=log, last={"$gt": low}), 1, most)
-        batches = [batch_in(doc) for doc in docs if doc["first"] <= high]
-        return batches, bool(batches) and len(docs) == most and batches[-1].last < high
-    docs = await _page(db, named(scope, log=log, last={"$gt": low, "$lte": high}), -1, most)
-    if not docs or docs[0]["last"] < high:
-        # `high` lies within a batch.
-        docs = await _page(db, named(scope, log=log, last={"$gt": high}), 1, 1) + docs
-    batches = [batch_in(doc) for doc in docs if doc["first"] <= high]
-    return batches, bool(batches) and len(docs) >= most and batches[-1].first > low + 1
+    db: MongoDatabase, entry: MongoLogEntry, log: str, low: int, high: int, reverse: bool
+) -> tuple[list[Batch], int | None]:
+    """Return some batches of a log, from `low` up or from `high` down, and the number from which to
+    continue, if there may be more."""
+    of_log = named(entry.scope, log=log)
+    if reverse:
+        ends = log == entry.log and high == entry.rolled
+        docs, bound = await _last_documents(db, of_log, low, high, ends=ends)
+    else:
+        docs, bound = await _first_documents(db, of_log, low, high)
+    return _batches(docs, high), bound
 
 
-async def _page(db: MongoDatabase, where: Document, way: int, most: int) -> list[Document]:
-    wanted = {"first": 1, "last": 1, "ids": 1, "events": 1}
+def _batches(docs: Iterable[Document], high: int) -> list[Batch]:
+    return [batch_in(doc) for doc in docs if doc["first"] <= high]
+
+
+async def _first_documents(
+    db: MongoDatabase, of_log: Document, low: int, high: int
+) -> tuple[list[Document], int | None]:
+    """Return some documents of a log from `low` up, and the number after which to continue, if
+    there may be more."""
+    most = min(PAGE_DOCUMENTS, (high - low) // TAIL_BATCHES + 2)
+    docs = await _page(db, {**of_log, "last": {"$gt": low}}, 1, most, low, high)
+    more = len(docs) == most and docs[-1]["last"] < high
+    return docs, docs[-1]["last"] if more else None
+
+
+async def _last_documents(
+    db: MongoDatabase, of_log: Document, low: int, high: int, *, ends: bool
+) -> tuple[list[Document], int | None]:
+    """Return some documents of a log from `high` down, and the number from which to continue, if
+    there may be more. Unless a document `ends` at `high`, the one around it is fetched at the same
+    time."""
+    within = {**of_log, "last": {"$gt": low, "$lte": high}}
+    around = {**of_log, "last": {"$gt": high}}
+    pages = [_page(db, within, -1, PAGE_DOCUMENTS, low, high)]
+    if not ends:
+        pages.append(_page(db, around, 1, 1, low, high))
+    docs, *rest = await asyncio.gather(*pages)
+    more = len(docs) == PAGE_DOCUMENTS and docs[-1]["first"] > low + 1
+    return [*(rest[0] if rest else ()), *docs], docs[-1]["first"] - 1 if more else None
+
+
+async def _page(
+    db: MongoDatabase, where: Document, way: int, most: int, low: int, high: int
+) -> list[Document]:
+    """Return some documents, each with its events after `low` and at most high - low of them."""
+    wanted = _from(low + 1, high - low)
     return await db.batches.find(
         where, wanted, sort=[("last", way)], limit=most, batch_size=most, hint="last"
     ).to_list()
+
+
+def _from(start: int | Document, count: int) -> Document:
+    """Return the projection of a document to at most `count` events from number `start` on."""
+    skip = {"$max": [0, {"$subtract": [start, "$first"]}]}
+    parts = {name: {"$slice": [f"${name}", skip, count]} for name in ("ids", "events")}
+    return {**parts, "first": {"$max": ["$first", start]}, "last": 1}
+
+
+def newest_documents(scope: Scope, count: int) -> list[Document]:
+    """Return the steps that join to a head, as `near`, the documents of the log with its newest
+    `count` events, last one first."""
+    after = {"$subtract": ["$head", count]}
+    newest = {"$and": [{"$eq": ["$log", "$$log"]}, {"$gt": ["$last", "$$after"]}]}
+    steps = [
+        {"$match": named(scope, **{"$expr": newest})},
+        {"$sort": {"last": -1}},
+        {"$project": _from({"$add": ["$$after", 1]}, count)},
+    ]
+    names = {"log": "$_id", "after": after}
+    return [{"$lookup": {"from": "batches", "let": names, "pipeline": steps, "as": "near"}}]
 
 
 def batch_in(doc: Document) -> Batch:

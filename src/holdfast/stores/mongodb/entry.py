@@ -16,7 +16,7 @@ import msgspec
 from ...log import catalog
 from ...log.catalog import Row
 from ...log.events import Key, Scope
-from ..rules import LeaseState
+from ..rules import Extension, LeaseState
 from .event_records import Batch, newest_of
 
 Document = dict[str, Any]
@@ -50,8 +50,6 @@ class MongoLogEntry(NamedTuple):
     version: int
     row: Row
     lease: LeaseState = LeaseState()
-    by: str | None = None
-    """Identifies the acquisition of the lease."""
     base: str | None = None
     shared: int = 0
     chain: tuple[Segment, ...] = ()
@@ -91,14 +89,11 @@ class MongoLogEntry(NamedTuple):
 
 def decoded(doc: Document) -> MongoLogEntry:
     """Decode the log of a head document."""
-    owner = doc.get("owner")
-    token, *times = (int(doc.get(name, 0)) for name in ("token", "since", "until", "renewed"))
     return MongoLogEntry(
         log=doc["_id"],
         version=doc["version"],
         row=row_of(doc),
-        lease=LeaseState(token, owner, *times),
-        by=doc.get("by"),
+        lease=lease_of(doc),
         base=doc.get("base"),
         shared=doc.get("shared", 0),
         chain=tuple(Segment(*part) for part in doc.get("chain", ())),
@@ -110,6 +105,12 @@ def decoded(doc: Document) -> MongoLogEntry:
         listed={name: doc[name] for name in _LISTED if name in doc},
         state=doc["state"],
     )
+
+
+def lease_of(doc: Document) -> LeaseState:
+    """Decode the lease of a log; fields that an older program did not write have no value."""
+    numbers = {name: int(doc.get(name, 0)) for name in ("token", "since", "until", "renewed")}
+    return LeaseState(owner=doc.get("owner"), mark=doc.get("by"), **numbers)
 
 
 def row_of(doc: Document) -> Row:
@@ -145,8 +146,7 @@ def encoded(entry: MongoLogEntry) -> Document:
         "version": entry.version,
         "head": row.head,
         "shared": entry.shared,
-        "token": 0,
-        "until": entry.lease.until,
+        **lease_fields(entry.lease),
         "doc": _encode(row),
         "tail": [stored(batch) for batch in entry.tail],
         "frozen": entry.frozen,
@@ -158,6 +158,13 @@ def encoded(entry: MongoLogEntry) -> Document:
     if entry.state != RESTORING:
         doc.update(listing(row))
     return doc
+
+
+def lease_fields(lease: LeaseState) -> Document:
+    """Encode a lease. Its mark is the field `by`: there an older program keeps an id of its own per
+    acquisition, so that it overwrites the mark when it takes the lease."""
+    fields = msgspec.structs.asdict(lease)
+    return {("by" if name == "mark" else name): value for name, value in fields.items()}
 
 
 def stored(batch: Batch) -> Document:
@@ -185,15 +192,16 @@ def digest(map: str, key: str, term: str) -> bytes:
 
 
 def extended(
-    entry: MongoLogEntry, row: Row, batch: Batch, moved: bool
+    entry: MongoLogEntry, plan: Extension, batch: Batch, moved: bool
 ) -> tuple[MongoLogEntry, Document]:
     """Return the log after an append, and the update that stores it. With `moved`, the frozen part
     is in `batches` and is removed from the tail."""
+    lease = plan.lease_state or entry.lease
     kept, frozen, newest = entry.tail, entry.frozen, entry.newest
     if moved:
         kept, frozen, newest = kept[frozen:], 0, _newest_without(entry)
-    after = entry._replace(row=row, version=entry.version + 1, tail=(*kept, batch))
-    after = after._replace(frozen=frozen, newest=newest)
+    after = entry._replace(row=plan.row, version=entry.version + 1, tail=(*kept, batch))
+    after = after._replace(frozen=frozen, newest=newest, lease=lease)
     if frozen == 0 and (len(after.tail) >= TAIL_BATCHES or after.size >= TAIL_BYTES):
         after = after._replace(frozen=len(after.tail))
     after, update = listed(entry, after)
@@ -201,6 +209,8 @@ def extended(
     if moved and entry.frozen:
         push["$slice"] = -len(after.tail)
     update["$push"] = {"tail": push}
+    if lease != entry.lease:
+        update["$set"].update(lease_fields(lease))
     for name in ("frozen", "newest"):
         if getattr(after, name) != getattr(entry, name):
             update["$set"][name] = getattr(after, name)
@@ -240,13 +250,10 @@ def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
     return after, update
 
 
-def leased(
-    entry: MongoLogEntry, state: LeaseState, by: str | None
-) -> tuple[MongoLogEntry, Document]:
+def leased(entry: MongoLogEntry, lease: LeaseState) -> tuple[MongoLogEntry, Document]:
     """Return the log with another lease, and the update that stores it."""
-    after = entry._replace(lease=state, by=by, version=entry.version + 1)
-    fields = {**msgspec.structs.asdict(state), "by": by, "version": after.version}
-    return after, {"$set": fields}
+    after = entry._replace(lease=lease, version=entry.version + 1)
+    return after, {"$set": {**lease_fields(lease), "version": after.version}}
 
 
 def frozen(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:

@@ -16,12 +16,12 @@ from typing import Final, TypeVar
 from pymongo.errors import DuplicateKeyError
 
 from ...errors import HoldfastError, StoreUnavailable
-from ...log.catalog import Row
 from ...log.events import Key, Scope
 from .. import rules
 from ..keyed_locks import KeyedLocks
+from ..rules import Extension
 from . import entry as entries
-from .batches import named, roll
+from .batches import named, newest_documents, roll
 from .entry import LIVE, TAIL_MOST, Document, MongoLogEntry
 from .event_records import Batch
 from .schema import MongoDatabase
@@ -43,6 +43,10 @@ MISSED: Final = Missed()
 Attempt = Callable[[MongoLogEntry | None, bool], Awaitable[T | Missed]]
 
 
+def _live(key: Key) -> Document:
+    return named(key.scope, thread=key.thread, state=LIVE)
+
+
 class MongoHeads:
     """The heads that this process uses."""
 
@@ -59,14 +63,26 @@ class MongoHeads:
 
     async def read(self, key: Key) -> MongoLogEntry | None:
         """Read the log that has this key now, if it exists."""
-        where = named(key.scope, thread=key.thread, state=LIVE)
-        doc = await self.db.logs.find_one(where, hint="key")
+        return self._read(key, await self.db.logs.find_one(_live(key), hint="key"))
+
+    def _read(self, key: Key, doc: Document | None) -> MongoLogEntry | None:
         if doc is None:
             self.forget(key)
             return None
         entry = entries.decoded(doc)
         self._keep(entry)
         return entry
+
+    async def newest(
+        self, key: Key, count: int, log: str | None = None
+    ) -> tuple[MongoLogEntry, list[Document]]:
+        """Return the log with this key as `existing` does and, by the same command, the documents
+        with those of its own newest `count` events that are not in the tail, last one first."""
+        steps = [{"$match": _live(key)}, *newest_documents(key.scope, count)]
+        docs = await (await self.db.logs.aggregate(steps, hint="key")).to_list()
+        doc = docs[0] if docs else None
+        near = doc.pop("near") if doc else []
+        return rules.existing(key, self._read(key, doc), log), near
 
     async def existing(self, key: Key, log: str | None = None) -> MongoLogEntry:
         """Return the log with this key; raise if it does not exist, or is not the incarnation that
@@ -77,6 +93,13 @@ class MongoHeads:
         """Return a log by its incarnation, in any state."""
         doc = await self.db.logs.find_one(named(scope, _id=log), hint="_id_")
         return None if doc is None else entries.decoded(doc)
+
+    async def lease_time(self, entry: MongoLogEntry) -> int:
+        """Return the time at which to decide whether the lease of a log is live. If the lease was
+        renewed later than this process's time, the server is asked: either its clock was ahead
+        then, or this process is behind."""
+        now = await self.db.clock.now()
+        return now if entry.lease.renewed <= now else await self.db.clock.asked()
 
     # Cache
 
@@ -158,10 +181,12 @@ class MongoHeads:
 
     # Moving tails
 
-    async def extend(self, old: MongoLogEntry, row: Row, batch: Batch) -> MongoLogEntry | None:
+    async def extend(
+        self, old: MongoLogEntry, plan: Extension, batch: Batch
+    ) -> MongoLogEntry | None:
         """Append a batch, and drop the moved part of the tail; None if the head had changed."""
         moved = old.frozen > 0 and await self._moved(old)
-        new, update = entries.extended(old, row, batch, moved)
+        new, update = entries.extended(old, plan, batch, moved)
         if not await self.swap(old, new, update):
             return None
         if new.frozen:

@@ -16,13 +16,15 @@ from ..paging import PAGE_EVENTS, Page, ReadBounds, dense
 from ..rules import AppendRequest, Extension
 from ..verify import StoredEvent
 from . import entry as entries
-from .batches import found_events, known_in_batches, known_in_tail, named
-from .entry import MongoLogEntry
+from .batches import found_events, known_ids, known_in_batches, known_in_tail, named
+from .entry import Document, MongoLogEntry
 from .event_records import Batch, FoundEvent, event_of
 from .heads import MISSED, Missed, MongoHeads
 from .payloads import Spill, events_of
 from .remove import finish
 from .schema import MongoDatabase
+
+NEAR = 100  # events that are read together with the head: at most 64 KiB each, so below 16 MB
 
 
 class MongoAppend:
@@ -61,16 +63,27 @@ class MongoAppend:
             await self._spill.take_back(but=but)
 
     async def _attempt(self, entry: MongoLogEntry | None, fresh: bool) -> Extension | Missed:
-        now = await self._db.clock.now()
         begins = entry is None and self._request.begins
         if begins:
-            entry = self._newborn = self._newborn or entries.newborn(rules.new_row(self._key, now))
+            entry = await self._new_log()
         entry = rules.existing(self._key, entry, self._request.log)
+        now = await self._now(entry)
         known = {} if begins else await self._known_ids(entry)
         plan = self._request.decide(entry.row, entry.lease, known, project=self._project, now=now)
         if not plan.fresh:
             return plan if fresh else MISSED
         return await self._write(entry, plan, begins)
+
+    async def _new_log(self) -> MongoLogEntry:
+        if self._newborn is None:
+            row = rules.new_row(self._key, await self._db.clock.now())
+            self._newborn = entries.newborn(row)
+        return self._newborn
+
+    async def _now(self, entry: MongoLogEntry) -> int:
+        if self._request.acquire is not None:
+            return await self._heads.lease_time(entry)
+        return await self._db.clock.now()
 
     async def _write(
         self, entry: MongoLogEntry, plan: Extension, begins: bool
@@ -92,9 +105,10 @@ class MongoAppend:
         self, entry: MongoLogEntry, plan: Extension, batch: Batch, begins: bool
     ) -> MongoLogEntry | None:
         if not begins:
-            return await self._heads.extend(entry, plan.row, batch)
+            return await self._heads.extend(entry, plan, batch)
         await finish(self._db, self._key.scope)
-        after = entry._replace(row=plan.row, tail=(batch,))
+        lease = plan.lease_state or entry.lease
+        after = entry._replace(row=plan.row, tail=(batch,), lease=lease)
         return after if await self._heads.begin(after) else None
 
     async def _known_ids(self, entry: MongoLogEntry) -> dict[str, int]:
@@ -122,6 +136,13 @@ async def drop_drafts(
 # Reading
 
 
+async def seqs_of(
+    heads: MongoHeads, key: Key, ids: Sequence[str], *, log: str | None = None
+) -> dict[str, int]:
+    """Return the numbers of those ids that a log has."""
+    return await known_ids(heads.db, await heads.existing(key, log), ids)
+
+
 class PageReader:
     """Fetches the pages of one read."""
 
@@ -143,15 +164,21 @@ class PageReader:
         return page if page[2] is None else await self._fresh_page(key, bounds)
 
     async def _fresh_page(self, key: Key, bounds: ReadBounds) -> Page:
-        self._entry = await self._heads.existing(key, bounds.log)
-        return await _page(self._db, self._entry, bounds)
+        near = None
+        if bounds.reverse and bounds.before is None and bounds.page <= NEAR:
+            self._entry, near = await self._heads.newest(key, bounds.page, bounds.log)
+        else:
+            self._entry = await self._heads.existing(key, bounds.log)
+        return await _page(self._db, self._entry, bounds, near)
 
 
-async def _page(db: MongoDatabase, entry: MongoLogEntry, bounds: ReadBounds) -> Page:
+async def _page(
+    db: MongoDatabase, entry: MongoLogEntry, bounds: ReadBounds, near: list[Document] | None = None
+) -> Page:
     after, reverse, upto = bounds.after, bounds.reverse, bounds.upto(entry.row.head)
     if after >= upto:
         return entry.log, [], None
-    found = await found_events(db, entry, after, upto, bounds.page, reverse)
+    found = await found_events(db, entry, after, upto, bounds.page, reverse, near)
     found, gap = dense(entry.key, after, upto, found, reverse=reverse)
     events, spoiled = await events_of(db, entry.key, found, inline=bounds.inline)
     return entry.log, events, spoiled or gap

@@ -1,4 +1,4 @@
-"""Queries over many sessions: `find`, the inbox, and runnable logs.
+"""Queries over many sessions: rows, `find`, the inbox, runnable logs, and events by id.
 
 Each kind of query names its index explicitly, so that its plan is the same at a thousand sessions
 and at a hundred thousand.
@@ -20,6 +20,23 @@ MANY = 200  # heads whose sessions' users are looked up at a time
 
 # The fields of a head document that `row_of` needs.
 _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 1)
+
+
+async def rows(db: MongoDatabase, keys: Sequence[Key]) -> list[Row | None]:
+    """Return the rows of several logs, with one query: a condition for each tenant and name of a
+    thread, so usually one, that lists the sessions."""
+    sessions: dict[tuple[str, str], list[str]] = {}
+    for key in dict.fromkeys(keys):
+        sessions.setdefault((key.tenant, key.thread), []).append(key.session)
+    if not sessions:
+        return []
+    wanted = [
+        {"tenant": tenant, "thread": thread, "session": {"$in": some}, "state": LIVE}
+        for (tenant, thread), some in sessions.items()
+    ]
+    found = db.logs.find({"$or": wanted}, _ROW, hint="key")
+    by_key = {row.key: row for row in [row_of(doc) async for doc in found]}
+    return [by_key.get(key) for key in keys]
 
 
 async def find(
@@ -168,6 +185,46 @@ def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
         where["session"] = query.session
         index = "session"
     return where, index
+
+
+async def locate(db: MongoDatabase, tenant: str, id: str) -> list[Key]:
+    """Return the logs to which an event with this id was appended.
+
+    The ids in tails and in batches each have an index that begins with the tenant. The index of an
+    append (`ids`) cannot serve: it begins with the log. Tails have an index although it changes
+    with every append, because most logs never fill a tail, and a search without one would read all
+    of them; in measurements it cost appends nothing. Tails are read before batches, as in every
+    read, so that nothing is missed that moves meanwhile.
+    """
+    where: Document = {"tenant": tenant, "state": LIVE, "tail.ids": id}
+    found = db.logs.find(where, {"session": 1, "thread": 1}, hint="tail_ids")
+    keys = {Key(tenant, doc["session"], doc["thread"]) async for doc in found}
+    place = {"$add": ["$first", {"$indexOfArray": ["$ids", id]}]}
+    batches = await db.batches.find(
+        {"tenant": tenant, "ids": id}, {"session": 1, "log": 1, "seq": place}, hint="tenant_ids"
+    ).to_list()
+    if batches:
+        keys |= await _holding(db, tenant, batches)
+    return sorted(keys)
+
+
+async def _holding(db: MongoDatabase, tenant: str, batches: list[Document]) -> set[Key]:
+    """Return the logs to which the events at `seq` of some batches belong: the log of the batch
+    or, if that is deleted, the logs that share the event."""
+    places = {doc["log"]: int(doc["seq"]) for doc in batches}
+    sessions = sorted({doc["session"] for doc in batches})
+    where = {"tenant": tenant, "session": {"$in": sessions}, "state": LIVE}
+    heads = await db.logs.find(where, {"session": 1, "thread": 1, "chain": 1}, hint="key").to_list()
+    orphans = places.keys() - {head["_id"] for head in heads}
+    return {
+        Key(tenant, head["session"], head["thread"])
+        for head in heads
+        if head["_id"] in places
+        or any(
+            log in orphans and after < places[log] <= upto
+            for log, after, upto in head.get("chain", ())
+        )
+    }
 
 
 async def runnable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Raw
+from msgspec.structs import replace
 from pymongo.errors import DuplicateKeyError
 
 from ...errors import BlobNotFound, LeaseLost
@@ -12,7 +13,7 @@ from ..frames import packed, unpacked
 from ..port import BlobRef, Draft, Lease, Snapshot
 from . import entry as entries
 from .batches import known_ids, named
-from .entry import MongoLogEntry
+from .entry import Document, MongoLogEntry
 from .event_records import CHUNK
 from .heads import MISSED, Missed, MongoHeads
 from .payloads import drop_chunks, put_chunks
@@ -23,29 +24,25 @@ from .schema import MongoDatabase
 
 
 class Leasing:
-    """One change of a lease, over all its attempts. It marks its write with `by`, to recognise it
-    after a lost reply."""
+    """One change of a lease, over all its attempts. An acquisition that the caller did not mark
+    gets a mark of its own, to be recognised after a lost reply."""
 
-    def __init__(self, db: MongoDatabase, heads: MongoHeads) -> None:
+    def __init__(self, db: MongoDatabase, heads: MongoHeads, mark: str | None = None) -> None:
         self._db = db
         self._heads = heads
-        self._by = new_id()
-        self._tried: Lease | None = None
+        self._mark = new_id() if mark is None else mark
         self._released = False
 
     async def acquire(self, key: Key, owner: str, ttl: float, steal: str | None) -> Lease:
         async def attempt(entry: MongoLogEntry | None, fresh: bool) -> Lease | Missed:
             entry = rules.existing(key, entry)
-            if self._tried is not None and entry.by == self._by:
-                return self._tried
-            now = await self._db.clock.now()
-            if entry.lease.renewed > now:  # by a clock that was ahead, unless ours is behind
-                now = await self._db.clock.asked()
+            now = await self._heads.lease_time(entry)
             lease, state = rules.acquire(
-                entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=now
+                entry.row, entry.lease, owner, ttl=ttl, steal=steal, mark=self._mark, now=now
             )
-            self._tried = lease
-            return lease if await self._set(entry, state, self._by) else MISSED
+            if state == entry.lease:  # an earlier attempt took it
+                return replace(lease, reason=steal) if fresh else MISSED
+            return lease if await self._set(entry, state) else MISSED
 
         return await self._heads.settle(key, attempt)
 
@@ -54,7 +51,7 @@ class Leasing:
             entry = rules.existing(lease.key, entry)
             now = await self._db.clock.now()
             renewed, state = rules.renew(entry.row, entry.lease, lease, now)
-            return renewed if await self._set(entry, state, entry.by) else MISSED
+            return renewed if await self._set(entry, state) else MISSED
 
         return await self._heads.settle(lease.key, attempt)
 
@@ -70,16 +67,15 @@ class Leasing:
             if state == entry.lease:
                 return None if fresh else MISSED
             self._released = True
-            if await self._set(entry, state, None):
+            if await self._set(entry, state):
                 return None
             self._released = False
             return MISSED
 
         await self._heads.settle(lease.key, attempt)
 
-    async def _set(self, entry: MongoLogEntry, state: rules.LeaseState, by: str | None) -> bool:
-        new, update = entries.leased(entry, state, by)
-        return await self._heads.swap(entry, new, update)
+    async def _set(self, entry: MongoLogEntry, lease: rules.LeaseState) -> bool:
+        return await self._heads.swap(entry, *entries.leased(entry, lease))
 
 
 # Drafts
@@ -129,28 +125,32 @@ async def drafts(heads: MongoHeads, key: Key) -> list[Draft]:
 # Snapshots
 
 
-async def save_snapshot(heads: MongoHeads, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-    """Store a snapshot, unless there is one that is further on or from a newer lease."""
+async def save_snapshot(
+    heads: MongoHeads, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
+) -> None:
+    """Store a snapshot, unless there is one that `rules.keeps_snapshot` prefers: the filter is that
+    rule."""
     entry = await heads.existing(key)
     rules.check_snapshot(entry.row, snapshot)
-    rules.check_fence(entry.row, entry.lease, fence)
     id = {"log": entry.log, "version": snapshot.version}
-    older = [
-        {"token": {"$lt": fence.token}},
-        {"token": fence.token, "seq": {"$lte": snapshot.seq}},
-    ]
-    fields = {
-        "log": entry.log,
-        "token": fence.token,
-        "seq": snapshot.seq,
-        "state": packed(snapshot.state),
-    }
-    where = named(key.scope, _id=id)
+    fields = {"log": entry.log, "seq": snapshot.seq, "state": packed(snapshot.state)}
+    update: Document = {"$set": fields}
+    if fence is None:
+        older: list[Document] = [{"seq": {"$lt": snapshot.seq}}]
+        update["$setOnInsert"] = {"token": 0}
+    else:
+        rules.check_fence(entry.row, entry.lease, fence)
+        fields["token"] = fence.token
+        older = [
+            {"token": {"$lt": fence.token}},
+            {"token": fence.token, "seq": {"$lte": snapshot.seq}},
+        ]
+    where = named(key.scope, _id=id, **{"$or": older})
     try:
-        await heads.db.snapshots.update_one({**where, "$or": older}, {"$set": fields}, upsert=True)
+        await heads.db.snapshots.update_one(where, update, upsert=True)
     except DuplicateKeyError:
         # It exists and is not older; or it was just created, and may be older.
-        await heads.db.snapshots.update_one({**where, "$or": older}, {"$set": fields})
+        await heads.db.snapshots.update_one(where, update)
 
 
 async def load_snapshot(heads: MongoHeads, key: Key, version: str) -> Snapshot | None:

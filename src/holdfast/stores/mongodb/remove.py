@@ -33,13 +33,20 @@ class Delete:
     """One delete, over all its attempts: the logs that it hid carry its mark."""
 
     def __init__(
-        self, db: MongoDatabase, heads: MongoHeads, target: Scope | Key, fence: Lease | None
+        self,
+        db: MongoDatabase,
+        heads: MongoHeads,
+        target: Scope | Key,
+        fence: Lease | None,
+        expected: int | None = None,
     ) -> None:
         self._db = db
         self._heads = heads
         self._target = target
         self._fence = fence
+        self._expected = expected
         self._mark = new_id()
+        self._tried = False
         self.scope = target.scope if isinstance(target, Key) else target
         self.removed: Counter[str] = Counter()
         self.hidden: list[Document] = []
@@ -62,39 +69,61 @@ class Delete:
         if self._target == self.scope and not await has_threads(self._db, self.scope):
             self.removed += await drop_owned(self._db, self.scope, await self._db.clock.now())
 
-    async def _hide(self) -> None:
-        now = await self._db.clock.now()
+    @property
+    def _whole(self) -> bool:
+        """Whether the target is a session."""
+        return not isinstance(self._target, Key)
+
+    @property
+    def _first(self) -> Key:
+        """The log whose head and lease the caller may expect."""
         if isinstance(self._target, Key):
-            if self._fence is not None:
-                await self._heads.settle(self._target, self._hide_fenced)
-                return
-            where = named(self.scope, thread=self._target.thread, state=LIVE)
-            await self._db.logs.update_one(
-                where, entries.buried(self._mark, now, False), hint="key"
-            )
-            self._heads.forget(self._target)
-            return
+            return self._target
+        return Key(self.scope.tenant, self.scope.session, "main")
+
+    async def _hide(self) -> None:
+        guarded = self._fence is not None or self._expected is not None
+        if guarded:
+            await self._heads.settle(self._first, self._hide_first)
+        if self._whole:
+            await self._hide_threads(but_main=guarded)
+        elif not guarded:
+            where = named(self.scope, thread=self._first.thread, state=LIVE)
+            await self._db.logs.update_one(where, await self._buried(), hint="key")
+            self._heads.forget(self._first)
+
+    async def _buried(self) -> Document:
+        return entries.buried(self._mark, await self._db.clock.now(), self._whole)
+
+    async def _hide_threads(self, *, but_main: bool) -> None:
+        """Hide all threads of the session; not `main` if it was hidden before, because one that
+        exists now is newer than what the caller expects."""
         # Uses an index whose entries this does not move. A fork that began before its parent was
         # hidden exists by now, and is found here; one that begins later fails.
         where = named(self.scope, state={"$in": [LIVE, FORKING]})
-        update = entries.buried(self._mark, now, True)
+        if but_main:
+            where["thread"] = {"$ne": "main"}
+        update = await self._buried()
         while (await self._db.logs.update_many(where, update, hint="session")).matched_count:
             pass
 
-    async def _hide_fenced(self, entry: entries.MongoLogEntry | None, fresh: bool) -> Missed | None:
-        assert isinstance(self._target, Key)
-        assert self._fence is not None
-        if entry is None and await self._db.logs.find_one(
+    async def _hide_first(self, entry: entries.MongoLogEntry | None, fresh: bool) -> Missed | None:
+        """Hide the first log by compare-and-set, if it is as the caller expects."""
+        if self._tried and await self._db.logs.find_one(
             named(self.scope, state=DEAD, deleted=self._mark), hint="hidden"
         ):
             return None  # done before, and the reply was lost
-        entry = rules.existing(self._target, entry)
-        rules.check_fence(entry.row, entry.lease, self._fence)
-        now = await self._db.clock.now()
+        rules.check_delete(self._first, entry.row if entry else None, self._expected)
+        if self._fence is not None:
+            entry = rules.existing(self._first, entry)
+            rules.check_fence(entry.row, entry.lease, self._fence)
+        if entry is None:
+            return None
+        self._tried = True
         dead = entry._replace(state=DEAD)
-        if not await self._heads.swap(entry, dead, entries.buried(self._mark, now, False)):
+        if not await self._heads.swap(entry, dead, await self._buried()):
             return MISSED
-        self._heads.forget(self._target)
+        self._heads.forget(self._first)
         return None
 
 

@@ -27,6 +27,8 @@ from .failure import passing, translated
 Collection = AsyncCollection[Document]
 
 VERSION = 1
+# Raised with each index that needs no new version: programs that do not know it work without it.
+INDEX_EDITION = 1
 OLDEST_WIRE = 17  # the wire version of MongoDB 6.0
 WRITE_MS = 10_000  # after this time without a majority, a write counts as unanswered
 
@@ -68,10 +70,12 @@ INDEXES: dict[str, list[IndexModel]] = {
         ),
         _some("base", "tenant", "session", "base", where={"base": {"$exists": True}}),
         _some("hidden", "tenant", "session", "state", where={"state": {"$gt": LIVE}}),
+        _some("tail_ids", "tenant", "tail.ids", where={"state": LIVE}),
     ],
     "batches": [
         _index("last", "tenant", "session", "log", "last"),
         _index("ids", "log", "ids"),
+        _index("tenant_ids", "tenant", "ids"),
     ],
     "chunks": [_index("log", "tenant", "session", "log")],
     "drafts": [_index("log", "tenant", "session", "log", "message")],
@@ -147,7 +151,8 @@ async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None
 
 
 async def prepare(db: MongoDatabase) -> None:
-    """Create the collections and indexes, once; safe if many processes open at a time.
+    """Create the collections and indexes, once, and those that an older program did not know; safe
+    if many processes open at a time.
 
     The mark that the database belongs to Holdfast is set before the first index, at version 0, so
     that another process can complete an interrupted preparation.
@@ -177,12 +182,11 @@ async def prepare(db: MongoDatabase) -> None:
             found=version,
             known=VERSION,
         )
-    if version < VERSION:
+    if version < VERSION or mark.get("indexes", 0) < INDEX_EDITION:
         for name, indexes in INDEXES.items():
             await db.place[name].create_indexes(indexes)
-        await meta.update_one(
-            {"_id": "holdfast", "version": {"$lt": VERSION}}, {"$set": {"version": VERSION}}
-        )
+        done = {"version": VERSION, "indexes": INDEX_EDITION}
+        await meta.update_one({"_id": "holdfast"}, {"$max": done})
 
 
 async def schema_state(url: str) -> tuple[int, int]:

@@ -37,7 +37,7 @@ from .entry import Document, MongoLogEntry
 from .failure import passing, translated
 from .heads import MongoHeads
 from .jobs import on_database, on_heads
-from .log import MongoAppend, PageReader
+from .log import MongoAppend, PageReader, seqs_of
 from .schema import VERSION, MongoDatabase, opened
 from .wake import ChangeWatch
 
@@ -126,6 +126,8 @@ class MongoStore(BaseStore[MongoLogEntry]):
         reader = PageReader(self._db, self._heads)
         return lambda key, bounds: self._ride(partial(reader.page, key, bounds), long=True)
 
+    seqs = on_heads(seqs_of)
+    locate = on_database(queries.locate)
     link = on_heads(history.link_of)
 
     async def follow(
@@ -173,9 +175,9 @@ class MongoStore(BaseStore[MongoLogEntry]):
         )
 
     async def _hide(
-        self, target: Scope | Key, fence: Lease | None
+        self, target: Scope | Key, fence: Lease | None, expected: int | None
     ) -> tuple[Counter[str], list[str]]:
-        deleting = remove.Delete(self._db, self._heads, target, fence)
+        deleting = remove.Delete(self._db, self._heads, target, fence, expected)
         await self._ride(deleting.run, long=True)
         self._wakes.wake_all()
         return deleting.removed, [doc["_id"] for doc in deleting.hidden]
@@ -207,6 +209,7 @@ class MongoStore(BaseStore[MongoLogEntry]):
         entry = await self._ride(lambda: self._heads.read(key))
         return entry.row if entry else None
 
+    rows = on_database(queries.rows)
     find = on_database(queries.find)
     pending = on_database(queries.pending)
     claim = on_database(records.claim)
@@ -218,9 +221,15 @@ class MongoStore(BaseStore[MongoLogEntry]):
     runnable = on_database(queries.runnable)
 
     async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+        self,
+        key: Key,
+        owner: str,
+        *,
+        ttl: float = 15.0,
+        steal: str | None = None,
+        mark: str | None = None,
     ) -> Lease:
-        leasing = records.Leasing(self._db, self._heads)
+        leasing = records.Leasing(self._db, self._heads, mark)
         return await self._ride(lambda: leasing.acquire(key, owner, ttl, steal))
 
     async def renew(self, lease: Lease) -> Lease:
@@ -271,6 +280,7 @@ class MongoStore(BaseStore[MongoLogEntry]):
             schema=VERSION,
             limits=LIMITS,
             apart=APART,
+            lease_with_append=True,
         )
 
     async def aclose(self) -> None:
