@@ -28,10 +28,19 @@ STEP_BLOBS = 8
 
 
 def hide(
-    conn: sqlite3.Connection, payloads: PayloadStorage, target: Scope | Key, fence: Lease | None
+    conn: sqlite3.Connection,
+    payloads: PayloadStorage,
+    target: Scope | Key,
+    fence: Lease | None = None,
+    expected: int | None = None,
 ) -> tuple[Counter[str], list[Row]]:
     """Make a session or a thread unreachable; return the receipt's counts and the removed rows."""
     removed: Counter[str] = Counter()
+    if expected is not None:
+        first = target if isinstance(target, Key) else Key(target.tenant, target.session, "main")
+        there = lookup(conn, first)
+        there = there and payloads.current(conn, there)
+        rules.check_delete(first, there.row if there else None, expected)
     if isinstance(target, Key):
         if fence is not None:
             entry = existing(conn, target)
@@ -89,7 +98,8 @@ def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
     conn.execute(
         "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
         " user = NULL, workspace = NULL, agent = NULL, phase = NULL, run = NULL, created = NULL,"
-        " active = NULL, stale_at = NULL, wake = NULL, since = -1, doc = ? WHERE id = ?",
+        " active = NULL, stale_at = NULL, wake = NULL, since = -1, mark = NULL, doc = ?"
+        " WHERE id = ?",
         (DEAD, msgspec.json.encode(bare), id),
     )
 
