@@ -91,7 +91,7 @@ def drafts(tx: Transaction, key: Key) -> list[Draft]:
 def save_snapshot(
     tx: Transaction, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
 ) -> None:
-    entry = existing(tx.conn, key)
+    entry = tx.payloads.current(tx.conn, existing(tx.conn, key))
     rules.check_snapshot(entry.row, snapshot)
     if fence is not None:
         rules.check_fence(entry.row, entry.lease, fence)

@@ -19,7 +19,7 @@ from ...values.records import Remains
 from .. import rules
 from ..port import Lease
 from ..sql.tables import DEAD, RESTORING
-from .log import entry_by_id, existing, lookup
+from .log import entry_by_id, lookup
 from .payloads import PayloadStorage, SqliteLogEntry
 from .transaction import Transaction
 
@@ -36,15 +36,9 @@ def hide(
 ) -> tuple[Counter[str], list[Row]]:
     """Make a session or a thread unreachable; return the receipt's counts and the removed rows."""
     removed: Counter[str] = Counter()
-    if expected is not None:
-        first = target if isinstance(target, Key) else Key(target.tenant, target.session, "main")
-        there = lookup(conn, first)
-        there = there and payloads.current(conn, there)
-        rules.check_delete(first, there.row if there else None, expected)
+    if fence is not None or expected is not None:
+        _check(conn, payloads, target, fence, expected)
     if isinstance(target, Key):
-        if fence is not None:
-            entry = existing(conn, target)
-            rules.check_fence(entry.row, entry.lease, fence)
         found = lookup(conn, target)
         entries = [found] if found else []
         scope = target.scope
@@ -61,6 +55,25 @@ def hide(
     if (entries or target == scope) and not has_threads(conn, scope):
         removed += _hide_scope(conn, payloads, scope)
     return removed, [entry.row for entry in entries]
+
+
+def _check(
+    conn: sqlite3.Connection,
+    payloads: PayloadStorage,
+    target: Scope | Key,
+    fence: Lease | None,
+    expected: int | None,
+) -> None:
+    """Reject a delete under a lease that is not the newest, or from a number that is not the
+    head."""
+    key = target if isinstance(target, Key) else Key(target.tenant, target.session, "main")
+    entry = lookup(conn, key)
+    if entry is not None:
+        entry = payloads.current(conn, entry)
+    rules.check_delete(key, entry.row if entry else None, expected)
+    if fence is not None:
+        entry = rules.existing(key, entry)
+        rules.check_fence(entry.row, entry.lease, fence)
 
 
 def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
