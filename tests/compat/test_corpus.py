@@ -57,13 +57,28 @@ async def verified(store: Store) -> list[Any]:
 @pytest.mark.parity("user-demand", 49)
 @pytest.mark.parity("harness-kernel", 111)
 async def test_it_says_what_it_said(kept: Kept) -> None:
-    says = kept.says
-    if not kept.whole:
-        for log in says["logs"]:
+    assert await verified(kept.store) == []
+    found = await describe(kept.store, kept.names, whole=kept.whole)
+    if kept.whole:
+        assert found == kept.says
+    else:
+        for log in kept.says["logs"]:
             del log["drafts"], log["snapshots"]
+        assert _uncounted(found) == _uncounted(kept.says)
     assert await verified(kept.store) == []
-    assert await describe(kept.store, kept.names, whole=kept.whole) == says
-    assert await verified(kept.store) == []
+
+
+def _uncounted(said: Any) -> Any:
+    """What a store says, without `erased` of rows: a row that was written before there was this
+    field has it only when it was rebuilt."""
+    if isinstance(said, list):
+        return [_uncounted(one) for one in said]
+    if not isinstance(said, dict):
+        return said
+    kept = {name: _uncounted(value) for name, value in said.items()}
+    if "head" in kept:
+        kept.pop("erased", None)
+    return kept
 
 
 @pytest.mark.parity("user-demand", 49)
@@ -90,6 +105,9 @@ async def test_its_lease_is_known(kept: Kept) -> None:
     lease = msgspec.convert(kept.names["lease"], Lease)
     with pytest.raises(LeaseHeld):
         await kept.store.acquire(lease.key, "another")
+    if "mark" in kept.names:  # otherwise written before there were marks
+        again = await kept.store.acquire(lease.key, lease.owner, mark=kept.names["mark"])
+        assert again.token == lease.token
     await kept.store.append(lease.key, [NewEvent.of("note.made", id="held")], fence=lease)
     kept.now = wall_clock()
     newer = await kept.store.acquire(lease.key, "another")

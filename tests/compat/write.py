@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from holdfast import BlobRef, Key, NewEvent, PendingQuery, Query, Scope, Snapshot, Store, key
 from holdfast.log.catalog import SURFACE_CLAIM, surface_name
-from holdfast.store import Lease
+from holdfast.store import Acquire, Lease
 from holdfast.stores.file import FileStore
 from holdfast.stores.sqlite import SqliteStore
 
@@ -145,6 +145,7 @@ RUN: list[tuple[str, Any]] = [
     ("thread.reported", {"item": "c!sub"}),
 ]
 SURFACE = SURFACE_CLAIM + surface_name("slack", "D1")
+MARK = "first try"
 BLOBS = (b"an attachment \x00\xff", b"")
 
 Names = dict[str, Any]  # what to ask a store for; kept in `expected.json`, under "names"
@@ -191,10 +192,17 @@ async def fill(store: Store, clock: Clock) -> Names:
     await store.append(OTHER, [fact(1, "session.created", {"agent": "helper"})], create=True)
 
     # What a harness left in the middle of a run.
+    lease = None
     for n, (kind, payload) in enumerate(RUN, 1):
         clock.now += 10
-        run = "r9" if n > 5 else None
-        await store.append(DRIVEN, [fact(200 + n, kind, payload, run=run)], create=n == 1)
+        done = await store.append(
+            DRIVEN,
+            [fact(200 + n, kind, payload, run="r9" if n > 5 else None)],
+            create=n == 1,
+            acquire=Acquire("w", HOUR) if n == 1 else None,
+            release=lease if n == len(RUN) else None,
+        )
+        lease = done.lease or lease
 
     # A log that moved away, and one that came back.
     for one in (MOVED, BACK):
@@ -223,6 +231,7 @@ async def fill(store: Store, clock: Clock) -> Names:
         "blobs": [(MAIN.scope, blob) for blob in blobs],
         "versions": ["v1", "v2"],
         "lease": lease,
+        "mark": MARK,
         "now": clock.now,
     }
 
@@ -238,7 +247,7 @@ async def _age(store: Store, clock: Clock) -> None:
 async def _drive(store: Store, key: Key) -> Lease:
     """An earlier lease, the one that still holds, and what is written under it."""
     await store.release(await store.acquire(key, "worker-1"))
-    lease = await store.acquire(key, "worker-2", ttl=HOUR)
+    lease = await store.acquire(key, "worker-2", ttl=HOUR, mark=MARK)
     await store.put_draft(key, "draft-1", 0, "It will ", fence=lease)
     await store.put_draft(key, "draft-1", 8, "rain 🌧", fence=lease)
     row = await store.row(key)

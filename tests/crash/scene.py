@@ -20,6 +20,7 @@ from holdfast import (
     BlobRef,
     Event,
     Key,
+    LeaseHeld,
     NewEvent,
     PendingQuery,
     Query,
@@ -30,6 +31,7 @@ from holdfast import (
     Store,
 )
 from holdfast.log.catalog import SURFACE_CLAIM, surface_name
+from holdfast.store import Acquire, Lease
 
 from .world import NOBODY, TENANT, given
 
@@ -57,6 +59,7 @@ class Scene(Struct, frozen=True):
     blobs: list[BlobRef]
     claims: list[str]
     snapshots: list[str]
+    leases: list[Lease]
 
     @property
     def main(self) -> Key:
@@ -69,6 +72,10 @@ class Scene(Struct, frozen=True):
     @property
     def far(self) -> Key:
         return Key(self.doomed.tenant, self.doomed.session, f"far {self.marks.far}")
+
+    @property
+    def child(self) -> Key:
+        return Key(self.doomed.tenant, self.doomed.session, f"child {self.marks.session}")
 
     @property
     def restored(self) -> Key:
@@ -102,7 +109,7 @@ def past(mark: str, count: int) -> list[Event]:
 async def plant(store: Store) -> Scene:
     """Fill an empty store."""
     marks = Marks(*(f"mark{secrets.token_hex(8)}" for _ in Marks.__struct_fields__))
-    scene = Scene(marks, Scope(TENANT, f"doomed {marks.session}"), [], [], [])
+    scene = Scene(marks, Scope(TENANT, f"doomed {marks.session}"), [], [], [], [])
     await _plant_main(store, scene)
     await _plant_threads(store, scene)
     for data in (marks.session.encode(), marks.session.encode() * (LARGE // 20)):
@@ -163,6 +170,7 @@ async def _drive(store: Store, scene: Scene, key: Key, mark: str) -> None:
     saved = Snapshot(log=lease.log, seq=3, version=f"v {mark}", state=state)
     await store.save_snapshot(key, saved, fence=lease)
     scene.snapshots.append(saved.version)
+    scene.leases.append(lease)
 
 
 async def _plant_threads(store: Store, scene: Scene) -> None:
@@ -186,10 +194,9 @@ async def _plant_threads(store: Store, scene: Scene) -> None:
     )
     await store.append(scene.far, [event(far, 2), event(far, 3, "label.added", {"label": far})])
     await _drive(store, scene, scene.far, far)
-    child = Key(scene.doomed.tenant, scene.doomed.session, f"child {mark}")
     created = {"agent": mark, "title": mark, "parent": "main"}
     await store.append(
-        child, [event(mark, 1, "thread.created", created), event(mark, 2)], create=True
+        scene.child, [event(mark, 1, "thread.created", created), event(mark, 2)], create=True
     )
 
 
@@ -218,7 +225,7 @@ async def _plant_bystanders(store: Store) -> None:
 
 async def view(store: Store, scope: Scope, scene: Scene) -> dict[str, Any]:
     """Everything that the port shows of a session, but for times and incarnations."""
-    seen: dict[str, Any] = {part: {} for part in (*DURABLE, "drafts", "snapshots")}
+    seen: dict[str, Any] = {part: {} for part in (*DURABLE, "drafts", "snapshots", "leases")}
     page = await store.find(Query(tenant=scope.tenant, session=scope.session), limit=1_000)
     for row in page.items:
         seen["rows"][row.thread] = _timeless(row)
@@ -227,6 +234,7 @@ async def view(store: Store, scope: Scope, scene: Scene) -> dict[str, Any]:
         ]
         drafts = await store.drafts(row.key)
         seen["drafts"][row.thread] = [(draft.message, draft.text) for draft in drafts]
+        seen["leases"][row.thread] = await driver_of(store, row.key)
         for version in scene.snapshots:
             saved = await store.load_snapshot(row.key, version)
             if saved is not None:
@@ -244,6 +252,16 @@ async def view(store: Store, scope: Scope, scene: Scene) -> dict[str, Any]:
             seen["claims"][name] = holder
         await store.unclaim(scope.tenant, name, Scope(scope.tenant, NOBODY.session))
     return {part: found for part, found in seen.items() if found}
+
+
+async def driver_of(store: Store, key: Key) -> str | None:
+    """Who holds the lease of a log."""
+    try:
+        lease = await store.acquire(key, "nobody")
+    except LeaseHeld as held:
+        return held.owner
+    await store.release(lease)
+    return None
 
 
 def durable(seen: dict[str, Any]) -> dict[str, Any]:
@@ -359,9 +377,20 @@ async def append(store: Store, scene: Scene) -> None:
     await store.append(scene.main, [*events, large])
 
 
+async def append_and_acquire(store: Store, scene: Scene) -> None:
+    events = [event("late", n) for n in range(3)]
+    await store.append(scene.child, events, acquire=Acquire("late driver", 3600))
+
+
+async def append_and_release(store: Store, scene: Scene) -> None:
+    events = [event("late", n) for n in range(3)]
+    await store.append(scene.main, events, release=scene.leases[0])
+
+
 async def create(store: Store, scene: Scene) -> None:
     key = Key(TENANT, scene.doomed.session, "new thread")
-    await store.append(key, [event("new", n) for n in range(20)], create=True)
+    events = [event("new", n) for n in range(20)]
+    await store.append(key, events, create=True, acquire=Acquire("new driver", 3600))
 
 
 async def fork(store: Store, scene: Scene) -> None:
@@ -386,6 +415,8 @@ OPS = {
         restore,
         purge,
         append,
+        append_and_acquire,
+        append_and_release,
         create,
         fork,
         put_blob,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import BlobNotFound, Key, NewEvent, Store, key
+from holdfast import BlobNotFound, Key, LeaseHeld, LeaseLost, NewEvent, Store, key
+from holdfast.store import Acquire
 from holdfast.stores.file.payloads import FilePayloads
 from holdfast.stores.sqlite.payloads import SqliteLogEntry
 
@@ -200,3 +201,57 @@ async def test_a_new_log_gets_its_name_when_it_is_whole_and_synced(
 def _unsafe(path: Path, synced: dict[int, int]) -> bool:
     found = path.stat()
     return synced.get(found.st_ino) != found.st_size
+
+
+async def test_a_lost_index_takes_no_lease_from_the_files(place: Path) -> None:
+    """A newer lease may have been lost with it, so whoever drove has to acquire again."""
+    store = await open_at("file", place)
+    done = await store.append(key("s"), [note("n0")], create=True, acquire=Acquire("first", 60))
+    old = done.lease
+    await store.aclose()
+    drop_index(place)
+    store = await open_at("file", place)
+    with pytest.raises(LeaseLost):
+        await store.append(key("s"), [note("n1")], fence=old)
+    new = await store.acquire(key("s"), "second")
+    assert old is not None
+    assert new.token > old.token
+    await store.aclose()
+
+
+async def test_an_index_that_was_rolled_back_takes_the_newest_lease_from_the_files(
+    tmp_path: Path, place: Path
+) -> None:
+    store = await open_at("file", place)
+    done = await store.append(key("s"), [note("n0")], create=True, acquire=Acquire("first", 60))
+    await store.append(key("s"), [note("n1")], release=done.lease)
+    await store.aclose()
+    before = cut(place, tmp_path / "before")
+    store = await open_at("file", place)
+    await store.append(key("s"), [note("n2")], acquire=Acquire("second", 60))
+    await store.append(key("s"), [note("n3")])
+    work = cut(place, tmp_path / "cut")
+    await store.aclose()
+    take_back(work, before)
+    store = await open_at("file", work)
+    with pytest.raises(LeaseHeld) as held:
+        await store.acquire(key("s"), "third")
+    assert held.value.owner == "second"
+    assert await ids(store, key("s")) == ["n0", "n1", "n2", "n3"]
+    await store.aclose()
+
+
+async def test_a_rebuilt_index_counts_what_was_erased(place: Path) -> None:
+    store = await open_at("file", place)
+    events = [note("n0"), note("n1"), note("n2", 70_000)]
+    await store.append(key("s"), events, create=True)
+    await store.erase(key("s"), [2, 3], reason="asked")
+    row = await store.row(key("s"))
+    await store.aclose()
+    drop_index(place)
+    store = await open_at("file", place)
+    assert row is not None
+    assert row.erased == 2
+    assert await store.row(key("s")) == row
+    assert [damage async for damage in store.verify()] == []
+    await store.aclose()

@@ -184,7 +184,9 @@ async def test_a_session_grown_again_sees_nothing_of_the_old(kind: str, tmp_path
         assert (row.head, row.title, row.labels, row.pending) == (1, None, {}, {})
         assert await texts(store, scene.main) == [{"text": "new"}]
         assert seen["drafts"] == {"main": []}
-        assert set(seen) == {"rows", "events", "drafts"}, "no blobs, claims, snapshots, pending"
+        assert seen["leases"] == {"main": None}
+        shown_parts = {"rows", "events", "drafts", "leases"}
+        assert set(seen) == shown_parts, "no blobs, claims, snapshots, pending"
         for mark in (scene.marks.own, scene.marks.erased, scene.marks.far):
             assert mark not in repr(seen)
         with pytest.raises(LogReplaced):

@@ -35,14 +35,7 @@ from .port import Acquire, BlobRef, Draft, Lease, Snapshot
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 
-SORTS = (
-    "logs",
-    "events",
-    "snapshots",
-    "drafts",
-    "blobs",
-    "claims",
-)  # the objects that a receipt counts
+SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # what a receipt counts
 APART = 64 << 10  # payloads above this many bytes are stored apart from their events
 LONGEST_LEASE = 86_400_000  # ms
 RESTORE_MS = 60_000  # after this time without progress, a restore counts as interrupted

@@ -201,7 +201,16 @@ class Index:
             return entry
         if size > known > 0 and self._ends_at(conn, entry, path, known):
             text = _read_from(path, known)
-            self._take_lines(conn, entry, path, text, known, listed=entry.row, salvage=False)
+            self._take_lines(
+                conn,
+                entry,
+                path,
+                text,
+                known,
+                listed=entry.row,
+                salvage=False,
+                known=entry.row.head,
+            )
         else:
             self._index_again(conn, entry, path)
         return logs.entry_by_id(conn, entry.id)
@@ -247,7 +256,8 @@ class Index:
         text = path.read_bytes() if path.exists() else b""
         start = text.find(b"\n") + 1
         row = rules.empty_row(entry.row, entry.shared)
-        self._take_lines(conn, entry._replace(row=row), path, text[start:], start, listed=None)
+        before = entry._replace(row=row)
+        self._take_lines(conn, before, path, text[start:], start, listed=None, known=entry.row.head)
         after = logs.entry_by_id(conn, entry.id).row
         if after.head < entry.row.head and entry.row.tenant:
             self._note(
@@ -272,9 +282,11 @@ class Index:
         *,
         listed: Row | None,
         salvage: bool = True,
+        known: int | None,
     ) -> None:
         """Index the lines of a file from `offset` on, after the row `listed`, and truncate an
-        unfinished line. Without `salvage`, truncate the whole unfinished transaction."""
+        unfinished line. Without `salvage`, truncate the whole unfinished transaction. Leases are
+        taken from the lines after number `known`; from none if it is None."""
         scanned = scan(text, offset=offset, seq=entry.row.head)
         if not salvage:
             scanned = unfinished(scanned, offset, entry.row.head)
@@ -299,6 +311,8 @@ class Index:
             logs.save_row(conn, entry.id, listed, row)
         else:
             remove.save_bare(conn, entry.id, row)
+        if known is not None and row.tenant:
+            _take_lease(conn, entry, [placed for placed in lines if placed.seq > known])
         self.grown(conn, entry.id, scanned.end)
 
     def _shared_but_gone(
@@ -377,12 +391,26 @@ class Index:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
 
-    def take_file(self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, salvage: bool) -> None:
-        """Index all lines of a log that was just added to the index."""
+    def take_file(
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, salvage: bool, leases: bool
+    ) -> None:
+        """Index all lines of a log that was just added to the index, and with `leases` its
+        lease."""
         path = self._folder.paths.log(entry.row.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
-        self._take_lines(conn, entry, path, text[start:], start, listed=None, salvage=salvage)
+        known = entry.row.head if leases else None
+        self._take_lines(
+            conn, entry, path, text[start:], start, listed=None, salvage=salvage, known=known
+        )
+
+
+def _take_lease(conn: sqlite3.Connection, entry: SqliteLogEntry, lines: Iterable[Placed]) -> None:
+    """Take the lease that the last of some appends acquired or released. The index may know a newer
+    one, if a program that does not take leases from lines granted it."""
+    found = [placed.line.lease for placed in lines if placed.line and placed.line.lease]
+    if found and found[-1].token >= entry.lease.token:
+        logs.save_lease(conn, entry.id, found[-1])
 
 
 def lost(seq: int) -> Event:

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from ...log.catalog import RowChange
 from ...log.events import Event, Key
+from ..rules import LeaseState
 
 FORMAT = 1
 MOST_MISSING = 10_000  # a larger gap than this means that the number itself is damaged
@@ -46,7 +47,8 @@ class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     has its size and hash. `link` binds the event to those before it. It is stored with the `salt`
     of its mark, or with the `mark` itself if the data is erased. `first` is the number at which the
     event's transaction began in this log, `last` the one at which its append ended; each is omitted
-    if it is the event's own. The CRC-32 of all preceding bytes comes last."""
+    if it is the event's own. The last line of an append that acquired or released the lease has its
+    new state as `lease`. The CRC-32 of all preceding bytes comes last."""
 
     seq: int
     at: int
@@ -63,6 +65,7 @@ class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     apart: bool = False
     first: int = 0
     last: int = 0
+    lease: LeaseState | None = None
     row: RowChange = ()
     data: Raw
 
@@ -123,6 +126,7 @@ def event_line(
     stub: Raw | None = None,
     first: int = 0,
     last: int = 0,
+    lease: LeaseState | None = None,
 ) -> bytes:
     """Encode the line of an event; `stub` replaces data that is stored apart."""
     line = LogLine(
@@ -141,6 +145,7 @@ def event_line(
         apart=stub is not None,
         first=0 if first == event.seq else first,
         last=0 if last == event.seq else last,
+        lease=lease,
         row=change,
         data=event.data if stub is None else stub,
     )

@@ -66,7 +66,7 @@ class FilePayloads(PayloadStorage):
         for one in said:
             key = live_key(conn, one.deleted) if one.deleted else None
             if key is not None:
-                remove.hide(conn, self, key, None)
+                remove.hide(conn, self, key)
             self.erase_again(conn, one)
         return bool(said)
 
@@ -115,7 +115,10 @@ class FilePayloads(PayloadStorage):
             if len(event.data) > APART:
                 staged.apart[self._folder.paths.apart(entry.row.log, event.seq)] = bytes(event.data)
                 stub = Raw(rules.apart(event))
-            line = event_line(event, hash, link, change, stub=stub, first=first, last=last)
+            lease = plan.lease_state if event.seq == last else None
+            line = event_line(
+                event, hash, link, change, stub=stub, first=first, last=last, lease=lease
+            )
             at = size + len(staged.text)
             columns.append(place(at, len(line)) if stub is None else b"p" + bytes(stub))
             staged.text += line

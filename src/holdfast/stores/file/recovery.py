@@ -41,16 +41,22 @@ class Recovery:
     def rebuild(self, conn: sqlite3.Connection) -> None:
         """Fill empty tables with everything that is readable, because it is unknown which events
         were acknowledged."""
-        self._make_true(conn, salvage=True)
+        self._make_true(conn, salvage=True, leases=False)
+
+    def rebuild_after_crash(self, conn: sqlite3.Connection) -> None:
+        """Fill empty tables: each append is present completely or not at all. Leases stay unknown,
+        because newer ones may have been lost with the index."""
+        self._make_true(conn, salvage=False, leases=False)
 
     def recover(self, conn: sqlite3.Connection) -> None:
-        """Catch up after a crash or power loss: each append is present completely or not at all."""
-        self._make_true(conn, salvage=False)
+        """Catch up after a crash or power loss: each append is present completely or not at all,
+        and so is the lease that it acquired or released."""
+        self._make_true(conn, salvage=False, leases=True)
 
-    def _make_true(self, conn: sqlite3.Connection, *, salvage: bool) -> None:
+    def _make_true(self, conn: sqlite3.Connection, *, salvage: bool, leases: bool) -> None:
         said = self._index.hear_again(conn)
         deleted = {one.deleted for one in said if one.deleted is not None}
-        self._adopt(conn, deleted, salvage=salvage)
+        self._adopt(conn, deleted, salvage=salvage, leases=leases)
         self.check_all(conn, deleted.union(*(one.erased for one in said)))
         for one in said:
             self._payloads.erase_again(conn, one)
@@ -88,7 +94,9 @@ class Recovery:
 
     # Logs
 
-    def _adopt(self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool) -> None:
+    def _adopt(
+        self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool, leases: bool
+    ) -> None:
         """Adopt the logs that the index does not have, and drop those that are deleted."""
         self._forget_restored(conn)
         ids = dict(conn.execute("SELECT log, id FROM logs"))
@@ -103,7 +111,8 @@ class Recovery:
         for header in new:
             if header.log in ids:
                 entry = logs.entry_by_id(conn, ids[header.log])
-                self._index.take_file(conn, entry, salvage=salvage or _is_trimmed(header))
+                whole = salvage or _is_trimmed(header)
+                self._index.take_file(conn, entry, salvage=whole, leases=leases)
 
     def _forget_restored(self, conn: sqlite3.Connection) -> None:
         """Drop restores from the index if their file already has its final name, because those were

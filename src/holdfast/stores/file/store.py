@@ -284,7 +284,8 @@ class FolderOpener:
                 schema.prepare(conn, self._file.path)
                 conn.execute(TABLES)
                 conn.execute(MADE)
-                fill = self._recovery.recover if dead else self._recovery.rebuild
+                recovery = self._recovery
+                fill = recovery.rebuild_after_crash if dead else recovery.rebuild
                 _fill(conn, self._payloads, fill, before)
                 if not self._file.remember(conn, before):
                     if last:

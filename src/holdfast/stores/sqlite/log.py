@@ -35,7 +35,7 @@ _columns = attrgetter(
 )
 _maps = attrgetter(*catalog.MAPS)
 
-_ENTRY = "id, base, shared, token, owner, since, until, renewed, doc"
+_ENTRY = "id, base, shared, token, owner, since, until, renewed, mark, doc"
 _EVENT = "seq, id, kind, v, run, actor, cause, at, data, hash"
 
 INSERT = (
@@ -107,6 +107,13 @@ def _base(conn: sqlite3.Connection, id: int) -> tuple[int | None, int]:
     return base, shared
 
 
+def seqs(
+    tx: Transaction, key: Key, ids: Sequence[str], *, log: str | None = None
+) -> dict[str, int]:
+    """Return the numbers of the given ids that are in the log with this key."""
+    return known_ids(tx.conn, existing(tx.conn, key, log), ids)
+
+
 def known_ids(
     conn: sqlite3.Connection, entry: SqliteLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
@@ -157,8 +164,12 @@ def append(tx: Transaction, request: AppendRequest) -> Extension:
     if plan is None:
         plan = decide(known_ids(conn, entry, request.ids))
         write(conn, payloads, entry, plan)
+    lease = entry.lease
+    if plan.lease_state is not None:
+        lease = plan.lease_state
+        save_lease(conn, entry.id, lease)
     drafts = entry.drafts and has_drafts(conn, entry.id)
-    recent[key] = SqliteLogEntry(entry.id, entry.base, entry.shared, entry.lease, plan.row, drafts)
+    recent[key] = SqliteLogEntry(entry.id, entry.base, entry.shared, lease, plan.row, drafts)
     return plan
 
 
@@ -240,6 +251,15 @@ def record_of(log: int, event: Event, hash: bytes, data: bytes, link: bytes | No
     """Return the values of `INSERT` for an event."""
     e = event
     return (log, e.seq, e.id, e.kind, e.v, e.run, e.actor, e.cause, e.at, hash, data, link)
+
+
+def save_lease(conn: sqlite3.Connection, id: int, state: LeaseState) -> None:
+    """Replace the newest lease of a log."""
+    conn.execute(
+        "UPDATE logs SET token = ?, owner = ?, since = ?, until = ?, renewed = ?, mark = ?"
+        " WHERE id = ?",
+        (*msgspec.structs.astuple(state), id),
+    )
 
 
 def has_drafts(conn: sqlite3.Connection, log: int) -> bool:

@@ -1,4 +1,4 @@
-"""Queries on a connection: `find`, the inbox, and runnable logs.
+"""Queries on a connection: rows, `find`, the inbox, runnable logs, and events by id.
 
 Each kind of query names its index explicitly, so that its plan is the same at a thousand sessions
 and at a hundred thousand.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
+
+import msgspec
 
 from ...log import catalog
 from ...log.catalog import Page, Pending, PendingQuery, Query, Row
@@ -22,9 +25,55 @@ from ..sql.queries import (
     pending_page,
     pending_statement,
 )
-from ..sql.tables import LIVE
+from ..sql.tables import DEAD, LIVE
 from .log import row_of
 from .transaction import Transaction
+
+KEYS = 300  # logs that one statement looks up; it binds three values for each
+
+
+def locate(tx: Transaction, tenant: str, id: str) -> list[Key]:
+    """Return the logs of a tenant to which an event with this id was appended; of a deleted log,
+    the forks that share the event.
+
+    The index of ids begins with the id, so this is one seek for all logs. Appends pay nothing for
+    it: the same index rejects ids that a log has."""
+    found = tx.conn.execute(
+        "WITH RECURSIVE holders (log, seq, live) AS ("
+        f" SELECT l.id, e.seq, l.state = {LIVE}"
+        " FROM events AS e INDEXED BY events_id CROSS JOIN logs AS l ON l.id = e.log"
+        f" WHERE e.id = ? AND (l.tenant = ? OR l.state = {DEAD})"
+        " UNION SELECT l.id, h.seq, FALSE FROM holders AS h"
+        " CROSS JOIN logs AS l INDEXED BY logs_base ON l.base = h.log AND l.shared >= h.seq"
+        " WHERE NOT h.live)"
+        " SELECT DISTINCT l.tenant, l.session, l.thread"
+        " FROM holders AS h CROSS JOIN logs AS l ON l.id = h.log"
+        f" WHERE l.tenant = ? AND l.state = {LIVE}",
+        (id, tenant, tenant),
+    )
+    return sorted(Key(*key) for key in found)
+
+
+def rows(tx: Transaction, keys: Sequence[Key]) -> list[Row | None]:
+    """Return the rows of several logs, in the order of the keys."""
+    found: dict[Key, Row] = {}
+    for start in range(0, len(keys), KEYS):
+        some = keys[start : start + KEYS]
+        names = [name for key in some for name in msgspec.structs.astuple(key)]
+        for *key, id, doc in tx.conn.execute(_rows_sql(len(some)), names):
+            found[Key(*key)] = row_of(tx.conn, id, doc)
+    return [found.get(key) for key in keys]
+
+
+@cache
+def _rows_sql(count: int) -> str:
+    marks = ", ".join(["(?, ?, ?)"] * count)
+    return (
+        f"WITH wanted (tenant, session, thread) AS (VALUES {marks})"
+        " SELECT l.tenant, l.session, l.thread, l.id, l.doc"
+        " FROM wanted AS w CROSS JOIN logs AS l INDEXED BY logs_key"
+        " ON l.tenant = w.tenant AND l.session = w.session AND l.thread = w.thread"
+    )
 
 
 def find(tx: Transaction, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:

@@ -12,7 +12,7 @@ from ...log.events import Key, Scope
 from .. import rules
 from ..port import BlobRef, Draft, Lease, Snapshot
 from ..rules import LeaseState
-from .log import existing, known_ids
+from .log import existing, known_ids, save_lease
 from .payloads import SqliteLogEntry
 from .remove import has_threads
 from .transaction import Transaction
@@ -21,11 +21,18 @@ from .transaction import Transaction
 
 
 def acquire(
-    tx: Transaction, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+    tx: Transaction,
+    key: Key,
+    owner: str,
+    *,
+    ttl: float = 15.0,
+    steal: str | None = None,
+    mark: str | None = None,
 ) -> Lease:
     entry = _recent(tx, key)
-    now = tx.clock()
-    lease, state = rules.acquire(entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=now)
+    lease, state = rules.acquire(
+        entry.row, entry.lease, owner, ttl=ttl, steal=steal, mark=mark, now=tx.clock()
+    )
     _save_lease(tx, entry, state)
     return lease
 
@@ -43,14 +50,13 @@ def release(tx: Transaction, lease: Lease, *, head: int | None = None) -> None:
 
 
 def _recent(tx: Transaction, key: Key) -> SqliteLogEntry:
-    return tx.recent.get(key) or existing(tx.conn, key)
+    entry = tx.payloads.current(tx.conn, tx.recent.get(key) or existing(tx.conn, key))
+    tx.recent[key] = entry
+    return entry
 
 
 def _save_lease(tx: Transaction, entry: SqliteLogEntry, state: LeaseState) -> None:
-    tx.conn.execute(
-        "UPDATE logs SET token = ?, owner = ?, since = ?, until = ?, renewed = ? WHERE id = ?",
-        (state.token, state.owner, state.since, state.until, state.renewed, entry.id),
-    )
+    save_lease(tx.conn, entry.id, state)
     tx.recent[entry.row.key] = entry._replace(lease=state)
 
 
@@ -82,17 +88,25 @@ def drafts(tx: Transaction, key: Key) -> list[Draft]:
 # Snapshots
 
 
-def save_snapshot(tx: Transaction, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-    entry = existing(tx.conn, key)
+def save_snapshot(
+    tx: Transaction, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
+) -> None:
+    entry = tx.payloads.current(tx.conn, existing(tx.conn, key))
     rules.check_snapshot(entry.row, snapshot)
-    rules.check_fence(entry.row, entry.lease, fence)
-    tx.conn.execute(
-        "INSERT INTO snapshots (log, version, token, seq, state) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (log, version) DO UPDATE"
-        " SET token = excluded.token, seq = excluded.seq, state = excluded.state"
-        " WHERE (token, seq) <= (excluded.token, excluded.seq)",
-        (entry.id, snapshot.version, fence.token, snapshot.seq, b"j" + bytes(snapshot.state)),
-    )
+    if fence is not None:
+        rules.check_fence(entry.row, entry.lease, fence)
+    token = fence.token if fence is not None else None
+    kept = tx.conn.execute(
+        "SELECT token, seq FROM snapshots WHERE log = ? AND version = ?",
+        (entry.id, snapshot.version),
+    ).fetchone()
+    if rules.keeps_snapshot(token, snapshot.seq, kept):
+        token = token or (kept[0] if kept else 0)
+        tx.conn.execute(
+            "INSERT OR REPLACE INTO snapshots (log, version, token, seq, state)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (entry.id, snapshot.version, token, snapshot.seq, b"j" + bytes(snapshot.state)),
+        )
 
 
 def load_snapshot(tx: Transaction, key: Key, version: str) -> Snapshot | None:

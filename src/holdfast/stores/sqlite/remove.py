@@ -19,7 +19,7 @@ from ...values.records import Remains
 from .. import rules
 from ..port import Lease
 from ..sql.tables import DEAD, RESTORING
-from .log import entry_by_id, existing, lookup
+from .log import entry_by_id, lookup
 from .payloads import PayloadStorage, SqliteLogEntry
 from .transaction import Transaction
 
@@ -28,14 +28,17 @@ STEP_BLOBS = 8
 
 
 def hide(
-    conn: sqlite3.Connection, payloads: PayloadStorage, target: Scope | Key, fence: Lease | None
+    conn: sqlite3.Connection,
+    payloads: PayloadStorage,
+    target: Scope | Key,
+    fence: Lease | None = None,
+    expected: int | None = None,
 ) -> tuple[Counter[str], list[Row]]:
     """Make a session or a thread unreachable; return the receipt's counts and the removed rows."""
     removed: Counter[str] = Counter()
+    if fence is not None or expected is not None:
+        _check(conn, payloads, target, fence, expected)
     if isinstance(target, Key):
-        if fence is not None:
-            entry = existing(conn, target)
-            rules.check_fence(entry.row, entry.lease, fence)
         found = lookup(conn, target)
         entries = [found] if found else []
         scope = target.scope
@@ -52,6 +55,25 @@ def hide(
     if (entries or target == scope) and not has_threads(conn, scope):
         removed += _hide_scope(conn, payloads, scope)
     return removed, [entry.row for entry in entries]
+
+
+def _check(
+    conn: sqlite3.Connection,
+    payloads: PayloadStorage,
+    target: Scope | Key,
+    fence: Lease | None,
+    expected: int | None,
+) -> None:
+    """Reject a delete under a lease that is not the newest, or from a number that is not the
+    head."""
+    key = target if isinstance(target, Key) else Key(target.tenant, target.session, "main")
+    entry = lookup(conn, key)
+    if entry is not None:
+        entry = payloads.current(conn, entry)
+    rules.check_delete(key, entry.row if entry else None, expected)
+    if fence is not None:
+        entry = rules.existing(key, entry)
+        rules.check_fence(entry.row, entry.lease, fence)
 
 
 def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
@@ -89,7 +111,8 @@ def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
     conn.execute(
         "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
         " user = NULL, workspace = NULL, agent = NULL, phase = NULL, run = NULL, created = NULL,"
-        " active = NULL, stale_at = NULL, wake = NULL, since = -1, doc = ? WHERE id = ?",
+        " active = NULL, stale_at = NULL, wake = NULL, since = -1, mark = NULL, doc = ?"
+        " WHERE id = ?",
         (DEAD, msgspec.json.encode(bare), id),
     )
 

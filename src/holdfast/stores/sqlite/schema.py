@@ -116,6 +116,12 @@ CREATE UNIQUE INDEX blobs_sha256 ON blobs (owner, sha256);
 MIGRATIONS = (TABLES,)
 VERSION = len(MIGRATIONS)
 
+# Columns that every file has, but that need no new version; see `complete`.
+ADDED = {
+    "events": {"link": "BLOB"},
+    "logs": {"renewed": "INTEGER NOT NULL DEFAULT 0", "mark": "TEXT"},
+}
+
 
 def connect(path: str, *, synchronous: str, create: bool = False) -> sqlite3.Connection:
     """Open a connection in autocommit mode, with the settings that all connections share."""
@@ -175,12 +181,11 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
 def complete(conn: sqlite3.Connection) -> None:
     """Add columns that need no new version, because programs that do not know them work without
     them. The caller holds the writers' lock."""
-    columns = {name for _, name, *_ in conn.execute("PRAGMA table_info(events)")}
-    if "link" not in columns:
-        conn.execute("ALTER TABLE events ADD COLUMN link BLOB")
-    columns = {name for _, name, *_ in conn.execute("PRAGMA table_info(logs)")}
-    if "renewed" not in columns:
-        conn.execute("ALTER TABLE logs ADD COLUMN renewed INTEGER NOT NULL DEFAULT 0")
+    for table, columns in ADDED.items():
+        known = {name for _, name, *_ in conn.execute(f"PRAGMA table_info({table})")}
+        for name, definition in columns.items():
+            if name not in known:
+                conn.execute(f"ALTER TABLE {table} ADD COLUMN {name} {definition}")
 
 
 @contextmanager

@@ -132,6 +132,8 @@ class SqliteStore(BaseStore[Restore]):
         return self._page
 
     _page = reads(logs.read_page)
+    seqs = reads(logs.seqs)
+    locate = reads(queries.locate)
     link = reads(completed(history.link_of))
 
     def follow(
@@ -156,10 +158,10 @@ class SqliteStore(BaseStore[Restore]):
         self._wakes.wake(key)
 
     async def _hide(
-        self, target: Scope | Key, fence: Lease | None
+        self, target: Scope | Key, fence: Lease | None, expected: int | None
     ) -> tuple[Counter[str], list[str]]:
         removed, rows = await self._writer.run(
-            lambda conn: remove.hide(conn, self._payloads, target, fence)
+            lambda conn: remove.hide(conn, self._payloads, target, fence, expected)
         )
         for row in rows:
             self._wakes.wake(row.key)
@@ -193,6 +195,7 @@ class SqliteStore(BaseStore[Restore]):
         entry = await self._readers.run_soon(lambda conn: logs.lookup(conn, key))
         return entry.row if entry else None
 
+    rows = reads(queries.rows)
     find = reads(queries.find)
     pending = reads(queries.pending)
     claim = writes(records.claim)
@@ -295,6 +298,7 @@ class SqliteStore(BaseStore[Restore]):
             schema=schema.VERSION,
             limits=LIMITS,
             apart=APART,
+            lease_with_append=True,
         )
 
     async def aclose(self) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ...errors import InvalidValue, KeyMissing
 from ...log.catalog import Pending, Row
 from ...log.catalog.encrypted_preview import BOXED, NEWER, Box, box_of, shown
-from ...log.codec import LIMITS, erased
+from ...log.codec import LIMITS, erased, is_erased
 from ...log.events import Event, Key, NewEvent
 from ..port import Snapshot
 from . import key_rings
@@ -77,6 +77,28 @@ def boxed(ring: Ring, key: Key, event: NewEvent) -> Boxed:
 def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent]) -> list[Boxed]:
     """Encrypt the events of one append."""
     return [boxed(ring, key, event) for event in events]
+
+
+def boxed_restored(ring: Ring, key: Key, event: Event) -> Event:
+    """Encrypt an event of a log that is restored. An erased event stays one, so that the row of the
+    log counts it."""
+    reason = _reason(event)
+    if reason is None or event.v > VERSIONS:
+        return boxed(ring, key, event).numbered(event.seq, event.at)
+    data = erased(boxed_reason(ring, key, reason))
+    return replace(event, data=data, v=event.v + BOXED)
+
+
+def _reason(event: Event) -> str | None:
+    """Return the reason for which an event was erased, if it was and the reason can be
+    encrypted."""
+    if not is_erased(event) or len(event.data) > REASON_BYTES:
+        return None
+    try:
+        reason = _erased(event.data).erased
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return reason if erased(reason) == event.data else None
 
 
 def opened(key: Key, event: Event, ring: Ring) -> Event:

@@ -181,8 +181,7 @@ class VaultStore(WrappedStore, CheckedStore):
             async for event in events:
                 check_stored(event)
                 check_size("data", event.data, SMALLER.event_bytes)
-                sealed = await _large(len(event.data), encryption.boxed, ring, key, event)
-                yield sealed.numbered(event.seq, event.at)
+                yield await _large(len(event.data), encryption.boxed_restored, ring, key, event)
 
         await self.inner.restore(key, all_sealed(), parent=parent)
 
