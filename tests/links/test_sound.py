@@ -255,9 +255,9 @@ async def test_a_store_of_an_older_program_is_migrated_and_goes_on(
         log = await begin(store, S)
     await tamper(place, log, bare)
     async with place.direct() as conn:
-        await conn.execute("DROP FUNCTION append_2")
+        await conn.execute("DROP FUNCTION append_2, append_3")
         await conn.execute("ALTER TABLE events DROP COLUMN link")
-        await conn.execute("ALTER TABLE logs DROP COLUMN renewed")
+        await conn.execute("ALTER TABLE logs DROP COLUMN renewed, DROP COLUMN mark")
         await conn.execute("UPDATE meta SET version = 1")
     async with connect(url) as store:
         assert await told(store) == {}

@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import CaughtUp, InvalidValue, MissingExtra, NewEvent, StoreError, StoreTooNew, key
+from holdfast.store import Acquire
 from holdfast.stores.postgres import PostgresStore, schema_state
 from holdfast.stores.postgres.database import Options
 from holdfast.stores.postgres.notices import PostgresNotices
@@ -47,11 +48,11 @@ async def begin(store: holdfast.Store, session: str = "s") -> None:
 
 
 async def test_a_new_schema_is_made_and_opening_again_changes_nothing(url: str) -> None:
-    assert await schema_state(url) == (0, 3)
+    assert await schema_state(url) == (0, 4)
     async with holdfast.connect(url) as store:
         await begin(store)
-        assert store.info().schema == 3
-    assert await schema_state(url) == (3, 3)
+        assert store.info().schema == 4
+    assert await schema_state(url) == (4, 4)
     async with holdfast.connect(url) as store:
         assert (await store.row(key("s"))) is not None
 
@@ -66,16 +67,16 @@ async def test_two_schemas_of_one_database_are_two_stores(tmp_path: Path) -> Non
 async def test_with_migrate_never_a_missing_schema_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="holdfast migrate"):
         await holdfast.connect(url + "&migrate=never")
-    assert await schema_state(url) == (0, 3)
+    assert await schema_state(url) == (0, 4)
 
 
 async def test_a_schema_that_needs_a_newer_program_is_refused(url: str, direct: Any) -> None:
     async with holdfast.connect(url):
         pass
-    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 4')
+    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 5')
     with pytest.raises(StoreTooNew) as refused:
         await holdfast.connect(url)
-    assert (refused.value.found, refused.value.known) == (9, 3)
+    assert (refused.value.found, refused.value.known) == (9, 4)
 
 
 async def test_a_newer_schema_that_keeps_our_function_is_used(url: str, direct: Any) -> None:
@@ -171,7 +172,7 @@ async def test_a_function_that_changes_under_a_prepared_call_is_called_anew(
         await begin(store)
         for n in range(3):
             await store.append(key("s"), [NewEvent.of(NOTE, {"n": n})])
-        name = f"{schema_of(url)}.append_2"
+        name = f"{schema_of(url)}.append_3"
         made = await direct.fetchval("SELECT pg_get_functiondef($1::regproc)", name)
         changed = made.replace("OUT known_seqs bigint[]", "OUT known_seqs bigint[], OUT more text")
         assert changed != made
@@ -334,11 +335,13 @@ async def test_a_lease_of_an_older_program_holds_after_an_upgrade(url: str, dire
         await begin(store)
         lease = await store.acquire(key("s"), "driver", ttl=600)
     # As a program left it that did not know when a lease was renewed.
-    await direct.execute(f'ALTER TABLE "{schema_of(url)}".logs DROP COLUMN renewed')
-    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 2')
+    schema = schema_of(url)
+    await direct.execute(f'DROP FUNCTION "{schema}".append_3')
+    await direct.execute(f'ALTER TABLE "{schema}".logs DROP COLUMN renewed, DROP COLUMN mark')
+    await direct.execute(f'UPDATE "{schema}".meta SET version = 2')
     async with holdfast.connect(url) as store:
         with pytest.raises(holdfast.LeaseHeld) as held:
-            await store.acquire(key("s"), "other")
+            await store.append(key("s"), [NewEvent.of(NOTE)], acquire=Acquire("other"))
         assert 0 < held.value.left <= 600_000
         await store.release(await store.renew(lease))
         assert (await store.acquire(key("s"), "other")).token > lease.token

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -27,6 +27,7 @@ from .failure import broken, passing, translated
 
 T = TypeVar("T")
 AnyPool: TypeAlias = "Pool[Record]"
+Isolation: TypeAlias = Literal["read_committed", "repeatable_read"]
 
 CONNECT = 10.0  # seconds to open a connection
 SLOW = 60.0  # seconds for a statement that moves much data; others have half the patience
@@ -157,18 +158,21 @@ class PostgresDatabase:
         job: Callable[[Link], Awaitable[T]],
         *,
         whole: bool = True,
+        snapshot: bool = False,
         within: float | None = None,
     ) -> T:
-        """Run a job and return its result. With `whole`, it runs in one transaction. A job that is
-        a single statement needs none, except through a pooler, which assigns connections per
-        transaction. Each statement has `within` seconds."""
+        """Run a job and return its result. With `whole`, it runs in one transaction, and with
+        `snapshot` all its statements see the same moment. A job that is a single statement needs
+        no transaction, except through a pooler, which assigns connections per transaction. Each
+        statement has `within` seconds."""
         if not (whole or self.options.pooled or self._careless):
             return await self._patiently(lambda: self._at_hand(job, within))
+        isolation: Isolation = "repeatable_read" if snapshot else "read_committed"
 
         async def attempt() -> T:
             async with (
                 self._link(within) as link,
-                link.conn.transaction(isolation="read_committed"),
+                link.conn.transaction(isolation=isolation),
             ):
                 if self._careless:
                     await link.run(FLUSHED)
@@ -275,9 +279,9 @@ class PostgresDatabase:
     def hear_clock(self, began: float, now: int) -> None:
         """Record the server's time `now`, the reply to a query sent at `began`. It counts as the
         time of the reply, so our time is never ahead of the server's, and due work is seen at once.
-        After a long wait it would be too far behind."""
+        After a long wait it may be too far behind, and counts only if our time is behind it."""
         heard = time.monotonic()
-        if heard - began < 1.0 or not self._clock_at[1]:
+        if heard - began < 1.0 or now > self.clock():
             self._clock_at = (heard, now)
 
     def clock(self) -> int:

@@ -14,13 +14,17 @@ T = TypeVar("T")
 
 
 def on_link(
-    job: Job[Link, P, Awaitable[T]], *, whole: bool = False, within: float | None = None
+    job: Job[Link, P, Awaitable[T]],
+    *,
+    whole: bool = False,
+    snapshot: bool = False,
+    within: float | None = None,
 ) -> Method[P, T]:
-    """Return a store method that runs `job`: a single statement, or with `whole` a transaction.
-    Each statement has `within` seconds."""
+    """Return a store method that runs `job`: a single statement, or with `whole` a transaction,
+    whose statements see one moment with `snapshot`. Each statement has `within` seconds."""
 
     def run(store: Any, call: Callable[[Link], Awaitable[T]]) -> Awaitable[T]:
-        done: Awaitable[T] = store._run(call, whole=whole, within=within)
+        done: Awaitable[T] = store._run(call, whole=whole, snapshot=snapshot, within=within)
         return done
 
     return store_method(job, run)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from asyncpg import Record
+from msgspec.structs import astuple
 
 from ...errors import HoldfastError
 from ...log.catalog import Project, Row
@@ -33,7 +34,7 @@ MISSES = 2  # lost races before an append waits for the lock
 
 _row = msgspec.json.Decoder(Row).decode
 
-_ENTRY = "id, version, base, shared, token, owner, since, until, renewed, doc"
+_ENTRY = "id, version, base, shared, token, owner, since, until, renewed, mark, doc"
 _KEYED = "tenant = $1 AND session = $2 AND thread = $3"
 
 
@@ -95,14 +96,14 @@ async def entry_by_id(link: Link, id: int) -> PostgresLogEntry:
     return entry_of(record)
 
 
-def entry_of(record: Record | Mapping[str, Any]) -> PostgresLogEntry:
-    # The function returns only the fence of the lease, not when it was renewed.
+def entry_of(record: Record) -> PostgresLogEntry:
     lease = LeaseState(
         record["token"],
         record["owner"],
         record["since"],
         record["until"],
-        record.get("renewed", 0),
+        record["renewed"],
+        record["mark"],
     )
     return PostgresLogEntry(
         record["id"],
@@ -131,17 +132,26 @@ async def segments(link: Link, entry: PostgresLogEntry) -> list[Segment]:
 
 
 async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of the given ids that are in the log, including shared events."""
+    """Return the numbers of the given ids that are in the log, including shared events. Each id is
+    one seek in the index of ids; a plan that reads whole logs would need a sort."""
     parts = await segments(link, entry)
     records = await link.rows(
         "SELECT e.id, e.seq FROM unnest($1::bigint[], $2::bigint[]) AS part (log, upto)"
-        " JOIN hf.events AS e ON e.log = part.log AND e.id = ANY ($3::text[])"
-        " AND e.seq <= part.upto",
+        " CROSS JOIN unnest($3::text[]) AS i (id) CROSS JOIN LATERAL"
+        " (SELECT e.id, e.seq FROM hf.events AS e WHERE e.log = part.log AND e.id >= i.id"
+        " ORDER BY e.id LIMIT 1) AS e WHERE e.id = i.id AND e.seq <= part.upto",
         [id for id, _, _ in parts],
         [upto for _, _, upto in parts],
         list(ids),
     )
     return {record["id"]: record["seq"] for record in records}
+
+
+async def seqs(
+    link: Link, key: Key, ids: Sequence[str], *, log: str | None = None
+) -> dict[str, int]:
+    """Return the numbers of the given ids that are in the log with this key."""
+    return await known_ids(link, await existing(link, key, log, lock=""), ids)
 
 
 # Appending
@@ -262,12 +272,13 @@ class PostgresAppend:
             encode(row),
             *listed(entry.row if entry else None, row),
             dropped_drafts(plan.changes),
+            *(_UNCHANGED if plan.lease_state is None else astuple(plan.lease_state)),
         ]
 
     def _written(self, answer: Record, plan: Extension) -> None:
         entry = self._entry
         base, shared = (entry.base, entry.shared) if entry else (None, 0)
-        lease = entry.lease if entry else LeaseState()
+        lease = plan.lease_state or (entry.lease if entry else LeaseState())
         left = PostgresLogEntry(answer["id"], answer["version"], base, shared, lease, plan.row)
         self._heads.put(self._key, left)
 
@@ -277,9 +288,10 @@ def _any(column: list[str | None]) -> list[str | None] | None:
     return column if any(column) else None
 
 
-_ARGUMENTS = 35
+_UNCHANGED = [None] * len(LeaseState.__struct_fields__)
+_ARGUMENTS = 35 + len(_UNCHANGED)
 WRITTEN, LOOKED, NONE = 0, 1, 2  # values of `status` in the function's result
-APPEND = f"SELECT * FROM hf.append_2({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
+APPEND = f"SELECT * FROM hf.append_3({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
 
 
 # Rows

@@ -1,4 +1,5 @@
-"""Queries: `find`, the inbox, and runnable logs. Each is one statement that uses an index."""
+"""Queries: rows by key, logs by event, `find`, the inbox, and runnable logs. Each is one statement
+that uses an index."""
 
 from __future__ import annotations
 
@@ -18,12 +19,54 @@ from ..sql.queries import (
     pending_page,
     pending_statement,
 )
-from ..sql.tables import LIVE
+from ..sql.tables import DEAD, LIVE
 from .columns import digest
 from .database import Link
 from .tables import PostgresTables
 
 _row = msgspec.json.Decoder(Row).decode
+
+
+async def rows(link: Link, keys: Sequence[Key]) -> list[Row | None]:
+    """Return the rows of these logs, in the order of the keys."""
+    found = await link.rows(
+        "SELECT l.doc FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY"
+        " AS k (tenant, session, thread, place) LEFT JOIN hf.logs AS l"
+        " ON l.tenant = k.tenant AND l.session = k.session AND l.thread = k.thread"
+        " ORDER BY k.place",
+        [key.tenant for key in keys],
+        [key.session for key in keys],
+        [key.thread for key in keys],
+    )
+    return [None if doc is None else _row(doc) for (doc,) in found]
+
+
+# `holder` is a log of the tenant, or one from which it was forked and that was deleted since.
+_LOCATE = f"""
+WITH RECURSIVE holder AS (
+    SELECT l.session, l.thread, l.id, l.base, l.shared, 9223372036854775807 AS upto, true AS holds
+        FROM hf.logs AS l WHERE l.tenant = $1
+    UNION ALL
+    SELECT h.session, h.thread, l.id, l.base, l.shared, h.shared, l.state = {DEAD}
+        FROM holder AS h JOIN hf.logs AS l ON l.id = h.base
+) SELECT h.session, h.thread FROM holder AS h CROSS JOIN LATERAL (
+    SELECT e.id, e.seq FROM hf.events AS e
+    WHERE e.log = h.id AND e.id >= $2 ORDER BY e.id LIMIT 1
+) AS e WHERE h.holds AND e.id = $2 AND e.seq <= h.upto
+"""
+
+
+async def locate(link: Link, tenant: str, id: str) -> list[Key]:
+    """Return the logs of a tenant to which the event with this id was appended.
+
+    One seek in the index (log, id) for each log of the tenant: about 1.5 ms per 1,000 logs. An
+    index that begins with the id would find the event at once, but appends would pay for it: either
+    they write one index more, or, if it replaces the present one, ids that are not ordered by time
+    (idempotency keys, calls of tools) spread each append over the whole index. With the present
+    one, the ids of an append are in one place.
+    """
+    found = await link.rows(_LOCATE, tenant, id)
+    return sorted(Key(tenant, session, thread) for session, thread in found)
 
 
 async def find(

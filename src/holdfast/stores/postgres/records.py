@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Raw
+from msgspec.structs import astuple
 
 from ...errors import SessionNotFound
 from ...log.events import Key, Scope
@@ -20,11 +21,14 @@ class Acquire:
     """Acquires a lease. If it is repeated after a lost reply, it recognises the lease that it
     took."""
 
-    def __init__(self, key: Key, owner: str, ttl: float, steal: str | None) -> None:
+    def __init__(
+        self, key: Key, owner: str, ttl: float, steal: str | None, mark: str | None
+    ) -> None:
         self._key = key
         self._owner = owner
         self._ttl = ttl
         self._steal = steal
+        self._mark = mark
         self._taken: tuple[Lease, LeaseState] | None = None
 
     async def __call__(self, tables: PostgresTables) -> Lease:
@@ -39,6 +43,7 @@ class Acquire:
             self._owner,
             ttl=self._ttl,
             steal=self._steal,
+            mark=self._mark,
             now=await tables.now(),
         )
         await _save_lease(tables.link, entry.id, state)
@@ -60,13 +65,9 @@ async def release(link: Link, lease: Lease, *, head: int | None = None) -> None:
 async def _save_lease(link: Link, id: int, state: LeaseState) -> None:
     await link.run(
         "UPDATE hf.logs SET version = version + 1, token = $2, owner = $3, since = $4, until = $5,"
-        " renewed = $6 WHERE id = $1",
+        " renewed = $6, mark = $7 WHERE id = $1",
         id,
-        state.token,
-        state.owner,
-        state.since,
-        state.until,
-        state.renewed,
+        *astuple(state),
     )
 
 
@@ -112,18 +113,29 @@ async def drafts(link: Link, key: Key) -> list[Draft]:
 # Snapshots
 
 
-async def save_snapshot(link: Link, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-    entry = await existing(link, key, lock="FOR SHARE")
+async def save_snapshot(
+    link: Link, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
+) -> None:
+    entry = await existing(link, key)
     rules.check_snapshot(entry.row, snapshot)
-    rules.check_fence(entry.row, entry.lease, fence)
-    await link.run(
-        "INSERT INTO hf.snapshots AS s (log, version, token, seq, state)"
-        " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (log, version) DO UPDATE"
-        " SET token = excluded.token, seq = excluded.seq, state = excluded.state"
-        " WHERE (s.token, s.seq) <= (excluded.token, excluded.seq)",
+    if fence is not None:
+        rules.check_fence(entry.row, entry.lease, fence)
+    found = await link.row(
+        "SELECT token, seq FROM hf.snapshots WHERE log = $1 AND version = $2",
         entry.id,
         snapshot.version,
-        fence.token,
+    )
+    kept = None if found is None else (found["token"], found["seq"])
+    token = None if fence is None else fence.token
+    if not rules.keeps_snapshot(token, snapshot.seq, kept):
+        return
+    await link.run(
+        "INSERT INTO hf.snapshots (log, version, token, seq, state)"
+        " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (log, version) DO UPDATE"
+        " SET token = excluded.token, seq = excluded.seq, state = excluded.state",
+        entry.id,
+        snapshot.version,
+        token or (kept[0] if kept else 0),
         snapshot.seq,
         b"j" + bytes(snapshot.state),
     )

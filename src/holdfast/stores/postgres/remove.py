@@ -18,33 +18,59 @@ from ..port import Lease
 from ..sql.tables import DEAD, RESTORING
 from .columns import encode
 from .database import Link
-from .log import PostgresLogEntry, entry_by_id, existing, lookup
+from .log import PostgresLogEntry, entry_by_id, lookup
 from .tables import PostgresTables
 
 STEP_EVENTS = 2_000
 
 
-async def hide(
-    link: Link, target: Scope | Key, fence: Lease | None
-) -> tuple[Counter[str], list[Row]]:
-    """Make a session or a thread unreachable; return the receipt's counts and the removed rows."""
-    scope = target.scope if isinstance(target, Key) else target
-    # One delete per session at a time, so that the one that deletes its last thread knows it.
-    await link.run("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", encode(scope).decode())
-    removed: Counter[str] = Counter()
-    rows: list[Row] = []
-    while entries := await _entries(link, target, fence):
-        for entry in entries:
-            removed += await hide_log(link, entry)
-        rows += [entry.row for entry in entries]
-        if isinstance(target, Key):
-            break  # a session: once more, for forks created while we waited for its locks
-    if (rows or target == scope) and not await has_threads(link, scope):
-        removed += await _hide_scope(link, scope)
-    return removed, rows
+class Hide:
+    """Makes a session or a thread unreachable; returns the receipt's counts and the removed rows.
+    If it is repeated after a lost reply, it accepts that the log does not exist any more."""
+
+    def __init__(self, target: Scope | Key, fence: Lease | None, expected: int | None) -> None:
+        self._target = target
+        self._fence = fence
+        self._expected = expected
+        self._accepted = False
+
+    async def __call__(self, link: Link) -> tuple[Counter[str], list[Row]]:
+        target = self._target
+        scope = target.scope if isinstance(target, Key) else target
+        # One delete per session at a time, so that the one that deletes its last thread knows it.
+        await link.run(
+            "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", encode(scope).decode()
+        )
+        await self._check(link)
+        removed: Counter[str] = Counter()
+        rows: list[Row] = []
+        while entries := await _entries(link, target):
+            for entry in entries:
+                removed += await hide_log(link, entry)
+            rows += [entry.row for entry in entries]
+            if isinstance(target, Key):
+                break  # a session: once more, for forks created while we waited for its locks
+        if (rows or target == scope) and not await has_threads(link, scope):
+            removed += await _hide_scope(link, scope)
+        return removed, rows
+
+    async def _check(self, link: Link) -> None:
+        """Check the head and the lease that the caller expects, and lock the log."""
+        if self._expected is None and self._fence is None:
+            return
+        target = self._target
+        key = target if isinstance(target, Key) else Key(target.tenant, target.session, "main")
+        found = await lookup(link, key, lock="FOR UPDATE")
+        if found is None and self._accepted:
+            return
+        rules.check_delete(key, found.row if found else None, self._expected)
+        if self._fence is not None:
+            entry = rules.existing(key, found)
+            rules.check_fence(entry.row, entry.lease, self._fence)
+        self._accepted = True
 
 
-async def _entries(link: Link, target: Scope | Key, fence: Lease | None) -> list[PostgresLogEntry]:
+async def _entries(link: Link, target: Scope | Key) -> list[PostgresLogEntry]:
     if isinstance(target, Scope):
         ids = await link.rows(
             "SELECT id FROM hf.logs WHERE tenant = $1 AND session = $2 ORDER BY id FOR UPDATE",
@@ -52,9 +78,6 @@ async def _entries(link: Link, target: Scope | Key, fence: Lease | None) -> list
             target.session,
         )
         return [await entry_by_id(link, record["id"]) for record in ids]
-    if fence is not None:
-        entry = await existing(link, target)
-        rules.check_fence(entry.row, entry.lease, fence)
     found = await lookup(link, target, lock="FOR UPDATE")
     return [found] if found else []
 

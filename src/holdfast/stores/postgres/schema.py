@@ -10,7 +10,7 @@ from __future__ import annotations
 from asyncpg import exceptions as pg
 
 from ...errors import InvalidValue, StoreError, StoreTooNew
-from .append_function import APPEND_1, APPEND_2
+from .append_function import APPEND_1, APPEND_2, APPEND_3
 from .database import Link, PostgresDatabase
 
 TABLES = """
@@ -101,9 +101,10 @@ CREATE TABLE IF NOT EXISTS hf.meta (version integer NOT NULL, oldest integer NOT
 
 LINKS = "ALTER TABLE hf.events ADD COLUMN link bytea;"
 RENEWALS = "ALTER TABLE hf.logs ADD COLUMN renewed bigint NOT NULL DEFAULT 0;"
+MARKS = 'ALTER TABLE hf.logs ADD COLUMN mark text COLLATE "C";'
 
 # One script per version, each from the previous one; a new schema runs them all.
-MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2, RENEWALS)
+MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2, RENEWALS, MARKS + APPEND_3)
 VERSION = len(MIGRATIONS)
 OLDEST = 1  # the oldest program that can use the schema after these migrations
 

@@ -108,9 +108,13 @@ class PostgresStore(BaseStore[Restore]):
         )
         if page[2] is not None:
             # The log may have been deleted between two statements: read again, at one moment.
-            page = await self._run(lambda link: _at_one_moment(link, key, bounds), within=SLOW)
+            page = await self._run(
+                lambda link: reading.read_page(link, key, bounds), snapshot=True, within=SLOW
+            )
         return page
 
+    seqs = on_link(logs.seqs, whole=True, snapshot=True)
+    locate = on_link(queries.locate, within=SLOW)
     link = on_tables(history.link_of)
 
     def follow(
@@ -137,9 +141,9 @@ class PostgresStore(BaseStore[Restore]):
         self._notices.grew(key)
 
     async def _hide(
-        self, target: Scope | Key, fence: Lease | None
+        self, target: Scope | Key, fence: Lease | None, expected: int | None
     ) -> tuple[Counter[str], list[str]]:
-        removed, rows = await self._run(lambda link: remove.hide(link, target, fence), within=SLOW)
+        removed, rows = await self._run(remove.Hide(target, fence, expected), within=SLOW)
         for row in rows:
             self._heads.drop(row.key)
             self._notices.grew(row.key)
@@ -176,6 +180,7 @@ class PostgresStore(BaseStore[Restore]):
         entry = await self._run(lambda link: logs.lookup(link, key), whole=False)
         return entry.row if entry else None
 
+    rows = on_link(queries.rows)
     find = on_link(queries.find)
     pending = on_link(queries.pending)
     claim = on_link(records.claim)
@@ -187,9 +192,15 @@ class PostgresStore(BaseStore[Restore]):
     runnable = on_tables(queries.runnable)
 
     async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+        self,
+        key: Key,
+        owner: str,
+        *,
+        ttl: float = 15.0,
+        steal: str | None = None,
+        mark: str | None = None,
     ) -> Lease:
-        acquire = records.Acquire(key, owner, ttl, steal)
+        acquire = records.Acquire(key, owner, ttl, steal, mark)
         return await self._run(lambda link: acquire(self._tables(link)))
 
     renew = on_tables(records.renew)
@@ -240,17 +251,13 @@ class PostgresStore(BaseStore[Restore]):
             schema=schema.VERSION,
             limits=LIMITS,
             apart=APART,
+            lease_with_append=True,
         )
 
     async def aclose(self) -> None:
         await self._notices.aclose()
         await self._database.aclose()
         self._wakes.wake_all()
-
-
-async def _at_one_moment(link: Link, key: Key, bounds: ReadBounds) -> Page:
-    await link.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    return await reading.read_page(link, key, bounds)
 
 
 async def _logs_of(link: Link, target: Scope | Key | None, after: int) -> list[int]:
