@@ -2,8 +2,8 @@
 
 `history_contract` has fork, restore, erase and delete; `records_contract` drafts, blobs and
 snapshots; `catalog_contract` rows, lists and claims; `hostile_contract` unusual values, races and
-tenants. `StoreContract` combines them. No test knows which store it runs on or sets its clock:
-where time matters, it waits for the state.
+tenants. `StoreContract` combines them. No test depends on the kind of store or sets its clock;
+where time matters, a test waits for the state.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ from .samples import (
 
 
 class StoreContract(HistoryContract, RecordsContract, CatalogContract, HostileContract):
-    """What every store guarantees. Subclass it and provide a `store` fixture: an open store, empty
-    for each test. It needs pytest-asyncio, in any mode."""
+    """The guarantees of every store, as tests. Subclass it and provide a `store` fixture: an open
+    store, empty for each test. It needs pytest-asyncio, in any mode."""
 
     # Appending
 

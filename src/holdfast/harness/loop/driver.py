@@ -104,7 +104,7 @@ class Driving(Stoppable):
         return self.config.clock(self.live.key)
 
     def still(self, step: Step) -> bool:
-        """Whether `decide` would still return the same step, given all events since."""
+        """Whether `decide` would still return the same step after all events since then."""
         return decide(self.state, self.bounds, self.now()) == step
 
     def take(self, run: str | None) -> None:
@@ -125,8 +125,8 @@ class Driving(Stoppable):
 
     async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
         """Append, and wait until the local state includes the events. Returns False, and writes
-        nothing, if the log has grown: then decide again. Messages that are being sent are
-        written first."""
+        nothing, if the log has grown: the caller then decides again. Messages that are being sent
+        are written first."""
         if expected is not None and self.live.posting and not self._gave_way:
             self._gave_way = True
             await self.live.posted()

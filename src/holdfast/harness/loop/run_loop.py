@@ -25,8 +25,8 @@ from .tool_call import check_tools
 async def drive(
     runtime: HarnessRuntime, config: Config, live: Live, shared: Live, drives: dict[Key, Driving]
 ) -> int:
-    """Drive a log until it waits or is done. Returns 0, or, if another driver holds the lease, how
-    long that lease still lasts (ms)."""
+    """Drive a log until it waits or is done. Returns 0, or if another driver holds the lease, the
+    remaining time of that lease (ms)."""
     try:
         lease = await live.store.acquire(live.key, config.owner, ttl=config.ttl)
     except LeaseHeld as held:
@@ -88,7 +88,8 @@ async def _performed(step: Step, driving: Driving) -> None:
 
 
 def _must_be_understood(driving: Driving) -> None:
-    """Raise if a newer version wrote to the log: it can be shown, but not driven."""
+    """Raise an error if a newer version wrote to the log, which can then be shown but not
+    driven."""
     if (seq := driving.state.too_new) is not None:
         key = driving.live.key
         raise LogDamaged(
