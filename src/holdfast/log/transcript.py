@@ -76,9 +76,9 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def transcript(events: Iterable[Event]) -> list[Message]:
     """The messages of a window, in order. Events of other kinds, known or not, add no messages.
 
-    A message that was edited while it was queued has its final text; a message that was removed
-    from the queue is omitted. Of several outcomes of a call, the first counts. An outcome whose
-    call is not in the window is omitted; this does not happen in a window of whole turns. Never
+    A message that was edited while it was queued has its final text; one that was removed from
+    the queue is left out. Of several outcomes of a call, the first counts. An outcome whose call
+    is not in the window is left out; this does not happen in a window of whole turns. Never
     raises for the content of an event.
     """
     messages: list[Message] = []
@@ -207,12 +207,12 @@ def _raw(event: Event) -> Any:
 
 
 def turns(events: Iterable[Event]) -> list[list[Event]]:
-    """The events split into turns, none omitted; events before the first turn belong to it.
+    """The events split into turns, none left out; events before the first turn belong to it.
 
-    A turn begins with a user's message that arrives when nothing is open (run, call, pending item)
-    and every earlier message is answered. A message that arrives before that belongs to the current
-    turn. So no cut between turns separates a call from its outcome, provided that the events begin
-    at the start of the log or of an earlier turn.
+    A turn begins with a user's message that arrives when nothing is open (run, call, pending
+    item) and every earlier message is answered. A message that arrives before that belongs to
+    the current turn. So no cut between turns separates a call from its outcome, provided that
+    the events begin at the start of the log or of an earlier turn.
     """
     found: list[list[Event]] = [[]]
     state, unfolded = State(), list[Event]()

@@ -361,9 +361,9 @@ class Sessions:
         return transitions.follow(self.changes, id, after, wait)
 
     def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
-        """Yield the occurrences of these words, ignoring case, in messages, calls, results and
-        summaries of all threads, oldest first in each thread. Compacted text is found too. Reads
-        the whole log."""
+        """Yield where these words occur, ignoring case, in messages, calls, results and
+        summaries of all threads, oldest first in each. It also finds text that was compacted. It
+        reads the whole log."""
         return search.search(self.changes, id, words)
 
     def audit(self, id: str) -> AsyncGenerator[Audited, None]:

@@ -59,8 +59,8 @@ from .samples import (
 
 
 class StoreContract(HistoryContract, RecordsContract, CatalogContract, HostileContract):
-    """The guarantees of every store, as tests. Subclass it and provide a `store` fixture: an open
-    store, empty for each test. It needs pytest-asyncio, in any mode."""
+    """What every store guarantees. Subclass it and provide a `store` fixture: an open store, empty
+    for each test. It needs pytest-asyncio, in any mode."""
 
     # Appending
 

@@ -125,8 +125,8 @@ class Driving(Stoppable):
 
     async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
         """Append, and wait until the local state includes the events. Returns False, and writes
-        nothing, if the log has grown: the caller then decides again. Messages that are being sent
-        are written first."""
+        nothing, if the log has grown: then decide again. Messages that are being sent are
+        written first."""
         if expected is not None and self.live.posting and not self._gave_way:
             self._gave_way = True
             await self.live.posted()

@@ -52,7 +52,7 @@ class Hold:
         self._renewal.ask()
 
     async def append(self, events: Sequence[NewEvent], expected: int | None) -> int:
-        """Append events. While the store is unavailable, the same events are retried, which is safe
+        """Append. Retries with the same events while the store is unavailable, which is safe
         because of their ids. Returns the number of the last event."""
         live, attempts = self._live, self._config.policy.retry.storage
         for n in range(1, attempts.times + 1):

@@ -25,8 +25,8 @@ from .tool_call import check_tools
 async def drive(
     runtime: HarnessRuntime, config: Config, live: Live, shared: Live, drives: dict[Key, Driving]
 ) -> int:
-    """Drive a log until it waits or is done. Returns 0, or if another driver holds the lease, the
-    remaining time of that lease (ms)."""
+    """Drive a log until it waits or is done. Returns 0, or, if another driver holds the lease, how
+    long that lease still lasts (ms)."""
     try:
         lease = await live.store.acquire(live.key, config.owner, ttl=config.ttl)
     except LeaseHeld as held:

@@ -45,7 +45,7 @@ class Regeneration(Struct, frozen=True):
 
 async def regeneration_of(live: Live, seq: int) -> Regeneration:
     """Return how to run message `seq` again. A message that arrived during another run is sent at
-    the point where a run handled it. If it joined a run, all messages that the run had read before
+    the point where a run took it up. If it joined a run, all messages that the run had read before
     are sent too. Raises `InvalidValue` if event `seq` is not a user message."""
     check_count("seq", seq, least=1)
     found: dict[int, SentMessage] = {}

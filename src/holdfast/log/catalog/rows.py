@@ -30,9 +30,9 @@ class Parent(Struct, frozen=True):
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The entry of one log in lists. `created`, `changed` (of the phase), `last` and `due` are UTC
-    ms; `active`, `stale_at`, `ttl` (until stale) and `expiry` (from stale to expired) are seconds,
-    so that an index on them moves at most once a second. `link` covers all events up to `head`: a
-    copy of it that is kept elsewhere proves later that none of them was changed."""
+    ms; `active`, `stale_at`, `ttl` (until stale) and `expiry` (from stale to expired) are
+    seconds, so that an index on them moves at most once a second. `link` binds all events up
+    to `head`: kept elsewhere, it proves later that none of them was changed."""
 
     tenant: str
     session: str

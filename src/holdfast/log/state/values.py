@@ -211,11 +211,11 @@ class StateFields(Struct, kw_only=True, omit_defaults=True):
 
 class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a mutable copy
     """The state after event `head`. Open calls and pending items are listed by id, oldest first.
-    `due` is the time at which a driver must check the log, as in the row. `models` are the models
-    chosen in each mode, with "" for the initial mode; `model` is the latest choice. `settings` are
-    the metadata of the log. `abort` is the event that requests the end of the run, `driven` the
-    time (ms) of the latest event of its driver. `too_new` is the first event that this version does
-    not understand: while it is set, do not drive."""
+    `due` is when a driver must check the log, as in the row. `models` are the models chosen in each
+    mode, with "" for the initial mode; `model` is the latest choice. `settings` are the metadata of
+    the log. `abort` is the event that requests the end of the run, `driven` the time (ms) of the
+    latest event of its driver. `too_new` is the first event that this version does not understand:
+    while it is set, do not drive."""
 
     @property
     def active(self) -> Run | None:
