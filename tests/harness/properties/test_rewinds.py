@@ -28,7 +28,7 @@ from holdfast import events as ev
 from holdfast.harness import messages_of
 from holdfast.harness.live.log import Live
 from holdfast.harness.live.log_loader import LogLoader
-from holdfast.harness.live.prompt_history import History, extended
+from holdfast.harness.live.prompt_history import History
 from holdfast.log.conversation import conversation
 from holdfast.log.events import ids
 from holdfast.log.state import VERSION, State, fold
@@ -229,7 +229,8 @@ class World:
         state, history = await self.loaded(thread)
         assert state == fold(events)
         self.check_state(state, kept)
-        whole = extended(History(), conversation(events), state)
+        whole = History()
+        whole.extend(conversation(events), state)
         assert prompt(history) == prompt(whole)
         # A model reads what is in the window and not in the queue, and nothing else that was said.
         lines, queued = "\n".join(prompt(history)), {item.seq for item in state.queue}

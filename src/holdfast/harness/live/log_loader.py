@@ -19,7 +19,7 @@ from ...log.state import VERSION, State, fold
 from ...sessions.conversation import newest_first
 from ...stores.port import Snapshot, Store
 from ...values.display import since
-from .prompt_history import History, extended
+from .prompt_history import History
 
 P = TypeVar("P", bound=ev.Payload)
 
@@ -72,7 +72,9 @@ class LogLoader:
         read = newest_first(self._store, self._key, log=self._log, last=state.head, after=upto)
         async with contextlib.aclosing(read):
             events = [event async for event in read]
-        return extended(await self._history(state), events[::-1], state)
+        history = await self._history(state)
+        history.extend(events[::-1], state)
+        return history
 
     async def event(self, seq: int, *, inline: bool = True) -> Event | None:
         """The event with this number."""

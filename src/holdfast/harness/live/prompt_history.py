@@ -90,7 +90,21 @@ class History:
         if _ends_turn(event) and not self._calls:
             self._close(event)
 
-    def rewind(self, queued: Collection[int], open: Collection[str]) -> None:
+    def extend(self, events: Sequence[Event], state: State) -> None:
+        """Add the events of a conversation that was rewound, in order, up to those of `state`. The
+        rewinds that led to it are among them."""
+        queued = {item.seq for item in state.queue}
+        open = {*state.calls}
+        for event in events:
+            queued.update(getattr(typed(event), "inputs", ()) if event.kind in _TAKING else ())
+            open.update([_ended(event)] if event.kind == "tool.finished" else ())
+        for event in events:
+            if rewound_to(event) is None:
+                self.add(event)
+            else:
+                self._rewind(queued, open)
+
+    def _rewind(self, queued: Collection[int], open: Collection[str]) -> None:
         """Note that the conversation was rewound to the events so far. Messages that are neither
         taken nor in `queued` count as read, and calls that are not in `open` as lost."""
         waiting = [e.seq for e in self._open if e.kind == "message.received"]
@@ -215,22 +229,6 @@ class History:
         self.upto, self.summary = made.upto, made.summary
         self.turns = [turn for turn in self.turns if turn.end > made.upto]
         self._rendered = ("", 0, [])
-
-
-def extended(history: History, events: Sequence[Event], state: State) -> History:
-    """Add the events of a conversation that was rewound, in order, up to those of `state`. The
-    rewinds that led to it are among them."""
-    queued = {item.seq for item in state.queue}
-    open = {*state.calls}
-    for event in events:
-        queued.update(getattr(typed(event), "inputs", ()) if event.kind in _TAKING else ())
-        open.update([_ended(event)] if event.kind == "tool.finished" else ())
-    for event in events:
-        if rewound_to(event) is None:
-            history.add(event)
-        else:
-            history.rewind(queued, open)
-    return history
 
 
 def _tokens(events: Iterable[Event]) -> int:
