@@ -60,7 +60,7 @@ FLOORS = {part: n for n, line in enumerate(HARNESS.split("\n")) for part in line
 LOG = """
 events
 codec
-catalog state
+catalog state conversation
 transcript
 """
 CORE_FLOORS = {part: n for n, line in enumerate(LOG.split("\n")) for part in line.split()}

@@ -66,6 +66,7 @@ CHANGE_NO_STATE = {
 # Which readers of a log look at which kinds; the others have neither text nor decisions for them.
 READERS = {
     "thread.forked": "transcript",
+    "thread.rewound": "transcript",
     "message.received": "search transcript audit",
     "message.completed": "search transcript audit",
     "message.interrupted": "search transcript",

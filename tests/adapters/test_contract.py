@@ -11,7 +11,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import LIMITS, InvalidValue, NewEvent, Query, Store
+from holdfast import LIMITS, InvalidValue, NewEvent, Query, Sessions, Store
 from holdfast.adapters.claude import ClaudeSessionStore, InvalidKey
 from holdfast.events import Key
 from holdfast.stores.memory import MemoryStore
@@ -67,6 +67,18 @@ async def test_later_appends_go_behind_earlier_ones(sessions: ClaudeSessionStore
         await sessions.append(key(), [entry(f"z{9 - n}", n=n), entry(n=n)])
     loaded: Any = await sessions.load(key())
     assert [e["n"] for e in loaded] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+async def test_entries_that_were_rewound_away_are_not_loaded(
+    sessions: ClaudeSessionStore, store: Store
+) -> None:
+    await sessions.append(key(), [entry("a")])
+    (row,) = (await store.find(Query(tenant="main"))).items
+    await sessions.append(key(), [entry("b")])
+    await Sessions(store).rewind(row.session, row.head)
+    assert await sessions.load(key()) == [entry("a")]
+    await sessions.append(key(), [entry("c")])
+    assert await sessions.load(key()) == [entry("a"), entry("c")]
 
 
 @parity("computeragent", 4)

@@ -33,6 +33,7 @@ approve customer-42
 deny second
 answer third yes
 abort customer-42
+rewind third --to 2
 session touch customer-43 --reason r
 session suspend customer-43
 session resume customer-43

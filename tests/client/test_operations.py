@@ -30,6 +30,7 @@ VERBS: dict[str, Verb] = {
     "delete_session": lambda _, session: session.delete(),
     "get_session": lambda _, session: session.about(),
     "abort": lambda _, session: session.abort(),
+    "rewind": lambda _, session: session.rewind(0),
     "export_bundle": lambda client, _: client.bundles.export("s"),
     "move_bundle": lambda client, _: client.bundles.move("s"),
     "get_display": lambda _, session: session.display.get(),

@@ -309,3 +309,22 @@ def test_only_the_path_of_an_address_loses_its_version() -> None:
     assert [address(url) for url in given] == [
         *("http://v1", "https://v1", "http://host", "http://host/base", "http://host/v1x"),
     ]
+
+
+async def test_a_conversation_is_rewound_and_its_display_starts_afresh() -> None:
+    async with connected() as client, asyncio.timeout(PATIENCE):
+        session = await client.get_or_create("s")
+        await session.send("Tell a story.")
+        before = await session.display.get()
+        assert before.message is not None
+        shown = session.display.changes()
+        await anext(shown)
+        seq = await session.rewind(0)
+        fresh = await anext(shown)
+        await shown.aclose()
+        assert (fresh.message, fresh.run, fresh.head) == (None, None, seq)
+        assert fresh == await session.display.get()
+        assert await session.transcript() == []
+        assert [event.seq for event in await session.events(kinds=("thread.rewound",))] == [seq]
+        with pytest.raises(InvalidValue, match="to"):
+            await session.rewind(seq + 5)

@@ -137,6 +137,7 @@ RUN: list[tuple[str, Any]] = [
     ("message.received", {"text": "or not"}),
     ("queue.changed", {"order": [26, 25], "texts": {"25": "after that"}}),
     ("checkpoint.made", {"id": "k1", "label": "before"}),
+    ("thread.rewound", {"to": 31, "window": {"tokens": 9, "turns": 1}, "messages": 3}),
     ("checkpoint.made", {"id": "k2"}),
     ("checkpoint.dropped", {"id": "k2"}),
     ("compaction.made", {"upto": 4, "summary": "so far", "tokens": 40, "turns": 1}),

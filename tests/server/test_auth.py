@@ -65,6 +65,7 @@ async def test_what_is_not_ones_own_is_not_there(url: str) -> None:
             ("POST", "/messages", {"content": "Hi"}),
             ("POST", "/steer", {"content": "Hi"}),
             ("POST", "/abort", {}),
+            ("POST", "/rewind", {"to": 0}),
             ("POST", f"/pending/{item}/approve", {}),
             ("POST", f"/pending/{item}/extend", {"seconds": 1}),
             ("PUT", "/mode", {"mode": "office"}),

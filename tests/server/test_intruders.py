@@ -24,6 +24,7 @@ BODIES: dict[str, Any] = {
     "reorder_follow_ups": {"order": [2]},
     "edit_follow_up": {"text": "Hello"},
     "edit_message": {"text": "Hello"},
+    "rewind": {"to": 0},
     "answer": {"answer": "yes"},
     "extend": {"seconds": 5},
     "rename_thread": {"title": "Mine"},

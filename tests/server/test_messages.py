@@ -190,3 +190,32 @@ async def test_a_message_sent_again_is_driven_on_when_its_item_was_settled_meanw
     async with serving(settings(url, harness={"recovery": "leave"})) as api:
         done = await api("POST", path, message, status=200, key="k")
         assert (done["status"], done["text"], done["pending"]) == ("done", "Refunded.", [])
+
+
+async def test_a_conversation_is_rewound_once_for_a_repeated_request(api: Api) -> None:
+    await api("PUT", "/sessions/one")
+    path = "/sessions/one/rewind"
+    for n in range(2):
+        await api("POST", "/sessions/one/messages?wait=true", {"content": f"Hi {n}"}, status=200)
+    first = (await api("GET", "/sessions/one/transcript"))["items"][1]["seq"]
+    done = await api("POST", path, {"to": first}, status=200, key="k1")
+    assert (done["session"], done["thread"], done["to"]) == ("one", "main", first)
+    told = await api("GET", "/sessions/one/transcript")
+    assert [m["text"] for m in told["items"]] == ["Hi 0", "Good day."]
+    assert await api("POST", path, {"to": first}, status=200, key="k1") == done
+    page = await api("GET", f"/sessions/one/events?after={done['seq'] - 1}")
+    assert [(e["kind"], e["actor"]) for e in page["items"]] == [("thread.rewound", "ann")]
+
+
+async def test_a_rewind_is_refused_while_an_item_is_pending(api: Api) -> None:
+    await api.ask_for_refund("one")
+    refused = await api("POST", "/sessions/one/rewind", {"to": 0}, status=409)
+    assert refused["error"]["code"] == "session_busy"
+    assert "abort it first" in refused["error"]["message"]
+    await api("POST", "/sessions/one/rewind", {"to": -1}, status=400)
+    await api("POST", "/sessions/one/rewind", {}, status=400)
+    await api("POST", "/sessions/one/abort")
+    await api.until("/sessions/one/status", lambda s: s["phase"] == "idle")
+    await api("POST", "/sessions/one/rewind", {"to": 9_999}, status=400)
+    await api("POST", "/sessions/one/rewind", {"to": 0}, status=200)
+    assert (await api("GET", "/sessions/one/transcript"))["items"] == []

@@ -124,6 +124,8 @@ RANG = line("message.received", ev.MessageReceived(text="#t", metadata={"timer":
 FIRED = line("timer.fired", ev.TimerFired(id="t"))
 ABORT = line("abort.requested", ev.AbortRequested(run=RUN))
 REPORTED = line("thread.reported", ev.ThreadReported(item="c1!sub"))
+CLEARED = line("thread.rewound", ev.ThreadRewound(to=0, window=ev.RewoundWindow()))
+BACK = line("thread.rewound", ev.ThreadRewound(to=2, window=ev.RewoundWindow(tokens=99)))
 COUNT = line("state.changed", ev.StateChanged(set={"count": 1}))
 
 
@@ -161,6 +163,8 @@ GOOD: dict[str, SimulationOutcome] = {
     "two approvals": outcome(*WIRE, voted(ANN), voted(BOB), settled(actor=BOB), *WIRED),
     "a timer": outcome(CREATED, TIMER, RANG, FIRED, started(3), called(), said(), ended()),
     "an abort": outcome(*PLAIN[:4], ABORT, ended("aborted")),
+    "a rewind": outcome(CREATED, received("m1"), CLEARED, received(), started(4), called(), said(),
+                        ended()),
     "a count": outcome(*PLAIN, COUNT, told=[told("state")]),
     "a reader": outcome(*PLAIN, readings=[ReaderView("s0", 2, "l", [3, 4, 5])]),
     "a text": outcome(*PLAIN, texts={(MAIN, "e5"): "hello"}),
@@ -173,6 +177,11 @@ GOOD: dict[str, SimulationOutcome] = {
 }  # fmt: skip
 
 BAD: dict[str, tuple[str, SimulationOutcome]] = {
+    "a rewind during a run": ("cuts", outcome(*PLAIN[:5], CLEARED, ended())),
+    "a rewind with another window": ("cuts", outcome(*PLAIN, BACK)),
+    "a message taken up after it was rewound away": (
+        "order", outcome(CREATED, received(), CLEARED, started(2), called(), said(), ended())
+    ),
     "a gap in the numbers": ("dense", outcome(*PLAIN, logs={MAIN: GAP})),
     "an id twice": ("dense", outcome(*PLAIN[:-1], ended(id="e5"))),
     "a message twice": ("accepted", outcome(CREATED, received(), *PLAIN[1:])),

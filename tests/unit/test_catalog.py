@@ -95,6 +95,35 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
             Op("put", "metadata", "plan", "pro"),
         ),
     ),
+    (
+        ev.ThreadRewound(to=3, window=ev.RewoundWindow(), due=5, messages=2),
+        (
+            ACTIVE,
+            Op("set", "run", value=None),
+            Op("set", "due", value=5),
+            Op("put", "counts", "messages", 2),
+        ),
+    ),
+    (
+        ev.ThreadRewound(to=0, window=ev.RewoundWindow(), first=""),
+        (
+            ACTIVE,
+            Op("set", "run", value=None),
+            Op("set", "due", value=None),
+            Op("put", "counts", "messages", 0),
+            Op("set", "first_message", value=None),
+        ),
+    ),
+    (
+        ev.ThreadRewound(to=3, window=ev.RewoundWindow(), messages=1, first="x" * (PREVIEW + 1)),
+        (
+            ACTIVE,
+            Op("set", "run", value=None),
+            Op("set", "due", value=None),
+            Op("put", "counts", "messages", 1),
+            Op("set", "first_message", value="x" * PREVIEW),
+        ),
+    ),
     (ev.SessionTouched(), (ACTIVE, Op("move", "phase", value="touch"))),
     (ev.SessionSuspended(reason="stale"), (Op("move", "phase", value="suspend"),)),
     (ev.SessionResumed(), (ACTIVE, Op("move", "phase", value="resume"))),

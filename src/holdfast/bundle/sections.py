@@ -30,7 +30,10 @@ from .timestamps import rfc3339
 SOME, SIZE = 256, 1 << 20  # events to fold at a time, and their bytes of data
 MODELS = 100  # models that are listed
 
-_READ = {*ROLES, "tool.started", "tool.finished", "queue.changed", "run.started", "model.called"}
+_READ = {
+    *(*ROLES, "tool.started", "tool.finished", "queue.changed", "run.started", "model.called"),
+    "thread.rewound",
+}
 _DECISIONS = {"permission.changed": "rule", "grant.given": "grant", "grant.revoked": "grant"}
 
 
@@ -94,6 +97,7 @@ class Digest(Overview):
         self._asked: dict[str, int] = {}
         self._called: int | None = None
         self._answer: str | None = None
+        self._summaries: dict[int, int] = {}  # the latest summary at each compaction
 
     def add(self, event: Event) -> None:
         """Add an event of the thread's part."""
@@ -154,7 +158,9 @@ class Digest(Overview):
             self._called = event.at
             self._model(p.model)
         elif isinstance(p, ev.CompactionMade):
-            self.summary = event.seq if p.summary is not None else self.summary
+            self._summarised(event, p)
+        elif isinstance(p, ev.ThreadRewound):
+            self.summary = self._summaries.get(p.window.seq or 0)
         elif isinstance(p, (ev.RunStarted, ev.RunFinished)):
             self._run(event, p)
         elif isinstance(p, ev.CheckpointMade):
@@ -167,6 +173,11 @@ class Digest(Overview):
             self._settled(event, p)
         elif isinstance(p, ev.PendingOpened) or event.kind in _DECISIONS:
             self._permission(event, p)
+
+    def _summarised(self, event: Event, p: ev.CompactionMade) -> None:
+        self.summary = event.seq if p.summary is not None else self.summary
+        if self.summary is not None:
+            self._summaries[event.seq] = self.summary
 
     def _completed(self, event: Event, p: ev.MessageCompleted) -> None:
         self.answers += 1

@@ -91,6 +91,8 @@ def _payload(payload: ev.Payload, data: Any) -> Iterator[str]:
             yield f"{payload.outcome} {payload.id} {payload.reason or ''}".rstrip()
             if payload.answer is not None:
                 yield json_text(payload.answer)
+        case ev.ThreadRewound():
+            yield f"to event {payload.to}"
         case ev.RunFinished():
             yield f"{payload.status} {payload.error or ''}".rstrip()
         case _:

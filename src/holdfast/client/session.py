@@ -85,6 +85,13 @@ class Session:
         """Stop the current run, on any server."""
         await self._place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
 
+    async def rewind(self, to: int) -> int:
+        """Return the conversation to what it was right after event `to`; 0 clears it. The events
+        stay in the log. Returns the number of the rewind. Raises `SessionBusy` while a run or a
+        pending item is open."""
+        body = wire.Rewind(to=to)
+        return (await self._place.call("POST", "/rewind", wire.Rewound, body=body)).seq
+
     async def wait(self) -> Result:
         """Wait until nothing is running, or the session can continue only with user input. Returns
         the result of the last message."""

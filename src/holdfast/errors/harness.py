@@ -141,15 +141,17 @@ class ToolMissing(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SessionBusy(HoldfastError):
-    """A run is active, since `since` in ms, and the message was sent with `busy=\"reject\"`."""
+    """A run is active, since `since` in ms, and the message was sent with `busy=\"reject\"`, or the
+    thread cannot be rewound. For a rewind, `run` is None if only an item is pending."""
 
     code = "session_busy"
     retryable = True
-    template = "session {session!r} is busy with run {run!r}: wait, or queue the message"
+    template = "session {session!r} is busy with run {run!r}: {remedy}"
 
     session: str
     run: str | None
     since: int | None = None
+    remedy: str = "wait, or queue the message"
 
 
 @dataclass(eq=False, kw_only=True)

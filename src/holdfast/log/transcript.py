@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from . import events as ev
 from .codec import check_count, typed
+from .conversation import conversation
 from .events import Event, Payload, ids
 from .state import State, fold
 
@@ -76,7 +77,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def transcript(events: Iterable[Event]) -> list[Message]:
     """The messages of a window, in order. Events of other kinds, known or not, add no messages.
 
-    A message that was edited while it was queued has its final text; one that was removed from
+    Events that were rewound away are left out, provided that the window includes the rewind. A
+    message that was edited while it was queued has its final text; one that was removed from
     the queue is left out. Of several outcomes of a call, the first counts. An outcome whose call
     is not in the window is left out; this does not happen in a window of whole turns. Never
     raises for the content of an event.
@@ -85,7 +87,7 @@ def transcript(events: Iterable[Event]) -> list[Message]:
     open: dict[str, tuple[list[ToolCall], int]] = {}  # the message and the position of each call
     queueing: list[Event] = []
     changed = False
-    for event in events:
+    for event in conversation(events):
         if event.kind in QUEUEING:
             queueing.append(event)
             changed = changed or event.kind == "queue.changed"
@@ -207,18 +209,27 @@ def _raw(event: Event) -> Any:
 
 
 def turns(events: Iterable[Event]) -> list[list[Event]]:
-    """The events split into turns, none left out; events before the first turn belong to it.
+    """The events of the conversation split into turns; events before the first turn belong to it.
+    Those that were rewound away are left out.
 
     A turn begins with a user's message that arrives when nothing is open (run, call, pending
     item) and every earlier message is answered. A message that arrives before that belongs to
-    the current turn. So no cut between turns separates a call from its outcome, provided that
-    the events begin at the start of the log or of an earlier turn.
+    the current turn; calls and messages whose outcome or answer was rewound away do not count. So
+    no cut between turns separates a call from its outcome, provided that the events begin at the
+    start of the log or of an earlier turn.
     """
+    listed = conversation(events)
+    closed = _closed(listed)
     found: list[list[Event]] = [[]]
     state, unfolded = State(), list[Event]()
     begun, waiting = False, set[int]()  # waiting: the numbers of messages without an answer
-    for event in events:
-        if event.kind == "message.received":
+    for event in listed:
+        if event.kind == "thread.rewound":
+            calls = fold(unfolded, state).calls.items()
+            kept = {id: call for id, call in calls if closed.get(id, 0) > event.seq}
+            state, unfolded = State(calls=kept), []
+            waiting = {seq for seq in waiting if closed.get(seq, 0) > event.seq}
+        elif event.kind == "message.received":
             state, unfolded = fold(unfolded, state), []
             if begun and state.safe and not waiting:
                 found.append([])
@@ -229,6 +240,19 @@ def turns(events: Iterable[Event]) -> list[list[Event]]:
         unfolded.append(event)
         found[-1].append(event)
     return found if found[0] else []
+
+
+def _closed(events: list[Event]) -> dict[str | int, int]:
+    """The last event that closes each call and takes up each message; empty without rewinds."""
+    closed: dict[str | int, int] = {}
+    if any(event.kind == "thread.rewound" for event in events):
+        for event in events:
+            payload = typed(event)
+            if isinstance(payload, ev.ToolFinished):
+                closed[payload.call] = event.seq
+            for seq in getattr(payload, "inputs", ()):
+                closed[seq] = event.seq
+    return closed
 
 
 def _still_waiting(event: Event, waiting: set[int]) -> set[int]:

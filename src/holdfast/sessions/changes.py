@@ -49,7 +49,7 @@ class Changes:
         self.ttl = ttl
         self.expiry = expiry
         self.least = least
-        self._actor = actor
+        self.actor = actor
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def key(self, session: str) -> Key:
@@ -61,7 +61,7 @@ class Changes:
 
     def event(self, payload: Payload, actor: str | None, id: str | None = None) -> NewEvent:
         kind = KIND_OF[type(payload)]
-        return NewEvent.of(kind, payload, id=id or new_id(), actor=actor or self._actor)
+        return NewEvent.of(kind, payload, id=id or new_id(), actor=actor or self.actor)
 
     async def make(self, session: str, decide: Decide, *, actor: str | None = None) -> Row:
         """Append the event that `decide` returns for the row, if any, and return the row after it.

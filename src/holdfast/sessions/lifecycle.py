@@ -12,7 +12,8 @@ from ..errors import HeadMoved, HoldfastError, SessionExists, StoreError
 from ..log import events as ev
 from ..log.catalog import Page, Phase, Row, term
 from ..log.codec import check_count, check_name
-from ..log.events import Payload, new_id, to_json
+from ..log.events import Key, Payload, new_id, to_json
+from ..stores.pages import existing_row
 from ..stores.port import Store
 from ..values.records import PersonErased, PersonRecord, Receipt
 from . import affinity, audit, outbound, people, queries, search, surfaces, sweep, transitions
@@ -20,6 +21,7 @@ from .affinity import AffinityResolver, Inbound, MostRecent
 from .audit import Audited
 from .changes import Changes, check_live, delete, touch
 from .outbound import Delivery, Send
+from .rewind import rewind
 from .search import Found
 from .sweep import Purged, Retention, Swept
 from .transitions import Transition
@@ -277,6 +279,27 @@ class Sessions:
         if it is under hold or was active less than `least` seconds ago."""
         return await delete(self.changes, id, thread)
 
+    # The conversation
+
+    async def rewind(
+        self,
+        id: str,
+        to: int,
+        *,
+        thread: str = "main",
+        actor: str | None = None,
+        key: str | None = None,
+    ) -> Row:
+        """Return the conversation of a thread to what it was right after event `to`; 0 clears it.
+        Nothing is deleted: the events stay in the log. Queued messages after `to` are dropped;
+        usage, mode, model, state, labels and checkpoints stay. Calls with the same `key` count
+        once. Raises `SessionBusy` while a run or a pending item is open, and `PhaseError` if the
+        session has expired."""
+        check_live(await self.changes.row(id), "rewind")
+        where = Key(self.tenant, id, thread)
+        await rewind(self.store, where, to, actor=actor or self.changes.actor, key=key)
+        return await existing_row(self.store, where)
+
     # Surfaces
 
     async def attach_surface(
@@ -362,8 +385,8 @@ class Sessions:
 
     def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
         """Yield where these words occur, ignoring case, in messages, calls, results and
-        summaries of all threads, oldest first in each. It also finds text that was compacted. It
-        reads the whole log."""
+        summaries of all threads, oldest first in each. It also finds text that was compacted, but
+        not text that was rewound away. It reads the whole conversation."""
         return search.search(self.changes, id, words)
 
     def audit(self, id: str) -> AsyncGenerator[Audited, None]:

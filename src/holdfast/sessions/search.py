@@ -1,9 +1,11 @@
-"""Full-text search in the log of a session, including text that a model no longer reads."""
+"""Full-text search in the conversations of a session, including text that a model no longer reads.
+Text that was rewound away is not found."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -11,6 +13,7 @@ from ..log import events as ev
 from ..log.codec import check_name, typed
 from ..log.events import Event, to_json
 from .changes import Changes
+from .conversation import newest_first
 from .queries import threads
 
 AROUND = 80  # characters shown on each side
@@ -44,18 +47,21 @@ async def search(changes: Changes, id: str, words: str) -> AsyncGenerator[Found,
     wanted = re.compile(re.escape(words), re.IGNORECASE)
     seen: set[str] = set()  # shared events are found once
     async for row in threads(changes, id):
-        async for event in changes.store.read(row.key, log=row.log):
-            found = _found(event, row.thread, wanted)
-            if found is not None and event.id not in seen:
-                seen.add(event.id)
+        read = newest_first(changes.store, row.key, log=row.log, last=row.head)
+        async with aclosing(read):
+            hits = [hit async for event in read if (hit := _found(event, row.thread, wanted))]
+        for event_id, found in reversed(hits):
+            if event_id not in seen:
+                seen.add(event_id)
                 yield found
 
 
-def _found(event: Event, thread: str, wanted: re.Pattern[str]) -> Found | None:
+def _found(event: Event, thread: str, wanted: re.Pattern[str]) -> tuple[str, Found] | None:
+    """Return the id of an event that has the words, and where."""
     payload = typed(event)
     for text in _texts(event.kind, payload):
         if (hit := wanted.search(text)) is not None:
-            return Found(
+            found = Found(
                 thread=thread,
                 seq=event.seq,
                 at=event.at,
@@ -64,6 +70,7 @@ def _found(event: Event, thread: str, wanted: re.Pattern[str]) -> Found | None:
                 by=event.actor,
                 call=payload.call if isinstance(payload, ev.ToolFinished) else None,
             )
+            return event.id, found
     return None
 
 

@@ -274,8 +274,13 @@ def _quiet(display: Display, event: Event | None = None, p: ev.Payload | None = 
     return replace(display, message=display.said)
 
 
-def _forked(display: Display, event: Event, p: ev.ThreadForked | None) -> Display:
+def _forked(display: Display, event: Event, p: ev.ThreadForked | None = None) -> Display:
     return replace(_cleared(display, event), run=None, open=None, pending={})
+
+
+def _rewound(display: Display, event: Event, p: ev.ThreadRewound | None) -> Display:
+    """As at the beginning of a fork: nothing of an earlier run is shown."""
+    return display if p is None else replace(_forked(display, event), pending=display.pending)
 
 
 def _message_completed(display: Display, event: Event, p: ev.MessageCompleted | None) -> Display:
@@ -369,6 +374,7 @@ def _pending_opened(display: Display, event: Event, p: ev.PendingOpened | None) 
 
 _STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
     "thread.forked": _forked,
+    "thread.rewound": _rewound,
     "run.started": _cleared,
     "run.resumed": _quiet,
     "run.waiting": _run_waiting,

@@ -66,6 +66,9 @@ class MessageWatch:
             self.run = item.run
         elif isinstance(payload, ev.QueueChanged) and self.input in payload.remove:
             self.end = Conclusion("removed", item.seq)
+        elif isinstance(payload, ev.ThreadRewound):
+            if self.run is None and self.input is not None and self.input > payload.to:
+                self.end = Conclusion("removed", item.seq)
         elif isinstance(payload, ev.PendingOpened):
             self._open.add(payload.id)
         elif item.kind == "pending.settled":

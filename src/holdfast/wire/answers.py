@@ -101,6 +101,15 @@ class Accepted(Struct, frozen=True, kw_only=True):
     events: str
 
 
+class Rewound(Struct, frozen=True, kw_only=True):
+    """A thread that was rewound: event `seq` returned its conversation to event `to`."""
+
+    session: str
+    thread: str
+    seq: int
+    to: int
+
+
 class Followed(Struct, frozen=True, kw_only=True):
     """The queued messages, in the order in which runs will handle them."""
 

@@ -101,6 +101,12 @@ class Abort(Request, frozen=True, kw_only=True):
     run: Name | None = None
 
 
+class Rewind(Request, frozen=True, kw_only=True):
+    """Return the conversation to what it was right after event `to`; 0 clears it."""
+
+    to: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
+
+
 class Approve(Request, frozen=True, kw_only=True):
     """Approve a call, optionally with other arguments."""
 

@@ -70,6 +70,7 @@ KINDS = st.one_of(
     of("model.changed", model=st.sampled_from([None, "x/z"])),
     of("task.changed", tasks=TASKS),
     of("thread.forked", parent=st.just("main"), at=st.just(1)),
+    of("thread.rewound", to=st.integers(0, 9), window=st.just({})),
     st.tuples(st.sampled_from(["message.completed", "tool.finished"]), st.just({"odd": [1]})),
 )
 

@@ -67,6 +67,7 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
         {"parent": "main", "at": 7},
         {"run", "phase", "running", "message", "tools", "pending"},
     ),
+    "thread.rewound": ({"to": 2, "window": {}}, {"run", "phase", "running", "message", "tools"}),
     "thread.reported": ({"item": "x"}, set()),
     "thread.renamed": ({"title": "T"}, set()),
     "label.added": ({"label": "l"}, set()),

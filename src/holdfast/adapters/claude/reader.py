@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ...bundle.claude.entries import decode, is_entry
 from ...errors import HeadMoved, LogDamaged, LogReplaced, SessionNotFound, StoreUnavailable
 from ...log.catalog import Query, Row
+from ...log.conversation import conversation
 from ...log.events import Event, Key
 from ...stores.pages import every_row
 from ...stores.port import Store
@@ -66,10 +67,12 @@ async def read_events(
 
 
 async def entries_of(store: Store, at: Key) -> list[Any] | None:
-    """Return the entries of a transcript, or None if it does not exist."""
+    """Return the entries of a transcript, without those that were rewound away, or None if it has
+    none or does not exist."""
     try:
         async with aclosing(read_events(store, at)) as events:
-            return [decode(event) async for event in events if is_entry(event)] or None
+            kept = conversation([event async for event in events])
+            return [decode(event) for event in kept if is_entry(event)] or None
     except SessionNotFound:
         return None
 

@@ -17,6 +17,7 @@ from typing import Any
 from ...errors import BlobNotFound
 from ...log import events as ev
 from ...log.codec import typed
+from ...log.conversation import conversation
 from ...log.events import Event
 from ...log.transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
@@ -94,7 +95,9 @@ class _Writer:
 
     def __init__(self, bundle: Bundle, thread: Thread, session: str, losses: Losses) -> None:
         self._bundle, self._thread, self._losses = bundle, thread, losses
-        self._events = list(bundle.events(thread.thread))
+        events = list(bundle.events(thread.thread))
+        self._events = conversation(events)
+        self._rewound = len(events) - len(self._events)
         self._by_seq = {event.seq: event for event in self._events}
         self._calls: dict[str, str] = {}  # our id of a call: Claude's
         self._last: str | None = None
@@ -124,10 +127,14 @@ class _Writer:
                 self._user(one)
             else:
                 self._answer(one)
+        path = f"threads[{self._thread.thread}]"
         for event in self._events:
             if event.kind not in CONVERTED:
-                path = f"threads[{self._thread.thread}]"
                 self._losses.add(path, f"an event {event.kind}", "Claude Code has no such event")
+        for _ in range(self._rewound):
+            self._losses.add(
+                path, "an event that was rewound away", "it is not in the conversation"
+            )
         return to_lines(self._lines)
 
     def _lost(self, seq: int, what: str, why: str, **more: Any) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from ...log import events as ev
 from ...log.codec import typed
+from ...log.conversation import conversation
 from ...log.events import Event
 from ...log.transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
@@ -35,7 +36,12 @@ class ThreadWriter:
         self._done = True  # the last message has an answer, and nothing is open
         self._path, self._losses = f"$.threads[{thread.thread}]", losses
         self._events: list[JsonObject] = []
-        events = list(bundle.events(thread.thread))
+        listed = list(bundle.events(thread.thread))
+        events = conversation(listed)
+        for _ in range(len(listed) - len(events)):
+            losses.add(
+                self._path, "an event that was rewound away", "it is not in the conversation"
+            )
         for event in events:
             if event.kind not in MESSAGES:
                 self._verbatim(event)

@@ -21,6 +21,7 @@ from ...errors import (
 )
 from ...log import events as ev
 from ...log.catalog import Row
+from ...log.conversation import REWOUND
 from ...log.events import Event, Key
 from ...log.state import State, fold
 from ...stores.port import Store
@@ -213,6 +214,8 @@ class Live:
                     follow = self.store.follow(self.key, after=self.state.head, log=self.log)
                     async for item in follow:
                         if isinstance(item, Event):
+                            if item.kind == REWOUND:
+                                self.history = await self._rewound(item)
                             self._arrived(item)
                             backoff.reset()
             except (SessionNotFound, LogReplaced, LogDamaged) as error:
@@ -225,6 +228,10 @@ class Live:
                     error.__cause__ = failed
                 self.trouble(error)
                 await backoff.wait()
+
+    async def _rewound(self, event: Event) -> History:
+        """Return the history after a rewind."""
+        return await LogLoader(self.store, self.key, self.log).history(fold((event,), self.state))
 
     def _arrived(self, event: Event) -> None:
         self.state = fold((event,), self.state)

@@ -13,8 +13,10 @@ import msgspec
 from ...errors import StoreUnavailable
 from ...log import events as ev
 from ...log.codec import typed
+from ...log.conversation import REWOUND
 from ...log.events import Event, Key
 from ...log.state import VERSION, State, fold
+from ...sessions.conversation import newest_first
 from ...stores.port import Snapshot, Store
 from ...values.display import since
 from .prompt_history import History
@@ -44,18 +46,35 @@ class LogLoader:
     async def load(self) -> LoadedLog:
         """Read all events that exist now."""
         saved = state = await self._saved()
-        history = await self._history(saved)
+        rewound = (saved.rewound or 0) > saved.window.upto
+        history = History() if rewound else await self._history(saved)
         batch: list[Event] = []
         kept: deque[Event] = deque(maxlen=BATCH)
-        async for event in self._read(min(saved.window.upto, saved.head)):
+        async for event in self._read(
+            saved.head if rewound else min(saved.window.upto, saved.head)
+        ):
             kept.append(event)
-            if event.seq > history.upto:
+            rewound = rewound or event.kind == REWOUND
+            if event.seq > history.upto and not rewound:
                 history.add(event)
             batch.append(event)
             if len(batch) == BATCH:
                 state, batch = fold(batch, state), []
         state = fold(batch, state)
+        if rewound:
+            history = await self.history(state)
         return LoadedLog(saved, state, history, await self._shown(state, kept))
+
+    async def history(self, state: State) -> History:
+        """The messages of a conversation that was rewound, up to the head of `state`. Events that
+        were rewound away are not read."""
+        upto = state.window.upto
+        read = newest_first(self._store, self._key, log=self._log, last=state.head, after=upto)
+        async with contextlib.aclosing(read):
+            events = [event async for event in read]
+        history = await self._history(state)
+        history.extend(events[::-1], state)
+        return history
 
     async def event(self, seq: int, *, inline: bool = True) -> Event | None:
         """The event with this number."""

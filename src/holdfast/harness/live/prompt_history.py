@@ -7,7 +7,7 @@ once. The same events always yield the same messages, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from ...log import events as ev
 from ...log.codec import typed
+from ...log.conversation import rewound_to
 from ...log.events import Event, ids
+from ...log.state import State
 from ...log.transcript import Message, Outcome, ToolCall, reworded, transcript
 from ...models.port import Answered, Asked, FromModel, FromTools, FromUser, PromptMessage, Text
 from ...values.media import Media
@@ -62,6 +64,8 @@ class History:
         self._open = list(carried)
         self._calls: set[str] = set()
         self._taken: set[int] = set()
+        self._read: set[int] = set()  # messages that no run will take: their run was rewound away
+        self._lost: set[str] = set()  # calls whose outcome was rewound away
         self._rendered: tuple[str, int, list[PromptMessage]] = ("", 0, [])
 
     def add(self, event: Event) -> None:
@@ -77,7 +81,7 @@ class History:
         if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
             self._taken.update(payload.inputs)
         elif isinstance(payload, ev.QueueChanged):
-            gone = set(payload.remove) - self._taken
+            gone = set(payload.remove) - self._taken - self._read
             self._open = [e for e in self._open if e.seq not in gone]
         elif event.kind in _OPENING:
             self._calls.update(_calls(event))
@@ -86,13 +90,35 @@ class History:
         if _ends_turn(event) and not self._calls:
             self._close(event)
 
+    def extend(self, events: Sequence[Event], state: State) -> None:
+        """Add the events of a conversation that was rewound, in order, up to those of `state`. The
+        rewinds that led to it are among them."""
+        queued = {item.seq for item in state.queue}
+        open = {*state.calls}
+        for event in events:
+            queued.update(getattr(typed(event), "inputs", ()) if event.kind in _TAKING else ())
+            open.update([_ended(event)] if event.kind == "tool.finished" else ())
+        for event in events:
+            if rewound_to(event) is None:
+                self.add(event)
+            else:
+                self._rewind(queued, open)
+
+    def _rewind(self, queued: Collection[int], open: Collection[str]) -> None:
+        """Note that the conversation was rewound to the events so far. Messages that are neither
+        taken nor in `queued` count as read, and calls that are not in `open` as lost."""
+        waiting = [e.seq for e in self._open if e.kind == "message.received"]
+        self._read.update(seq for seq in waiting if seq not in queued)
+        self._lost.update(self._calls.difference(open))
+        self._calls.intersection_update(open)
+
     def messages(
         self, model: str, blobs: Mapping[str, bytes], notes: Iterable[str] = ()
     ) -> tuple[PromptMessage, ...]:
         """Return the messages that `model` reads now. `notes` are inserted right before the newest
         input; `blobs` are the bytes of attachments by hash."""
         before = self._earlier(model, blobs)
-        now = _rendered(_in_order(self._open, self._taken), model, blobs)
+        now = _rendered(self._in_order(self._open), model, blobs)
         place = max((n for n, m in enumerate(now) if isinstance(m, FromUser)), default=len(now))
         told = [FromUser((Text(note),)) for note in notes]
         last = before[-1:] or self._start(now)
@@ -135,7 +161,7 @@ class History:
         new = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
         parts = [part for message in new if message.role == "user" for part in message.parts]
         for event in self._open:
-            if event.kind == "message.received" and not _waits(event, self._taken):
+            if event.kind == "message.received" and not self._waits(event):
                 received = typed(event)
                 parts += received.parts if isinstance(received, ev.MessageReceived) else []
         return {
@@ -168,15 +194,36 @@ class History:
         return [FromUser((Text(EARLIER),))] if begins else []
 
     def _close(self, event: Event) -> None:
-        waiting = [e for e in self._open if _waits(e, self._taken)]
-        mine = [e for e in self._open if not _waits(e, self._taken)]
-        messages = tuple(_in_order(mine, self._taken))
+        waiting = [e for e in self._open if self._waits(e)]
+        mine = [e for e in self._open if not self._waits(e)]
+        messages = tuple(self._in_order(mine))
         read, left = {m.seq for m in messages}, {e.seq for e in waiting}
         edits = [e for e in mine if e.kind == "queue.changed"]
         used = tuple(e.seq for e in edits if _edited(e) & read)
         self.turns.append(HistoryTurn(event.seq, _tokens(mine), messages, used))
         self._open = [*waiting, *(e for e in edits if _edited(e) & left)]
         self._taken.clear()
+        self._read.clear()
+        self._lost.clear()
+
+    def _waits(self, event: Event) -> bool:
+        """Whether a message is still queued. In a log without runs, messages are never queued."""
+        if event.kind != "message.received" or not self._taken:
+            return False
+        return event.seq not in self._taken and event.seq not in self._read
+
+    def _in_order(self, events: list[Event]) -> list[Message]:
+        """Return the messages in the order in which the model read them."""
+        place: dict[int, int] = {}
+        for event in events:
+            payload = typed(event) if event.kind in _TAKING else None
+            if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
+                place.update(dict.fromkeys(payload.inputs, event.seq))
+        shown = [e for e in events if not self._waits(e) and not _hidden(e)]
+        messages = transcript(shown)
+        if self._lost:
+            messages = [_without_outcomes(message, self._lost) for message in messages]
+        return sorted(messages, key=lambda m: place.get(m.seq, m.seq))
 
     def _cut(self, made: ev.CompactionMade) -> None:
         self.upto, self.summary = made.upto, made.summary
@@ -208,26 +255,21 @@ def _ends_turn(event: Event) -> bool:
     )
 
 
-def _waits(event: Event, taken: set[int]) -> bool:
-    """Whether a message is still queued. In a log without runs, messages are never queued."""
-    return event.kind == "message.received" and bool(taken) and event.seq not in taken
-
-
 def _edited(event: Event) -> set[int]:
     """Return the messages that an event edited."""
     payload = typed(event)
     return set(reworded(payload)) if isinstance(payload, ev.QueueChanged) else set()
 
 
-def _in_order(events: list[Event], taken: set[int]) -> list[Message]:
-    """Return the messages in the order in which the model read them."""
-    place: dict[int, int] = {}
-    for event in events:
-        payload = typed(event) if event.kind in _TAKING else None
-        if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
-            place.update(dict.fromkeys(payload.inputs, event.seq))
-    shown = [e for e in events if not _waits(e, taken) and not _hidden(e)]
-    return sorted(transcript(shown), key=lambda m: place.get(m.seq, m.seq))
+def _without_outcomes(message: Message, lost: Collection[str]) -> Message:
+    """Return a message whose open calls have an unknown outcome, if they are `lost`."""
+    calls = [
+        msgspec.structs.replace(call, outcome=Outcome(outcome="unknown", seq=0, at=0))
+        if call.outcome is None and call.id in lost
+        else call
+        for call in message.calls
+    ]
+    return msgspec.structs.replace(message, calls=calls) if calls else message
 
 
 def _hidden(event: Event) -> bool:

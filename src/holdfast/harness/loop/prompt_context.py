@@ -6,6 +6,7 @@ It is built before each model call, and logged when it has changed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from ...log import events as ev
 from ...log.events import Event, Key
 from ...log.state import State
 from ...log.transcript import Message, transcript
+from ...sessions.conversation import newest_first
 from ..agents.agent import ROLES, Agent, Context, Instructions, Mode, settled
 from ..agents.config import CONTEXT
 from ..faults import RunFault, classify, context_outcome
@@ -83,8 +85,14 @@ class Reading:
 
     async def transcript(self, limit: int = 50) -> list[Message]:
         """The last messages of the conversation, oldest first."""
-        found = transcript(await self.events(limit=20 * limit))
-        return found[-limit:]
+        live, events = self._driving.live, list[Event]()
+        read = newest_first(live.store, live.key, log=live.log, last=live.state.head)
+        async with contextlib.aclosing(read):
+            async for event in read:
+                events.append(event)
+                if len(events) == 20 * limit:
+                    break
+        return transcript(reversed(events))[-limit:]
 
     async def events(self, limit: int = 100) -> list[Event]:
         """The last events, oldest first."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ...errors import InvalidValue
 from ...log import events as ev
 from ...log.codec import check_count, typed
+from ...log.conversation import rewound_to
 from ...log.events import Event, NewEvent
 from ...log.state import QueuedInput, State, fold
 from ..live.log import Live
@@ -45,13 +46,16 @@ class Regeneration(Struct, frozen=True):
 
 async def regeneration_of(live: Live, seq: int) -> Regeneration:
     """Return how to run message `seq` again. A message that arrived during another run is sent at
-    the point where a run took it up. If it joined a run, all messages that the run had read before
-    are sent too. Raises `InvalidValue` if event `seq` is not a user message."""
+    the point where a run took it up; if none did before it was rewound away, where it arrived. If
+    it joined a run, all messages that the run had read before are sent too. Raises `InvalidValue`
+    if event `seq` is not a user message."""
     check_count("seq", seq, least=1)
     found: dict[int, SentMessage] = {}
     state = before = begun = State()
     read: list[int] = []  # by the current run
     async for event in live.store.read(live.key, log=live.log):
+        if seq in found and (to := rewound_to(event)) is not None and to < seq:
+            return Regeneration(seq - 1, _numbers(before.queue), (found[seq],))
         payload = typed(event) if event.kind in _TOLD else None
         if event.seq == seq:
             before = state

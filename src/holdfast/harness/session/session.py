@@ -27,7 +27,7 @@ from .notifications import Notifications
 from .pending_answers import Approvals, Response, Suspensions, asks, extend_item, settle_item
 from .state_views import FollowUps, RunView, SessionIdentity, UsageView, status_of
 from .subagents import Subagents, used
-from .threads import Threads
+from .threads import Threads, rewind_thread
 from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateView, Timers
 
 
@@ -119,6 +119,14 @@ class Session:
         """Abort the active run, in any process; with `run`, only if the active run has this id.
         Calls with the same `key` count once. The text so far and the queue are kept."""
         await self._core.abort(reason, actor=actor, run=run, key=key)
+
+    async def rewind(self, to: int, *, actor: str | None = None, key: str | None = None) -> int:
+        """Return the conversation of this thread to what it was right after event `to`; 0 clears
+        it. Nothing is deleted: the events stay in the log, and you can rewind to any of them.
+        Queued messages after `to` are dropped; usage, mode, model, state, labels and checkpoints
+        stay. Calls with the same `key` count once. Returns the number of the rewind. Raises
+        `SessionBusy` while a run or a pending item is open: abort it first."""
+        return await rewind_thread(self._core, to, actor=actor, key=key)
 
     # Pending items
 

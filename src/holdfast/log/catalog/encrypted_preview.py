@@ -30,6 +30,7 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "thread.created": ("agent", "parent"),
     "thread.forked": ("agent", "parent", "at"),
     "thread.reported": ("item", "due"),
+    "thread.rewound": ("to", "due", "messages"),
     "label.added": ("label",),
     "label.removed": ("label",),
     "metadata.changed": ("set", "drop"),
@@ -50,6 +51,7 @@ TEXTS = {
     "thread.created": ("title", "title"),
     "thread.forked": ("title", "title"),
     "thread.renamed": ("title", "title"),
+    "thread.rewound": ("first", "first_message"),
     "message.received": ("text", "first_message"),
     "pending.opened": ("title", "pending"),
 }

@@ -110,6 +110,14 @@ def _thread_forked(event: Event, p: ev.ThreadForked, ops: list[Op]) -> None:
     ops.append(Op("set", "parent", value={"thread": p.parent, "at": p.at}))
 
 
+def _thread_rewound(event: Event, p: ev.ThreadRewound, ops: list[Op]) -> None:
+    ops += (Op("set", "run", value=None), Op("set", "due", value=p.due))
+    ops.append(Op("put", "counts", "messages", p.messages))
+    if p.first is not None:
+        first = _preview(event, p.first) or None
+        ops.append(Op("set", "first_message", value=first))
+
+
 def _metadata_changed(event: Event, p: ev.MetadataChanged, ops: list[Op]) -> None:
     ops.extend(Op("drop", "metadata", name) for name in p.drop)
     ops.extend(Op("put", "metadata", name, value) for name, value in p.set.items())
@@ -191,6 +199,7 @@ _CHANGES: dict[str, Change] = {
     "thread.forked": _thread_forked,
     "thread.reported": _sets("due"),
     "thread.renamed": _sets("title"),
+    "thread.rewound": _thread_rewound,
     "label.added": lambda event, p, ops: ops.append(Op("put", "labels", p.label, True)),
     "label.removed": lambda event, p, ops: ops.append(Op("drop", "labels", p.label)),
     "metadata.changed": _metadata_changed,

@@ -11,10 +11,12 @@ DERIVED = (
     "in",
     "settle",
     "done",
+    "redone",
     "nest",
     "began",
     "grant",
     "abort",
+    "rewind",
     "reported",
     "timer",
     "contact",
@@ -37,13 +39,18 @@ def vote_id(item: str, actor: str) -> str:
     return "vote:" + hashlib.sha256(f"{item}\n{actor}".encode()).hexdigest()[:32]
 
 
-def done_id(call: str) -> str:
-    """The id of the event with the outcome of a tool call."""
-    return f"done:{call}"
+def done_id(call: str, rewound: int | None = None) -> str:
+    """The id of the event with the outcome of a tool call. After a rewind the outcome may be added
+    again: its id is then derived from event `rewound`, the latest rewind (`State.rewound`), since
+    the first id stays known."""
+    return f"done:{call}" if rewound is None else f"redone:{rewound}:{call}"
 
 
 def done_call(event: str) -> str:
     """The tool call whose outcome is the event with this id."""
+    again = event.split(":", 2)
+    if again[0] == "redone" and len(again) == 3:
+        return again[2]
     return event.removeprefix("done:")
 
 
@@ -65,6 +72,11 @@ def input_key(event: str) -> str:
 def abort_id(key: str) -> str:
     """The id of an abort, derived from its idempotency key or from the thread of a sub-agent."""
     return f"abort:{key}"
+
+
+def rewind_id(key: str) -> str:
+    """The id of a rewind with an idempotency key."""
+    return f"rewind:{key}"
 
 
 def began_id(thread: str) -> str:

@@ -111,6 +111,31 @@ class ThreadReported(Payload, frozen=True, kw_only=True):
     due: int | None = None
 
 
+class RewoundWindow(Payload, frozen=True, kw_only=True):
+    """The part of a conversation that a model reads, right after an event: the events after `upto`,
+    with estimated `tokens` and `turns`. Event `seq` is the compaction that made it; None if there
+    was none."""
+
+    upto: int = 0
+    seq: int | None = None
+    tokens: int = 0
+    turns: int = 0
+
+
+class ThreadRewound(Payload, frozen=True, kw_only=True):
+    """From here on the conversation is what it was right after event `to`; 0 clears it. The writer
+    computes the other fields from the log, so that a fold and a row need no other event: the
+    `window` after event `to`, when a driver must check the log (`due`), and the number of messages.
+    `first` is the beginning of the first message if the row shows another one, empty if no message
+    is left, and None if it stays the same."""
+
+    to: int
+    window: RewoundWindow
+    due: int | None = None
+    messages: int = 0
+    first: str | None = None
+
+
 class ThreadRenamed(Payload, frozen=True, kw_only=True):
     title: str
 
@@ -494,6 +519,7 @@ KINDS: dict[str, type[Payload]] = {
     "thread.forked": ThreadForked,
     "thread.reported": ThreadReported,
     "thread.renamed": ThreadRenamed,
+    "thread.rewound": ThreadRewound,
     "label.added": LabelAdded,
     "label.removed": LabelRemoved,
     "metadata.changed": MetadataChanged,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from .. import events as ev
 from ..codec import LIMITS
 from ..events import Event
-from .values import Sub
+from .values import QueuedInput, Sub, Window
 from .work import StateDraft, Step
 
 
@@ -46,6 +46,22 @@ def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) ->
     work.drop_contexts("step", "run")
 
 
+def _thread_rewound(work: StateDraft, event: Event, p: ev.ThreadRewound) -> None:
+    """Only the conversation goes back. No run is open, and nothing that was settled opens again;
+    of the queue and of the calls without an outcome, those up to event `to` stay."""
+    work.run, work.abort, work.excess, work.due = None, None, None, p.due
+    work.queue = tuple(_queued(item, p.to) for item in work.queue if item.seq <= p.to)
+    work.calls = {id: call for id, call in work.calls.items() if call.seq <= p.to}
+    window = p.window
+    work.window = Window(window.upto, window.seq, window.tokens, window.turns)
+    work.rewound = event.seq
+
+
+def _queued(item: QueuedInput, to: int) -> QueuedInput:
+    """A queued message, without a change of its text that was rewound away."""
+    return replace(item, text=None) if (item.text or 0) > to else item
+
+
 def _session_created(work: StateDraft, event: Event, p: ev.SessionCreated) -> None:
     _set_up(work, p.metadata)
 
@@ -70,6 +86,7 @@ STEPS: dict[str, Step] = {
     "thread.created": _thread_created,
     "thread.forked": _thread_forked,
     "thread.reported": _thread_reported,
+    "thread.rewound": _thread_rewound,
 }
 
 UNREADABLE = ("session.expired", "session.reopened", "thread.forked", "thread.reported")

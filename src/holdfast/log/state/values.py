@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .. import events as ev
 
-VERSION = "5"  # of this fold; snapshots of another version are not used
+VERSION = "6"  # of this fold; snapshots of another version are not used
 
 OPEN_CALLS = 256  # calls that are tracked one by one; the rest of a message is `Excess`
 QUEUED = 256  # a driver takes far fewer; see _message_received
@@ -204,6 +204,7 @@ class StateFields(Struct, kw_only=True, omit_defaults=True):
     window: Window = Window()
     timers: dict[str, Timer] = {}
     checkpoints: dict[str, int] = {}
+    rewound: int | None = None
     sub: Sub | None = None
     expired: bool = False
     too_new: int | None = None
@@ -214,8 +215,8 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
     `due` is when a driver must check the log, as in the row. `models` are the models chosen in each
     mode, with "" for the initial mode; `model` is the latest choice. `settings` are the metadata of
     the log. `abort` is the event that requests the end of the run, `driven` the time (ms) of the
-    latest event of its driver. `too_new` is the first event that this version does not understand:
-    while it is set, do not drive."""
+    latest event of its driver. `rewound` is the event of the latest rewind. `too_new` is the first
+    event that this version does not understand: while it is set, do not drive."""
 
     @property
     def active(self) -> Run | None:

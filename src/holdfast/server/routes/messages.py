@@ -28,6 +28,8 @@ from ...wire import (
     Followed,
     MediaPart,
     Reorder,
+    Rewind,
+    Rewound,
     SendMessage,
     SessionView,
     Transcript,
@@ -236,6 +238,17 @@ async def abort(
         return session.status
 
 
+@post(f"{SESSION}/rewind", status_code=200, opt=WRITE, operation_id="rewind")
+async def rewind(
+    ctx: Context, session_id: SessionId, data: JSONBody[Rewind], thread: Thread = "main"
+) -> Rewound:
+    """Return the conversation to what it was right after event `to`; 0 clears it. The events stay
+    in the log. 409 while a run or a pending item is open."""
+    async with ctx.session(session_id, thread, current=True) as session:
+        seq = await session.rewind(data.to, actor=ctx.actor, key=ctx.once)
+    return Rewound(session=session_id, thread=thread, seq=seq, to=data.to)
+
+
 @get(f"{SESSION}/transcript", opt=READ, operation_id="get_transcript")
 async def transcript(
     ctx: Context, session_id: SessionId, thread: Thread = "main", limit: Newest = 100
@@ -332,6 +345,6 @@ async def regenerate(
 
 
 HANDLERS: list[Any] = [
-    *(*SENDS, abort, transcript),
+    *(*SENDS, abort, rewind, transcript),
     *(follow_ups, reorder, edit_follow_up, remove_follow_up, edit, regenerate),
 ]

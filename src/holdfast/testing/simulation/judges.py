@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ...errors import HoldfastError
 from ...harness import History, RunBounds, decide
 from ...log import events as ev
+from ...log.conversation import REWOUND, conversation
 from ...log.events import Event, Key, ids
 from ...log.state import State, fold
 from ...models.port import FromTools, ModelCall, PromptMessage
@@ -122,6 +123,9 @@ def answered(outcome: SimulationOutcome) -> Iterator[str]:
                 ended[event.run or ""] = payload.status
             elif isinstance(payload, ev.QueueChanged):
                 removed.update(payload.remove)
+            elif isinstance(payload, ev.ThreadRewound):
+                dropped = range(payload.to + 1, event.seq)
+                removed.update(seq for seq in dropped if seq not in inputs)
         for event in log:
             if event.kind != "message.received" or event.seq in removed:
                 continue
@@ -164,6 +168,8 @@ def order(outcome: SimulationOutcome) -> Iterator[str]:
                 if payload.order:
                     break  # a user chose the order
                 waiting = [seq for seq in waiting if seq not in payload.remove]
+            elif isinstance(payload, ev.ThreadRewound):
+                waiting = [seq for seq in waiting if seq <= payload.to]
             elif isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
                 if event.kind == "run.started" and payload.inputs[:1] != waiting[:1]:
                     yield f"{_name(key)}: run {event.seq} took {payload.inputs}, not {waiting[:1]}"
@@ -373,11 +379,17 @@ def _walk(log: Log) -> Walk:
     state, history = State(), History()
     needs: list[Need] = []
     since: Event | None = None
-    for event, _ in log:
+    for number, (event, payload) in enumerate(log, 1):
         try:
-            state = fold((event,), state)
+            before, state = state, fold((event,), state)
             step = decide(state, BOUNDS, event.at)
             history.add(event)
+            if isinstance(payload, ev.ThreadRewound):
+                kept = conversation([event for event, _ in log[:number]])
+                history = History()
+                history.extend(kept, state)
+                if (wrong := _wrong_rewind(before, state, kept)) is not None:
+                    return Walk(needs, f"rewind {event.seq}: {wrong}")
             if event.kind == "model.called":
                 messages = history.messages("simulated/model", {})
                 check_prompt(ModelCall(model="model", messages=tuple(messages)))
@@ -394,6 +406,17 @@ def _walk(log: Log) -> Walk:
     if since is not None:
         needs.append(Need(since, None))
     return Walk(needs, None)
+
+
+def _wrong_rewind(before: State, after: State, kept: list[Event]) -> str | None:
+    """What is wrong with a rewind that left these events."""
+    if before.active is not None or before.pending:
+        return "a run or an item was open"
+    then = fold(event for event in kept if event.kind != REWOUND)
+    if after.window != then.window:
+        return f"the window is {after.window}, not {then.window}"
+    left = {item.seq for item in after.queue} - {event.seq for event in kept}
+    return f"the queue has {sorted(left)}, which were rewound away" if left else None
 
 
 def _unfinished(message: PromptMessage) -> bool:

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .faults import MODEL, InjectedFault
 
@@ -16,7 +17,7 @@ Action = Literal[
     "send", "post", "steer", "interrupt", "limited", "typed", "modelled", "notify", "timer",
     "abort", "queue", "approve", "deny", "answer", "extend", "duel", "respond", "rule", "mode",
     "model", "state", "read", "vanish", "look", "close", "attach", "fork", "edit", "regenerate",
-    "restore", "copy", "delete", "delete_thread",
+    "restore", "rewind", "copy", "delete", "delete_thread",
 ]  # fmt: skip
 
 MESSAGES = (
@@ -33,6 +34,8 @@ MESSAGES = (
 DECISIONS = ("approve", "deny", "answer", "duel", "duel", "extend", "respond")
 SETTINGS = ("timer", "queue", "rule", "mode", "model", "state", "read", "look", "close")
 THREADS = ("fork", "edit", "regenerate", "restore", "copy", "delete_thread", "delete")
+
+REWINDS = ("restore", "look", "regenerate")  # every other one of these is a rewind
 
 PLAIN = ("", "", "note", "charge", "note+charge", "count", "refund", "mail", "fail", "charge/note")
 MORE = (
@@ -124,7 +127,7 @@ def _step(
         program = random.choice(MORE)
     if full and random.random() < 0.003:
         program = random.choice(RARE)
-    return Step(
+    step = Step(
         at=round(random.uniform(0.0, span) if n else 0.1, 3),
         action=action,
         session=random.choice(sessions),
@@ -135,6 +138,8 @@ def _step(
         twice=random.random() < 0.15,
         pick=random.randrange(60),
     )
+    # Drawn from what was drawn, so that seeds without these actions stay as they were.
+    return replace(step, action="rewind") if action in REWINDS and step.pick % 2 else step
 
 
 def _fault(random: Random, processes: int, span: float) -> InjectedFault:

@@ -11,7 +11,14 @@ from typing import Any
 from msgspec import Struct
 
 from ...bundle import export_bundle, import_bundle
-from ...errors import AlreadyDecided, InvalidValue, LogReplaced, NotPending, SessionNotFound
+from ...errors import (
+    AlreadyDecided,
+    InvalidValue,
+    LogReplaced,
+    NotPending,
+    SessionBusy,
+    SessionNotFound,
+)
 from ...log.events import Event, Scope
 from ...stores.copy import copy_session
 from ...values.media import Media
@@ -352,6 +359,21 @@ async def restore(harness: Any, request: UserRequest) -> Reply:
     return Reply("restored")
 
 
+async def rewind(harness: Any, request: UserRequest) -> Reply:
+    """Return to an earlier event, after an abort or while something may be open."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    if step.pick % 4:
+        await session.abort(key=step.tag)
+        await session.wait()
+    events = await session.events()
+    try:
+        seq = await session.rewind((7 * step.pick) % (len(events) + 1), key=step.tag)
+    except SessionBusy:
+        return Reply("busy")
+    return Reply("rewound", seq)
+
+
 async def copy(harness: Any, request: UserRequest) -> Reply:
     """Copy the session to another store, and as a bundle to another id, and continue there."""
     step = request.step
@@ -392,6 +414,6 @@ VERBS: dict[str, Verb] = {
     "post": post, "notify": notify, "timer": timer, "abort": abort, "queue": queue,
     "respond": respond, "rule": rule, "mode": mode, "model": model, "state": state,
     "read": read, "vanish": vanish, "look": look, "close": close, "attach": attach,
-    "fork": fork, "restore": restore, "copy": copy, "delete": delete,
+    "fork": fork, "restore": restore, "rewind": rewind, "copy": copy, "delete": delete,
     "delete_thread": delete_thread,
 }  # fmt: skip

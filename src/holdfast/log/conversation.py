@@ -1,0 +1,46 @@
+"""The conversation of a log that was rewound: which of its events still count. Pure.
+
+The history after event s is the history after s - 1, plus s. The history after a rewind is the
+history after the event that it names, which may itself have been rewound away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import events as ev
+from .codec import typed
+from .events import Event
+
+REWOUND = "thread.rewound"
+
+
+def rewound_to(event: Event) -> int | None:
+    """The event after which the conversation continues, if this event is a rewind that this version
+    can read."""
+    if event.kind != REWOUND:
+        return None
+    payload = typed(event)
+    if not isinstance(payload, ev.ThreadRewound):
+        return None
+    return max(0, min(payload.to, event.seq - 1))
+
+
+def conversation(events: Iterable[Event]) -> list[Event]:
+    """The events that count after the last one, in order. A rewind removes the events between the
+    one that it names and itself; it stays in the list if it counts itself.
+
+    Of a part of a log, the result is the part of its conversation.
+    """
+    listed = events if isinstance(events, list) else list(events)
+    if not any(event.kind == REWOUND for event in listed):
+        return listed
+    found: list[Event] = []
+    last: int | None = None
+    for event in reversed(listed):
+        if last is None or event.seq <= last:
+            found.append(event)
+            to = rewound_to(event)
+            last = last if to is None else to
+    found.reverse()
+    return found
