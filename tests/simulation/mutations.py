@@ -540,8 +540,7 @@ def never_release() -> Iterator[None]:
     async def kept(self: Any, events: Any, expected: int | None, **rest: Any) -> int:
         return await append(self, events, expected)
 
-    held = {"release_if_idle": release_if_idle, "release": release, "append": kept}
-    with patch.multiple(lease.Hold, **held):
+    with patch.multiple(lease.Hold, release_if_idle=release_if_idle, release=release, append=kept):
         yield
 
 
@@ -586,7 +585,7 @@ def start_out_of_turn() -> Iterator[None]:
     candidate = run_start._candidate
 
     def hasty(config: Any, live: Any, event: Any) -> Any:
-        return candidate(config, FreeOfQueue(live), event)
+        return candidate(config, FreeOfQueue(live), event)  # type: ignore[arg-type]
 
     class FreeOfQueue:
         def __init__(self, live: Any) -> None:

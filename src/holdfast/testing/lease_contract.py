@@ -178,7 +178,7 @@ class LeaseContract:
             {"fence": lease, "release": lease},
             {"acquire": ME, "release": lease},
         ):
-            await rejected(InvalidValue, store.append(KEY, [note(2)], **options))  # type: ignore[arg-type]
+            await rejected(InvalidValue, store.append(KEY, [note(2)], **options))
         for bad in (Acquire("", 60), Acquire("me", 0), Acquire("me", 90_000)):
             await rejected(InvalidValue, store.append(KEY, [note(2)], acquire=bad))
 

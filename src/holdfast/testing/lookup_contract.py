@@ -134,4 +134,4 @@ class LookupContract:
 async def kept(store: Store) -> int | None:
     """The number up to which the snapshot goes that is kept."""
     found = await store.load_snapshot(KEY, "v1")
-    return found and found.seq
+    return None if found is None else found.seq

@@ -147,7 +147,7 @@ async def test_a_call_whose_outcome_was_rewound_away_shows_as_open_and_never_sta
         await session.send("go")
         (proposed, _) = await numbers(session, "message.completed")
         await session.rewind(proposed)
-        (asked, answer) = await session.transcript()
+        _, answer = await session.transcript()
         assert [call.outcome for call in answer.calls] == [None]
         await session.wait()
         assert core_of(session).live.state.calls == {}

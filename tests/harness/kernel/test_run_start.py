@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast import Harness, Hook, key, tool
 from holdfast.harness.live import log_loader
+from holdfast.log.state.values import VERSION
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.store import StoreInfo
 from holdfast.stores.memory import MemoryStore
@@ -245,7 +246,7 @@ async def test_a_lost_reply_about_a_lease_costs_less_than_a_second(
 @pytest.mark.parametrize(("recovery", "status"), [("resume", "done"), ("close", "interrupted")])
 @virtual_time
 async def test_the_next_driver_takes_up_a_run_whose_driver_died_right_after_its_start(
-    recovery: str, status: str
+    recovery: Any, status: str
 ) -> None:
     store, slow = MemoryStore(), Slow()
     dead = serve(helper(), default_model=slow, store=FaultyStore(store))
@@ -257,7 +258,7 @@ async def test_the_next_driver_takes_up_a_run_whose_driver_died_right_after_its_
     await store.release(lease)
     async with Harness(
         helper(), default_model=script("hi"), store=store, recovery=recovery
-    ) as harness:  # type: ignore[arg-type]
+    ) as harness:
         other = await harness.get_or_create("s")
         assert (await other.wait()).status == status
         resumed = only(await other.events(), "run.resumed")
@@ -273,6 +274,6 @@ async def test_snapshots_are_still_written(monkeypatch: pytest.MonkeyPatch) -> N
         for _ in range(10):
             await session.send("go")
         await until(lambda: store.calls["save_snapshot"] >= 2)
-        found = await store.load_snapshot(key("s"), log_loader.VERSION)
+        found = await store.load_snapshot(key("s"), VERSION)
         assert found is not None
         assert found.seq > 20

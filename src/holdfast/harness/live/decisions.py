@@ -217,7 +217,7 @@ async def _decided(store: Store, key: Key, item: str, seq: int) -> AlreadyDecide
     async for event in store.read(key, after=seq - 1, before=seq + 1):
         found = event
     said = typed(found) if found is not None else None
-    outcome = said.outcome if isinstance(said, ev.PendingSettled) else "decided"
+    outcome: str = said.outcome if isinstance(said, ev.PendingSettled) else "decided"
     if isinstance(said, ev.PendingVoted):
         outcome = "voted"
     by, at = (found.actor, found.at) if found is not None else (None, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...errors import HeadMoved, LeaseLost, LogReplaced, SessionNotFound, StoreUnavailable
 from ...log.events import NewEvent, new_id
@@ -64,7 +64,7 @@ class Hold:
         that. Returns the number of the last event."""
         live, held = self._live, self.lease
         release = release and live.store.info().lease_with_append
-        lease = {"release" if release else "fence": held}
+        lease: dict[str, Any] = {"release" if release else "fence": held}
         try:
             done = await while_unavailable(
                 self._config,

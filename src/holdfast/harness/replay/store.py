@@ -324,7 +324,13 @@ class ReplayStore(MemoryStore):
     # Other methods that a driver needs
 
     async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+        self,
+        key: Key,
+        owner: str,
+        *,
+        ttl: float = 15.0,
+        steal: str | None = None,
+        mark: str | None = None,
     ) -> Lease:
         return await super().acquire(key, owner, ttl=ttl, steal=steal or "the replay continues")
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast import Harness, Store
+from holdfast import Harness, LeaseHeld, Store
 from holdfast.events import Appended, Key, NewEvent
 from holdfast.harness.session.session import Session, core_of
-from holdfast.store import Lease
+from holdfast.store import Acquire, Lease
 from holdfast.testing.faults import FaultyStore
 from holdfast.values.display import to_json
 
@@ -71,10 +71,29 @@ class Witness(FaultyStore):
         fence: Lease | None = None,
         log: str | None = None,
         create: bool = False,
+        acquire: Acquire | None = None,
+        release: Lease | None = None,
     ) -> Appended:
+        if acquire is not None and not self.driving.is_set():
+            raise LeaseHeld(
+                tenant=key.tenant,
+                session=key.session,
+                thread=key.thread,
+                owner="nobody",
+                since=0,
+                left=1,
+            )
+
         async def write() -> Appended:
             return await self.inner.append(
-                key, events, expected=expected, fence=fence, log=log, create=create
+                key,
+                events,
+                expected=expected,
+                fence=fence,
+                log=log,
+                create=create,
+                acquire=acquire,
+                release=release,
             )
 
         return await self._write(write)
@@ -83,10 +102,16 @@ class Witness(FaultyStore):
         await self._write(lambda: self.inner.fork(key, thread, at=at, first=first))
 
     async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+        self,
+        key: Key,
+        owner: str,
+        *,
+        ttl: float = 15.0,
+        steal: str | None = None,
+        mark: str | None = None,
     ) -> Lease:
         await self.driving.wait()
-        return await self.inner.acquire(key, owner, ttl=ttl, steal=steal)
+        return await self.inner.acquire(key, owner, ttl=ttl, steal=steal, mark=mark)
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         async with self._turn:
