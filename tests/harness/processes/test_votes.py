@@ -12,13 +12,12 @@ import pytest
 
 from holdfast import AlreadyDecided, InvalidValue, Mode, NewEvent, Sessions, connect, key, tool
 from holdfast.bundle import export_bundle, replay
-from holdfast.events import PendingSettled, ToolFinished
+from holdfast.events import Appended, PendingSettled, ToolFinished
 from holdfast.harness.live.decisions import settle_pending
 from holdfast.harness.session.session import core_of
 from holdfast.log.catalog import PendingQuery
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Appended
 from holdfast.values.pending import Decision
 from tests import servers
 from tests.cli.conftest import Cli, cli  # noqa: F401 - the command line

@@ -215,8 +215,8 @@ async def _decided(store: Store, key: Key, item: str, seq: int) -> AlreadyDecide
     async for event in store.read(key, after=seq - 1, before=seq + 1):
         found = event
     said = typed(found) if found is not None else None
-    outcome = said.outcome if isinstance(said, ev.PendingSettled) else "decided"
-    if isinstance(said, ev.PendingVoted):
-        outcome = "voted"
+    outcome: str = "voted" if isinstance(said, ev.PendingVoted) else "decided"
+    if isinstance(said, ev.PendingSettled):
+        outcome = said.outcome
     by, at = (found.actor, found.at) if found is not None else (None, 0)
     return AlreadyDecided(session=key.session, item=item, outcome=outcome, by=by, at=at)
