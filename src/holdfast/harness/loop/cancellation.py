@@ -49,12 +49,14 @@ class Stoppable:
         the error passed to `lost`."""
         task, halted = asyncio.create_task(work), self._halted
         try:
-            while not (task.done() or halted.done()):
-                if (seconds := None if left is None else left()) is not None and seconds <= 0:
-                    break
+            going = True  # it begins in any case, so that it can record that it was stopped
+            while going:
+                seconds = None if left is None else max(0.0, left())
                 await asyncio.wait(
                     {task, halted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
                 )
+                over = left is not None and left() <= 0
+                going = not (over or task.done() or halted.done())
             if stopped := not task.done():
                 await self._stop(task)
         except asyncio.CancelledError:
