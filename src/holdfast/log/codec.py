@@ -260,7 +260,8 @@ def fingerprint(event: NewEvent) -> bytes:
     return hashlib.sha256(b"\n".join((envelope, event.data))).digest()
 
 
-_ERASED = b'{"erased":'  # how the data of an erased event begins
+ERASED_BYTES = 4 << 10  # the data of an erased event is never longer
+_ERASED = b'{"erased":'  # how it begins
 
 
 def erased(reason: str) -> Raw:
@@ -270,7 +271,8 @@ def erased(reason: str) -> Raw:
 
 def is_erased(event: NewEvent) -> bool:
     """Whether the data of an event was erased."""
-    return bytes(memoryview(event.data)[: len(_ERASED)]) == _ERASED
+    data = memoryview(event.data)
+    return len(data) <= ERASED_BYTES and bytes(data[: len(_ERASED)]) == _ERASED
 
 
 def understood(event: NewEvent) -> bool:
