@@ -9,7 +9,7 @@ from .environment import current
 
 class Backoff:
     """Delays in seconds: `first`, then doubled each time up to `longest`. Each is shortened by a
-    random part of up to the fraction `jitter`, so that many callers spread out."""
+    random part of up to the fraction `jitter`, so that retries of many callers are spread out."""
 
     def __init__(self, first: float, longest: float, *, jitter: float = 0.0) -> None:
         self._first, self._longest, self._jitter = first, longest, jitter

@@ -1,4 +1,4 @@
-"""Cancellation of asyncio tasks that also works where a library hides it."""
+"""Cancellation of asyncio tasks that works even if a library suppresses it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
-    """Cancel tasks until they have ended, with whatever outcome. Cancelling once is not enough: a
-    database driver may mistake the cancellation for a reply and wait again, or an error of its
-    cleanup may replace the cancellation, and the task continues as after any other error."""
+    """Cancel tasks until they have ended, regardless of their outcome. Cancelling once is not
+    enough: a database driver may mistake the cancellation for a reply and wait again, or an error
+    of its cleanup may replace the cancellation, and the task continues as after any other error."""
     left = {task for task in tasks if not task.done()}
     while left:
         for task in left:
@@ -25,7 +25,7 @@ async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
 @contextmanager
 def cancellable() -> Iterator[None]:
     """Raise `CancelledError` if the running task was cancelled within the block, even if the block
-    raised another error in its place or returned. For loops that continue after errors, which
+    raised another error in its place or returned. Use it in loops that continue after errors and
     would otherwise never end."""
     before = cancellations()
     try:
@@ -39,6 +39,6 @@ def cancellable() -> Iterator[None]:
 
 
 def cancellations() -> int:
-    """How often the running task was cancelled without ending."""
+    """Return how often the running task was cancelled without ending."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

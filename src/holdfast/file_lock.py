@@ -1,8 +1,7 @@
 """A lock between processes, on an empty file or on a folder.
 
-SQLite's own busy handler sleeps and retries, and under eight writers one of them
-can starve for seconds; waiting in the kernel's queue for a lock file is fair enough
-that none waits long.
+SQLite's own busy handler sleeps and retries, so that with eight writers, one of them can starve for
+seconds. Waiting in the kernel's queue for a lock file is fair enough that no writer waits long.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class FileLock:
             self._threads.release()
 
     def is_at(self, path: str) -> bool:
-        """Whether the locked file is still the one at this path."""
+        """Whether the locked file is still the file at this path."""
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(path))
         except FileNotFoundError:
@@ -71,8 +70,8 @@ class FileLock:
 
 
 def make_file(path: str, mode: int) -> bool:
-    """Create an empty file with exactly these permissions, whatever the umask. Returns False if it
-    already exists."""
+    """Create an empty file with exactly these permissions, regardless of the umask. Returns False
+    if it already exists."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
     except FileExistsError:

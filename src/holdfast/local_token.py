@@ -1,10 +1,10 @@
 """The local token: the credential of `holdfast serve` without keys.
 
-A request from this machine proves nothing: a reverse proxy forwards requests of anybody. Access to
-this user's files does. So the token is a file that only this user can read, one for each port and
-store. The first server creates it, and it is kept over restarts. While a server runs, it holds a
-lock on another file, one for each address. A client sends the token only to an address whose lock
-is held, so that another program on the same port never receives it.
+The source address of a request does not identify the user, since a reverse proxy forwards requests
+of anybody; access to this user's files does. The token is therefore a file that only this user can
+read, one for each port and store. The first server creates it, and it is kept across restarts.
+While a server runs, it holds a lock on another file, one for each address. A client sends the token
+only to an address whose lock is held, so that another program on the same port never receives it.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class LocalToken(Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def serving(self, host: str = HOST, *, passing: bool = False) -> Iterator[None]:
-        """Mark the token as served at a loopback address: `served` is true within, and false
-        afterwards, even if this process is killed. Files of a `passing` port are removed at the
-        end."""
+        """Mark the token as served at a loopback address: `served` is true inside the block and
+        false afterwards, even if this process is killed. Files of a `passing` port are removed at
+        the end."""
         mark = self._mark(address_of(host))
         with _opened(mark, os.O_RDWR | os.O_CREAT) as file:
             if fcntl:
@@ -95,7 +95,8 @@ def state_folder(
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
 ) -> Path:
-    """The folder for application state of this user, by the convention of the platform."""
+    """The folder for application state of this user, according to the convention of the
+    platform."""
     if platform == "win32" and (local := environ.get("LOCALAPPDATA")):
         return Path(local) / "holdfast"
     named = Path(environ.get("XDG_STATE_HOME", ""))
@@ -115,8 +116,8 @@ def folder() -> Path:
 
 
 def address_of(host: str, port: int | None = None) -> str:
-    """The loopback address of a host name: of several, with a port, the first that something
-    listens on, since a client would connect to that one."""
+    """Return the loopback address of a host name. If there are several addresses and a port is
+    passed, it is the first address with a listener, since a client would connect to it."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -141,8 +142,9 @@ def is_loopback(host: str | None) -> bool:
 
 
 def keep(port: int, store: str) -> LocalToken:
-    """The token of a port and store, created if needed (`InvalidValue` if it cannot be stored, or
-    if others could have read it). Concurrent processes get the same token."""
+    """Return the token of a port and store, created if needed. Concurrent processes get the same
+    token. Raises `InvalidValue` if the token cannot be stored, or if other users could have read
+    it."""
     made = LocalToken(token=PREFIX + random_text(LENGTH), port=port, store=store)
     try:
         _make_folder(folder())
@@ -159,8 +161,8 @@ def keep(port: int, store: str) -> LocalToken:
 
 
 def find(port: int | None = None, store: str | None = None) -> list[LocalToken]:
-    """The tokens of this user, optionally of one port and store (`InvalidValue` for a file that
-    others could have read or written)."""
+    """Return the tokens of this user, optionally of one port and store. Raises `InvalidValue` for a
+    file that other users could have read or written."""
     found: list[LocalToken] = []
     for path in _files():
         if port is None or path.name.startswith(f"{port}-"):
@@ -205,7 +207,7 @@ def _make_folder(place: Path) -> None:
 
 
 def _write_once(made: LocalToken) -> None:
-    """Write a token file atomically, unless another process was faster."""
+    """Write a token file atomically, unless another process has already written it."""
     handle, temporary = tempfile.mkstemp(dir=made.path.parent, prefix=".", suffix=".new")
     try:
         with open(handle, "wb") as file:  # 0600, as mkstemp makes it

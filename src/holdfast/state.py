@@ -1,4 +1,4 @@
-"""What the events of a log add up to: the public names of `holdfast.log.state`."""
+"""The state that results from the events of a log: the public names of `holdfast.log.state`."""
 
 from .log.state import *
 from .log.state import __all__

@@ -21,15 +21,15 @@ def __dir__() -> list[str]:
 
 
 class Harness(RemoteContext):
-    """`holdfast.Harness` without `await`: takes the same settings, has the same methods.
+    """`holdfast.Harness` without `await`, with the same settings and methods.
 
         with Harness(agent, store="sqlite:shop.db") as harness:
             session = harness.get_or_create("customer-42")
             result = session.send("Refund order 42")
 
-    Any thread can use it, including one that runs its own event loop, as in a notebook. Ctrl-C
-    during a call raises here, and the run continues. Functions that you pass (tools, listeners)
-    run on the loop of the harness, and must not call this module there.
+    Any thread can use it, including a thread that runs its own event loop, as in a notebook. Ctrl-C
+    during a call raises `KeyboardInterrupt` in the caller, and the run continues. Functions that
+    you pass (tools, listeners) run on the loop of the harness, and must not call this module there.
     """
 
     __slots__ = ()
@@ -50,7 +50,8 @@ class Harness(RemoteContext):
         return self
 
     def get_or_create(self, id: str | None = None, **about: Any) -> Remote:
-        """The session with this id, opened or created if necessary; without an id, a new one."""
+        """Return the session with this id, opened or created if necessary. Without an id, return a
+        new session."""
         found: Remote = self._loop.local(self._loop.call(self._target.get_or_create, id, **about))
         return found
 

@@ -20,8 +20,9 @@ T = TypeVar("T")
 
 
 class Remote:
-    """A proxy for an object that lives on the loop. Plain attributes are read, methods are called
-    there, and awaitables are awaited. What supports `async for` supports `for` here."""
+    """A proxy for an object that lives on the loop. Plain attributes are read on the loop, methods
+    are called there, and awaitables are awaited. An object that supports `async for` supports `for`
+    here."""
 
     __slots__ = ("_loop", "_target")
 
@@ -92,14 +93,14 @@ class Loop:
         return self.wait(_settled(function, arguments, named))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine. An interrupt ends the waiting, not the work."""
+        """Return the result of a coroutine. An interrupt ends the wait, but not the work."""
         try:
             return self._begin(work).result()
         except CancelledError:  # another thread closed it
             raise HarnessClosed(what=self._what) from None
 
     def local(self, value: Any) -> Any:
-        """The value for use in this thread: live objects and methods become proxies."""
+        """Return the value for use in this thread: live objects and methods become proxies."""
         if isinstance(value, Remote) or inspect.isclass(value):
             return value
         if inspect.isroutine(value):
@@ -122,8 +123,8 @@ class Loop:
                 self.wait(steps.end())
 
     def close(self, last: Callable[[], Awaitable[None]]) -> bool:
-        """Do the last work, cancel what still runs, and join the thread. Returns False if that was
-        done before."""
+        """Do the last work, cancel all running tasks, and join the thread. Returns False if this
+        was already done."""
         if self._closed:
             return False
         try:
@@ -198,7 +199,7 @@ class _Steps:
         self._step: asyncio.Task[Any] | None = None
 
     async def next(self) -> tuple[bool, Any]:
-        """Whether there is another item, and the item."""
+        """Return whether there is another item, and the item."""
         self._step = asyncio.current_task()
         try:
             return True, await anext(self._items)

@@ -97,7 +97,7 @@ def test_what_others_said_before_is_told_once() -> None:
     )
     later = [*messages, FromModel("mine", bound=bound), FromUser((Text("four"),))]
     assert new_prompt(later, MODEL) == ("four", SdkPosition("s", "u"))
-    with pytest.raises(ModelError, match="only text"):
+    with pytest.raises(ModelError, match="images and files are not supported"):
         new_prompt([FromUser((Media(b"", "image/png"),))], MODEL)
 
 

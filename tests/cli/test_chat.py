@@ -193,9 +193,9 @@ def test_stored_text_cannot_steer_the_terminal(url: str) -> None:
     ("name", "told"),
     [
         ("shop", "must be module:name, got 'shop'"),
-        ("nowhere:x", "there is no module 'nowhere'"),
-        ("shop:nothing", "'shop' has no 'nothing'; it has: support"),
-        ("shop:broken", "'shop:broken' is int; name an Agent"),
+        ("nowhere:x", "module 'nowhere' does not exist"),
+        ("shop:nothing", "'shop' has no 'nothing'; use one of support"),
+        ("shop:broken", "'shop:broken' is int; pass an Agent"),
         ("shop:Agent", "'shop:Agent' is a class"),
         ("sick:agent", "'sick' cannot be imported (ZeroDivisionError: division by zero)"),
         ("json:loads", "the harness cannot be created (TypeError: "),
@@ -218,7 +218,7 @@ def test_no_agent_speaks_in_the_session_of_another(url: str, shop_folder: Path) 
     ended = chat("s", "--store", url, lines="hello\n", cwd=shop_folder)
     assert ended.returncode == 1
     assert (
-        "belongs to agent 'shop', not to 'holdfast-chat'; name its agent with --agent"
+        "belongs to agent 'shop', not to 'holdfast-chat'; pass its agent with --agent"
         in ended.stderr
     )
 

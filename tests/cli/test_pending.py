@@ -178,7 +178,7 @@ def test_a_thread_is_named(inbox: str, cli: Cli) -> None:
 def test_what_cannot_be_decided_says_why(inbox: str, cli: Cli) -> None:
     several = cli("approve", "two")
     assert several.code == 1
-    assert "name one: p1, p2" in several.err
+    assert "pass the id of one of them (p1, p2)" in several.err
     unknown = cli("deny", "one", "p9")
     assert unknown.code == 1
     assert "item 'p9'" in unknown.err

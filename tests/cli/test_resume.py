@@ -254,7 +254,7 @@ def test_wrong_usage_is_told(url: str) -> None:
     assert "--grace must be a duration" in resume("--grace", "soon").err
     offline = resume(agent=("--agent", "shop:support"))
     assert offline.code == 2
-    assert "name a model with --model" in offline.err
+    assert "choose a model with --model" in offline.err
     other = resume("a", agent=("--agent", "shop:night"))
     assert other.code == 1
     assert "belongs to agent 'shop', not to 'other'" in other.err

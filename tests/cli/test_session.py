@@ -170,7 +170,7 @@ def test_a_touch_counts_from_now_on(home: str, cli: Cli) -> None:
 
 def test_a_move_that_the_phase_does_not_allow_is_refused(home: str, cli: Cli) -> None:
     assert cli("session", "resume", "other").err.startswith(
-        "error: session 'other' is created: resume is not possible"
+        "error: session 'other' is created: resume is not allowed"
     )
     cli("session", "expire", "s")
     for line in (
@@ -183,7 +183,7 @@ def test_a_move_that_the_phase_does_not_allow_is_refused(home: str, cli: Cli) ->
         assert error(cli("session", *line.split(), "--json")) == (1, "phase_error")
     ended = cli("session", "touch", "s")
     assert ended.err == (
-        "error: session 's' is expired: touch is not possible; "
+        "error: session 's' is expired: touch is not allowed; "
         "`holdfast session reopen` reopens an expired session\n"
     )
     told = json.loads(cli("session", "touch", "s", "--json").err)["fields"]

@@ -114,7 +114,7 @@ def test_a_dry_run_changes_nothing(home: str, cli: Cli) -> None:
     assert (sorted(told["suspended"]), told["expired"]) == (["one", "two"], ["resting"])
     assert told["dry_run"]
     ended = cli("sweep", "--dry-run")
-    assert "to suspend  one\n" in ended.out
+    assert "to suspend    one\n" in ended.out
     assert ended.out.endswith("2 to be suspended, 1 to be expired\n")
     assert phases(cli) == before
 
@@ -170,8 +170,8 @@ def test_retention_deletes_what_it_may_and_says_why_not_the_rest(graveyard: str,
     assert any("holdfast purge" in left["remedy"] for left in told["remains"])
     assert set(phases(cli)) == {"held", "pinned", "late"}
     ended = cli("sweep", "--retention", "90d", "--grace", "1d", "--yes")
-    assert "deleted     late\n" in ended.out
-    assert "kept        held  held: lawsuit 12\n" in ended.out
+    assert "deleted       late\n" in ended.out
+    assert "kept          held  held: lawsuit 12\n" in ended.out
     assert "0 suspended, 0 expired, 1 deleted\nremoved: 1 log, 3 events\nremains: " in ended.out
     assert set(phases(cli)) == {"held", "pinned"}
 
@@ -188,8 +188,8 @@ def test_a_dry_run_of_retention_needs_no_answer_and_deletes_nothing(
 ) -> None:
     ended = cli("sweep", "--retention", "90d", "--dry-run")
     assert ended.code == 0
-    assert "to delete   gone\n" in ended.out
-    assert "in grace    late  until 2" in ended.out
+    assert "to delete     gone\n" in ended.out
+    assert "grace period  late  until 2" in ended.out
     assert ended.out.endswith(", 1 to be deleted\n")
     assert cli("sweep", "--retention", "90d", "--dry-run", "--json").json["purged"]["dry_run"]
     assert len(phases(cli)) == 4
@@ -208,7 +208,7 @@ def test_retention_asks_before_it_deletes(
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     ended = cli("sweep", "--retention", "90d", *form)
     assert ended.code == (0 if gone else 1)
-    assert "to delete   gone\n" in ended.err
+    assert "to delete     gone\n" in ended.err
     assert "Delete 1 expired session permanently? [y/N] " in ended.err
     assert ("nothing was deleted" in ended.err) == (not gone)
     if form:

@@ -225,7 +225,7 @@ def test_only_one_task_is_in_progress() -> None:
     assert [t.status for t in after] == ["pending", "in_progress"]
     with pytest.raises(ToolError, match="tasks: a, b"):
         completed(before, "c")
-    with pytest.raises(ToolError, match="no changes given"):
+    with pytest.raises(ToolError, match="no changes were passed"):
         changed(before, "a", {})
 
 

@@ -252,4 +252,4 @@ async def test_a_model_that_is_not_served_any_more_is_named(tmp_path: Path) -> N
     async with Harness(agent(), default_model=model, store=store) as harness:
         result = await harness.send("s", "go")
     assert result.status == "failed"
-    assert "Serve 'lab/old' with a provider, or choose another model" in (result.error or "")
+    assert "Add a provider for 'lab/old', or choose another model" in (result.error or "")

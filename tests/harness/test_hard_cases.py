@@ -200,9 +200,9 @@ async def test_what_would_be_forgotten_is_refused() -> None:
         for n in range(100):
             await session.timers.set("x", seconds=1000, id=f"t{n}")
             await session.permissions.set(tool=f"t{n}", rule="deny")
-        with pytest.raises(InvalidValue, match="limit of 100 timers"):
+        with pytest.raises(InvalidValue, match="already has 100 timers"):
             await session.timers.set("x", seconds=1000)
-        with pytest.raises(InvalidValue, match="the session has 100 rules"):
+        with pytest.raises(InvalidValue, match="the session already has 100 rules"):
             await session.permissions.set(tool="one more", rule="allow")
         assert set(session.permissions.rules.tools.values()) == {"deny"}
         await session.send("hello")

@@ -158,7 +158,7 @@ async def test_the_settings_list_the_models_that_may_be_chosen() -> None:
         fields = await api.fails(
             "invalid_value", "PUT", "/sessions/one/model", {"model": "house/office"}
         )
-        assert fields["remedy"] == f"choose one of: {DEAR}, other/*"
+        assert fields["remedy"] == f"choose one of {DEAR}, other/*"
         done = await api("POST", path, {"content": "Hello"})  # what the agent names is its own
         assert done["status"] == "done"
     async with serving(made(models=["house/*"])) as api:
@@ -171,7 +171,7 @@ async def test_a_model_chooses_for_its_sub_agents_among_those_that_are_offered(a
     done = await api("POST", "/sessions/one/messages?wait=true", body)
     assert done["status"] == "done"
     events = await api("GET", "/sessions/one/events")
-    assert "is not offered here" in str(events)
+    assert "is not available here" in str(events)
     threads = await api("GET", "/sessions/one/threads?subagents=true")
     assert [row["thread"] for row in threads["items"]] == ["main"]
 
@@ -305,7 +305,7 @@ def test_settings_in_a_file_name_models_and_limits() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"models": "house/plain"}, "models is a text"),
+        ({"models": "house/plain"}, "models must be a list of strings"),
         ({"models": ["plain"]}, "'plain' is not a model"),
         ({"models": ["house/pl*"]}, "has a * in its name"),
         ({"run_limits": RunLimits(steps=0)}, "run_limits.steps is 0"),

@@ -105,7 +105,7 @@ async def test_an_edit_replaces_a_text(api: Api) -> None:
     edit = f"{FILES}/edit"
     many = {"path": "pets.txt", "search": "cat", "replace": "dog"}
     refused = await api.fails("invalid_value", "POST", edit, many)
-    assert (refused["field"], refused["problem"]) == ("search", "occurs 2 times in the file")
+    assert (refused["field"], refused["problem"]) == ("search", "matches 2 times")
     done = await api("POST", edit, {**many, "all": True})
     assert done == {"path": "pets.txt", "replaced": 2}
     assert await read(api, "pets.txt") == b"dog, dog and bird"

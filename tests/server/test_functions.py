@@ -69,9 +69,9 @@ def test_a_function_gets_the_model_and_the_sandbox_of_the_command_line(tmp_path:
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("strict", ("--sandbox", "places"), "strict does not take sandbox"),
-        ("strict", ("--model", "scripted/offline"), "strict does not take default_model"),
-        ("own", ("--model", "scripted/offline"), "own sets default_model of the harness"),
+        ("strict", ("--sandbox", "places"), "strict does not accept sandbox"),
+        ("strict", ("--model", "scripted/offline"), "strict does not accept default_model"),
+        ("own", ("--model", "scripted/offline"), "own and the server both set default_model"),
     ],
 )
 def test_what_a_function_does_not_take_is_named(
@@ -100,9 +100,9 @@ def test_all_of_them_are_named_at_once() -> None:
     def small(*, store: Any, tenant: str) -> Harness:
         raise AssertionError("it is not called")
 
-    with pytest.raises(InvalidValue, match="small does not take crashes and ttl"):
+    with pytest.raises(InvalidValue, match="small does not accept crashes and ttl"):
         HoldfastEngine({"shop": small}, crashes=3, ttl=5.0)
-    with pytest.raises(InvalidSettings, match="small does not take default_model and logging"):
+    with pytest.raises(InvalidSettings, match="small does not accept default_model and logging"):
         settings(agents={"shop": small}).check()
 
 

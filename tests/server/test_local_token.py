@@ -411,7 +411,7 @@ def test_without_auth_a_server_warns_loudly(tmp_path: Path) -> None:
 
 def test_a_token_is_for_this_machine_alone() -> None:
     agents = {"shop": "tests.client.replica:clerk"}
-    with pytest.raises(InvalidSettings, match="only this machine is served, not"):
+    with pytest.raises(InvalidSettings, match="allows only loopback addresses, got host"):
         ServePlan(agents=agents, auth="local", host="0.0.0.0").settings()
 
 

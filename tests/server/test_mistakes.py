@@ -16,47 +16,47 @@ MESSAGE = "content, busy, metadata, model, limits"
 @pytest.mark.parametrize(
     ("path", "body", "field", "remedy"),
     [
-        ("", {"titel": "x"}, "titel", f"did you mean 'title'? there are: {SESSION}, id"),
-        ("", {"zzz": "x"}, "zzz", f"there are: {SESSION}, id"),
+        ("", {"titel": "x"}, "titel", f"did you mean 'title'? Available: {SESSION}, id"),
+        ("", {"zzz": "x"}, "zzz", f"use one of {SESSION}, id"),
         (
             "",
             {"store": {"kind": "memory", "optins": {}}},
             "store.optins",
-            "did you mean 'options'? there are: kind, options",
+            "did you mean 'options'? Available: kind, options",
         ),
         (
             "",
             {"store": "memory"},
             "store",
-            'give an object, {"kind": …}; its fields are: kind, options',
+            'send an object, {"kind": …}, with the fields kind, options',
         ),
-        ("", {"store": {}}, "store.kind", "give it"),
+        ("", {"store": {}}, "store.kind", "this field is required"),
         (
             "/one/messages",
             {"content": ["a", {"dta": ""}]},
             "content[1].dta",
-            "did you mean 'data'? there are: data, media_type, name",
+            "did you mean 'data'? Available: data, media_type, name",
         ),
         (
             "/one/messages",
             {"content": "a", "busy": "stear"},
             "busy",
-            "did you mean 'steer'? there are: interrupt, queue, reject, steer",
+            "did you mean 'steer'? Available: interrupt, queue, reject, steer",
         ),
         (
             "/one/messages",
             {"content": "a", "limits": {"step": 1}},
             "limits",
-            "did you mean 'steps'? there are: cost, seconds, steps, tokens",
+            "did you mean 'steps'? Available: cost, seconds, steps, tokens",
         ),
-        ("/one/messages", {}, "content", "give it"),
+        ("/one/messages", {}, "content", "this field is required"),
         (
             "/one/messages",
             [],
             "body",
-            f'give an object, {{"content": …}}; its fields are: {MESSAGE}',
+            f'send an object, {{"content": …}}, with the fields {MESSAGE}',
         ),
-        ("/one/abort", {"why": "x"}, "why", "there are: reason, run"),
+        ("/one/abort", {"why": "x"}, "why", "use one of reason, run"),
     ],
 )
 async def test_a_body_is_refused_by_its_field(
@@ -70,12 +70,12 @@ async def test_a_body_is_refused_by_its_field(
 @pytest.mark.parametrize(
     ("query", "field", "remedy"),
     [
-        ("order=activ", "order", "did you mean 'active'? there are: active, created"),
-        ("phase=x", "phase", "there are: active, created, expired, suspended"),
-        ("limit=x", "limit", "give a whole number from 1 to 100"),
-        ("limit=101", "limit", "give a whole number from 1 to 100"),
-        ("total=x", "total", "give true or false"),
-        ("user=", "user", "give a text of 1 to 400 characters"),
+        ("order=activ", "order", "did you mean 'active'? Available: active, created"),
+        ("phase=x", "phase", "use one of active, created, expired, suspended"),
+        ("limit=x", "limit", "pass a whole number from 1 to 100"),
+        ("limit=101", "limit", "pass a whole number from 1 to 100"),
+        ("total=x", "total", "pass true or false"),
+        ("user=", "user", "pass a string of 1 to 400 characters"),
     ],
 )
 async def test_a_parameter_is_refused_with_its_choices(
@@ -88,7 +88,7 @@ async def test_a_parameter_is_refused_with_its_choices(
 async def test_a_parameter_that_there_is_not_is_guessed(api: Api) -> None:
     fields = await api.fails("invalid_value", "GET", "/sessions?lable=x")
     assert fields["field"] == "lable"
-    assert fields["remedy"].startswith("did you mean 'label'? there are: agent, ")
+    assert fields["remedy"].startswith("did you mean 'label'? Available: agent, ")
 
 
 async def test_a_body_that_is_all_optional_may_be_left_out(api: Api) -> None:
@@ -103,18 +103,18 @@ async def test_a_body_that_is_all_optional_may_be_left_out(api: Api) -> None:
 @pytest.mark.parametrize(
     ("path", "problem", "remedy"),
     [
-        ("/pending?wait=zz", "is not a number (query)", "give a number from 0 to 3600"),
-        ("/sessions?total=zz", "is not true or false (query)", "give true or false"),
-        ("/sessions?limit=0", "is too small (query)", "give a whole number from 1 to 100"),
+        ("/pending?wait=zz", "is not a number (query)", "pass a number from 0 to 3600"),
+        ("/sessions?total=zz", "is not true or false (query)", "pass true or false"),
+        ("/sessions?limit=0", "is too small (query)", "pass a whole number from 1 to 100"),
         (
             f"/sessions?cursor={'x' * 1001}",
             "is too long (query)",
-            "give a text of 1 to 1000 characters",
+            "pass a string of 1 to 1000 characters",
         ),
         (
             "/sessions/one/bundle?upto=zz",
             "is not a whole number (query)",
-            "give a whole number from ",
+            "pass a whole number from ",
         ),
     ],
 )
@@ -131,11 +131,11 @@ async def test_what_is_wanted_of_a_field_is_said_in_words(api: Api) -> None:
     path = "/sessions/one/messages"
     fields = await api.fails("invalid_value", "POST", path, {"content": 5})
     assert (fields["field"], fields["problem"]) == ("content", "is a number (body)")
-    assert fields["remedy"] == "give a text or a list"
+    assert fields["remedy"] == "pass a string or a list"
     fields = await api.fails("invalid_value", "POST", "/sessions", {"title": ""})
     assert (fields["problem"], fields["remedy"]) == (
         "is too short (body)",
-        "give a text of 1 to 400 characters or null",
+        "pass a string of 1 to 400 characters or null",
     )
 
 
@@ -175,4 +175,4 @@ async def test_half_of_a_character_is_told_with_its_place(
 async def test_a_body_that_ends_too_soon_is_told_so(api: Api) -> None:
     ask: Any = {"headers": {"content-type": "application/json"}, "content": b'{"title":"a'}
     fields = await api.fails("invalid_value", "POST", "/sessions", **ask)
-    assert (fields["field"], fields["problem"]) == ("body", "ends before its JSON does")
+    assert (fields["field"], fields["problem"]) == ("body", "ends before the end of its JSON value")

@@ -208,7 +208,7 @@ def test_what_cannot_be_served_is_said_before_anything_is_bound(
 
     code, said = refused("corner:shop", "--host", "0.0.0.0", "--auth", "none")
     assert code == 1
-    assert "only this machine" in said
+    assert "allows only loopback addresses" in said
     code, said = refused("nowhere:agent")
     assert code == 1
     assert "nowhere" in said

@@ -232,7 +232,7 @@ def test_a_certificate_that_cannot_be_used_is_told(
     assert "--tls-cert 'no.pem'" in absent
     assert "--tls-key" not in absent
     assert "PEM" in with_tls("--tls-cert", "some.pem", "--tls-key", "some.pem")
-    assert "--tls-key too" in with_tls("--tls-cert", "some.pem")
+    assert "also pass --tls-key" in with_tls("--tls-cert", "some.pem")
 
 
 def test_a_key_of_another_certificate_is_told(refused: Refused, folder: Path) -> None:
@@ -302,28 +302,28 @@ def test_every_wrong_type_and_name_in_a_file_is_told_at_once(
     (folder / "s.toml").write_text(WRONG)
     said = refused("--config", "s.toml")
     for fault in (
-        "agents is a list: write a table",
-        "auth is a text: write a table",
-        "server.grace is a text: give a number of seconds",
-        "server.origins is a text: give a list of texts",
-        "server.envs is a text: give a list of texts",
-        "server.tenants is a text: give a list of texts",
-        "server.docs is a text: give true or false",
-        "server.two_person is a text: give true or false",
+        "agents must be a table ([agents] with NAME",
+        "auth must be a table ([auth] with kind",
+        "server.grace must be a number of seconds",
+        "server.origins must be a list of strings",
+        "server.envs must be a list of strings",
+        "server.tenants must be a list of strings",
+        "server.docs must be true or false",
+        "server.two_person must be true or false",
         "server.orgins is not a setting: did you mean 'origins'?",
-        "limits.rate is a text: give a number",
+        "limits.rate must be a number",
         "limits.burts is not a setting: did you mean 'burst'?",
         "harness.default_modle is not a setting: did you mean 'default_model'?",
-        "harness.window_tokens is a text: give a whole number",
+        "harness.window_tokens must be a whole number",
         "sandbox.dri is not a setting: did you mean 'dir'?",
-        "sandbox.timeout is a text",
+        "sandbox.timeout must be a number",
         "sandbox.dir is missing",
-        "loaders.git.allowed is missing: give a list of texts",
+        "loaders.git.allowed is missing: set it to a list of strings",
         "loaders.local.root: the folder 'nowhere' does not exist",
         "loaders.inline.root is not a setting",
         "'nowhere/audit.jsonl' cannot be written",
-        "stores.sqlite.url is the number 3: give a text",
-        "engines.other is the number 3",
+        "stores.sqlite.url must be a string, got the number 3",
+        "engines.other must be a table with the key `make`, got the number 3",
         "[sandboxes] is not a table: did you mean 'sandbox'?",
     ):
         assert fault in said, fault
@@ -350,7 +350,7 @@ def test_what_is_no_agent_is_told_with_its_place(refused: Refused, folder: Path)
     for fault in (
         "agents.near: 'front_shop' has no 'agnet'; did you mean 'agent'?",
         "agents.broken: 'front_broken' cannot be imported (ZeroDivisionError",
-        "agents.number is the number 3: write module:name",
+        "agents.number must be module:name, such as shop:agent, got the number 3",
         "auth.secrt is not a setting: did you mean 'secret'?",
         "auth.secret is missing",
         "engines.other: colour is not a setting of this engine",
@@ -393,7 +393,7 @@ def test_a_folder_that_cannot_be_made_is_told(refused: Refused, at: str) -> None
 @pytest.mark.parametrize(
     ("origin", "remedy"),
     [
-        ("*", "name each origin"),
+        ("*", "list each origin"),
         ("localhost:8001", "did you mean http://localhost:8001?"),
         ("https://shop.example/", "did you mean https://shop.example?"),
         ("https://shop.example:port", "as in https://shop.example"),

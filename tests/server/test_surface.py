@@ -175,7 +175,7 @@ async def test_a_parameter_is_given_once_unless_it_is_a_list(api: Api) -> None:
     for query in ("limit=1&limit=2", "user=ann&limit=2&user=ann"):
         fields = await api.fails("invalid_value", "GET", f"/sessions?{query}")
         assert fields["field"] in ("limit", "user")
-        assert fields["problem"] == "is given twice"
+        assert fields["problem"] == "occurs twice"
     await api("POST", "/sessions/one/threads", {"id": "side"})
     answer = await api.ask("GET", "/sessions/one/bundle?form=json&threads=main&threads=side")
     assert [one["thread"] for one in answer.json()["threads"]] == ["main", "side"]

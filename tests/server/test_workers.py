@@ -85,7 +85,7 @@ def test_variables_and_several_workers_are_refused_together(
     monkeypatch.syspath_prepend(tmp_path)
     assert cli(["serve", "--config", "server.toml", "--workers", "2"]) == 1
     said = capsys.readouterr().err
-    assert "envs are kept in the memory of one process" in said
+    assert "they are kept in the memory of one process" in said
     assert "--workers 1" in said
     assert "serving" not in said
 

@@ -35,7 +35,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.PhaseError(tenant="acme", session="s1", phase="expired", move="touch"),
-        "session 's1' is expired: touch is not possible",
+        "session 's1' is expired: touch is not allowed",
     ),
     (
         errors.SurfaceTaken(tenant="acme", session="s1", surface="slack", address="D42"),
@@ -51,21 +51,21 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.LogReplaced(**LOG, known="old", log=None),
-        "thread 'main' of session 's1' is no longer log 'old': it was deleted and created again",
+        "thread 'main' of session 's1' was deleted and created again; log 'old' no longer exists",
     ),
     (
         errors.LeaseLost(**LOG, token=4, newest=5, owner="b"),
-        "lease 4 of thread 'main' of session 's1' is not valid any more: "
+        "lease 4 of thread 'main' of session 's1' is no longer valid: "
         "the newest lease is 5 (held by 'b')",
     ),
     (
         errors.LeaseLost(**LOG, token=4, newest=4, owner=None),
-        "lease 4 of thread 'main' of session 's1' is not valid any more: "
+        "lease 4 of thread 'main' of session 's1' is no longer valid: "
         "the newest lease is 4 (released)",
     ),
     (
         errors.LeaseHeld(**LOG, owner="a", since=100, left=900),
-        "thread 'main' of session 's1' is driven by 'a', whose lease lasts 900 ms more",
+        "thread 'main' of session 's1' is driven by 'a'; its lease expires in 900 ms",
     ),
     (
         errors.BlobNotFound(tenant="acme", session="s1", sha256="ab"),
@@ -83,7 +83,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.UnknownStore(kind="s3", available=["memory", "sqlite"]),
-        "unknown kind of store 's3'; there are: memory, sqlite",
+        "unknown kind of store 's3': use one of memory, sqlite",
     ),
     (errors.ModelError(model="a/b", problem="refused", status=401), "a/b: refused"),
     (errors.Diverged(model="a/b", problem="another prompt", step=2), "a/b: another prompt"),
@@ -114,7 +114,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.NotPending(session="s1", item=None, pending=["p", "q"]),
-        "several items are pending in session 's1', name one: p, q",
+        "several items are pending in session 's1': pass the id of one of them (p, q)",
     ),
     (
         errors.NotPending(session="s1", item=None, pending=[]),
@@ -182,15 +182,15 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.UnknownEngine(engine="x", available=["holdfast"]),
-        "unknown engine 'x'; there are: holdfast",
+        "unknown engine 'x': use one of holdfast",
     ),
     (
         errors.UnknownAgent(agent="x", available=["shop"]),
-        "unknown agent 'x'; there are: shop",
+        "unknown agent 'x': use one of shop",
     ),
     (
         errors.UnknownLoader(loader="x", available=["local", "git"]),
-        "unknown loader 'x'; there are: local, git",
+        "unknown loader 'x': use one of local, git",
     ),
     (errors.ServerError(problem="odd", status=500, reason="odd"), "odd"),
     (errors.WrongServer(status=200), "the program at this address is not a Holdfast server"),
@@ -207,7 +207,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.NotContinuable(bundle="sha256:ab", problem="has no texts", remedy="read it"),
-        "bundle sha256:ab has no texts; read it",
+        "bundle sha256:ab has no texts: read it",
     ),
     (
         errors.MissingExtra(extra="postgres", needed_for="a PostgreSQL store"),

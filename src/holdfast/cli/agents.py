@@ -1,4 +1,4 @@
-"""Find the agents and models that are named on the command line, and make their harness."""
+"""Finds the agents and models of a command line, and creates their harness."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ BUILT_IN = Agent(
 
 @dataclass(frozen=True)
 class Choice:
-    """A model: `ref` is sent with every message, `default` is used if nothing else is named;
-    `offline` says why no vendor's model is used."""
+    """The choice of a model. `ref` is sent with every message, `default` is used if no other model
+    is chosen, and `offline` says why no vendor's model is used."""
 
     ref: str | None = None
     default: str | None = None
@@ -82,23 +82,23 @@ class Choice:
 
 
 def find(name: str) -> Made:
-    """Import the agent at `module:name`, or the function that makes its harness. Raises
+    """Import the agent at `module:name`, or the function that creates its harness. Raises
     `InvalidValue` if neither is found.
     """
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute):
-        raise _no_agent(f"must be module:name, got {name!r}", "for example: shop.agents:support")
+        raise _no_agent(f"must be module:name, got {name!r}", "write it like shop.agents:support")
     module = _module(module_name)
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = [key for key, value in vars(module).items() if isinstance(value, Agent)]
-            there = f"it has: {', '.join(known)}" if known else "it has no Agent"
+            there = f"use one of {', '.join(known)}" if known else "the module defines no Agent"
             raise _no_agent(f"{module_name!r} has no {attribute!r}", there)
         found = getattr(found, part)
     if not isinstance(found, Agent) and (isinstance(found, type) or not callable(found)):
         what = f"{name!r} is {'a class' if isinstance(found, type) else type(found).__name__}"
-        raise _no_agent(what, "name an Agent, or a function that returns a Harness")
+        raise _no_agent(what, "pass an Agent, or a function that returns a Harness")
     return found
 
 
@@ -110,7 +110,7 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             remedy = "run the command in your program's folder, or install it"
-            raise _no_agent(f"there is no module {name!r}", remedy) from error
+            raise _no_agent(f"module {name!r} does not exist", remedy) from error
         raise _broken(f"{name!r} cannot be imported", error) from error
     except Exception as error:  # the user's code may raise anything
         raise _broken(f"{name!r} cannot be imported", error) from error
@@ -127,8 +127,8 @@ def _no_agent(problem: str, remedy: str) -> InvalidValue:
 
 
 def choose(made: Made, model: str | None, environ: Mapping[str, str] = os.environ) -> Choice:
-    """Choose the model of an agent. A model that is named explicitly is always used; otherwise the
-    offline model is used if there is no key."""
+    """Choose the model of an agent. A model that the user chose explicitly is always used.
+    Otherwise the offline model is used if there is no key."""
     if ref := model or environ.get("HOLDFAST_MODEL"):
         return Choice(ref, ref)
     if not isinstance(made, Agent):
@@ -148,7 +148,7 @@ def _missing_key(ref: str, environ: Mapping[str, str]) -> str | None:
 
 
 def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: Any) -> Harness:
-    """Make a harness on this store. Invalid settings are reported together."""
+    """Create a harness on this store. Invalid settings are reported together."""
     settings = {"store": store, "tenant": tenant, **more}
     if isinstance(made, Agent):
         default = choice.default
@@ -171,5 +171,5 @@ def check_owner(row: Row | None, agent: Agent) -> None:
     if row is not None and row.agent not in (None, agent.key):
         raise _no_agent(
             f"session {row.session!r} belongs to agent {row.agent!r}, not to {agent.key!r}",
-            "name its agent with --agent module:name",
+            "pass its agent with --agent module:name",
         )

@@ -1,4 +1,4 @@
-"""The table of verbs, and how one command line runs: its verb, its errors, its exit code."""
+"""The table of verbs. Runs a command line, reports its errors and returns the exit code."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ holdfast show customer-42
 holdfast VERB --help
 ```
 """
-READING, UPKEEP = Group("Reading", sort_key=1), Group("Upkeep", sort_key=2)
+READING, UPKEEP = Group("Reading", sort_key=1), Group("Maintenance", sort_key=2)
 RUNNING, LIFE = Group("Running", sort_key=0.5), Group("Life cycle", sort_key=1.5)
-TRYING, OPTIONS = Group("Trying", sort_key=3), Group("Options", sort_key=4)
+TRYING, OPTIONS = Group("Getting started", sort_key=3), Group("Options", sort_key=4)
 # Each verb with its section, its function and its summary. The function is imported when its verb
 # is used, so that a command starts fast. The summary is the first line of its docstring.
 VERBS: dict[str, tuple[Group, str, str]] = {
@@ -176,7 +176,7 @@ holdfast claude export ~/restored
 ```
 """,
         {
-            "import_": "Import transcripts, with those of their sub-agents, into the store.",
+            "import_": "Import transcripts, including transcripts of sub-agents, into the store.",
             "export": "Export sessions as transcript files of the Claude Code CLI.",
         },
     ),
@@ -247,7 +247,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: Exception, verb: str | None) -> str:
-    """Return the message of a usage error, in our words where the parser's are unclear."""
+    """Return the message of a usage error. Unclear messages of the parser are reworded."""
     match error:
         case UnusedCliTokensError(unused_tokens=[first, *_]):
             hint = "; name the file with --out FILE" if verb == "export" else ""
@@ -258,14 +258,14 @@ def _usage(error: Exception, verb: str | None) -> str:
 
 
 def _verb(tokens: Sequence[str]) -> str | None:
-    """Return the verb, which has two words if the first names a group."""
+    """Return the verb. It has two words if the first is the name of a group."""
     words = list(itertools.takewhile(lambda word: not word.startswith("-"), tokens))
     return " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None
 
 
 def _options(app: App, verb: str | None) -> dict[str, str]:
     """Return the arguments of a verb by parameter name, as they are typed: `--thread`, `SESSION`.
-    The store is left out: it may come from the environment."""
+    The store is omitted, because it may come from the environment."""
     for word in (verb or "").split():
         app = app[word]
     arguments = app.assemble_argument_collection(parse_docstring=False)
@@ -275,7 +275,7 @@ def _options(app: App, verb: str | None) -> dict[str, str]:
 
 
 def options_behind_verb(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with leading `--store`, `--tenant` and `--json` moved behind the
+    """Return the command line with leading `--store`, `--tenant` and `--json` moved after the
     verb."""
     leading: list[str] = []
     rest = list(arguments)

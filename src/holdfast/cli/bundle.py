@@ -47,9 +47,11 @@ async def validate(
     holdfast bundle validate customer-42.zip
     ```
 
-    Lists every fault with its location; then the exit code is 1. With `--json`: one document.
+    Lists every fault with its location. The exit code is 1 if there are any. With `--json`, prints
+    one JSON object.
 
-    :param allow_secrets: Accept text that looks like secrets, which `local` bundles contain.
+    :param allow_secrets: Accept text that looks like a secret. Bundles in mode `local` may contain
+        such text.
     """
     out = common.output()
     try:
@@ -76,7 +78,7 @@ async def inspect(file: File, /, *, common: Common = DEFAULTS) -> None:
     holdfast bundle inspect customer-42.zip
     ```
 
-    With `--json`: the bundle's document, without events.
+    With `--json`, prints the bundle's document, without events.
     """
     out = common.output()
     found = await read_file(file)
@@ -99,7 +101,7 @@ async def diff_(
     ```
 
     Shows the first differing event of each thread, and other differences. The exit code is 1 if
-    they differ. With `--json`: one document.
+    they differ. With `--json`, prints one JSON object.
 
     :param left: First bundle file.
     :param right: Second bundle file.
@@ -131,13 +133,13 @@ async def replay_(
     holdfast bundle replay customer-42.zip --model openai/gpt-5.1 --from-step 3
     ```
 
-    Models and tools give their recorded answers; no model, tool or store is used. Without
+    Models and tools return their recorded answers; no model, tool or store is used. Without
     `--agent`, the agent's own prompts are not compared. With `--model`, that model answers, and its
-    text is shown; tools still give their recorded results. The exit code is 1 after a divergence.
-    With `--json`: one document.
+    text is shown; tools still return their recorded results. The exit code is 1 after a divergence.
+    With `--json`, prints one JSON object.
 
-    :param ignore: Event kind to leave out of the comparison, such as context.built.
-    :param model: Call this model instead of using the recorded answers, given as provider/name.
+    :param ignore: Event kind to exclude from the comparison, such as context.built.
+    :param model: Model to call, as provider/name, instead of using the recorded answers.
     :param from_step: First model call that --model answers. Default: the first.
     """
     if from_step is not None and model is None:
@@ -145,7 +147,7 @@ async def replay_(
     out = common.output()
     made: Any = None if agent is None else await asyncio.to_thread(find, agent)
     if made is not None and not isinstance(made, Agent):
-        raise UsageError("--agent must name an Agent for a replay, not a function")
+        raise UsageError("--agent must refer to an Agent for a replay, not to a function")
     found = await read_file(file)
     models = Models([offline()])
     other = None if model is None else models.resolve(model)
@@ -175,7 +177,7 @@ async def convert(
     holdfast bundle convert run.json --to holdfast --out run.zip
     ```
 
-    Lists what could not be converted. With `--json`: one document.
+    Lists what could not be converted. With `--json`, prints one JSON object.
 
     :param to: Output format.
     :param out: File to write; for `claude`, a folder.
@@ -204,7 +206,8 @@ async def schema(
     holdfast bundle schema --check docs/formats/bundle.schema.json
     ```
 
-    Line endings are ignored in the comparison. With `--json`: one document.
+    Line endings are ignored in the comparison. With `--json`, prints one JSON object: the schema,
+    or the path and the result of the comparison.
 
     :param check: Compare with this file; the exit code is 1 if it is missing or differs.
     :param out: File to write. Default: standard output.
@@ -242,4 +245,4 @@ def _stored(path: Path) -> str:
         return ""
     except OSError as error:
         problem = f"{str(path)!r} cannot be read ({error.strerror})"
-        raise InvalidValue(field="check", problem=problem, remedy="name a file") from error
+        raise InvalidValue(field="check", problem=problem, remedy="pass another file") from error

@@ -1,6 +1,5 @@
-"""Bundle files in all formats: detecting the format, reading, and writing whole files.
-
-An id is never used as a path: the file name made from it stays in the folder that was named.
+"""Bundle files in all formats: detects the format, and reads and writes whole files. An id is never
+used as a path: the file name made from it stays in the chosen folder.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _OTHER = re.compile(rb'"_type"\s*:\s*"(harn_session_bundle|run_record|worker_sna
 
 
 class ReadBundle(Struct, frozen=True):
-    """A bundle, the format of its file, and what the conversion lost."""
+    """A bundle, the format of its file, and the data that the conversion lost."""
 
     bundle: Bundle
     format: Format
@@ -46,8 +45,8 @@ class ReadBundle(Struct, frozen=True):
 async def read_file(
     path: Path, format: Format | None = None, *, allow_secrets: bool | None = None
 ) -> ReadBundle:
-    """Read and check a bundle file. The format is detected unless given; `allow_secrets` is as for
-    `check_bundle`."""
+    """Read and check a bundle file. The format is detected if it is not passed. `allow_secrets` has
+    the same meaning as in `check_bundle`."""
     path, found = await detect_format(path, format)
     if found == "holdfast":
         return ReadBundle((await check_bundle(path, allow_secrets=allow_secrets)).bundle, found)
@@ -59,7 +58,8 @@ async def read_file(
 
 
 async def detect_format(path: Path, format: Format | None) -> tuple[Path, Format]:
-    """Return the expanded path and the format of a file, which is detected unless given."""
+    """Return the expanded path and the format of a file. The format is detected if it is not
+    passed."""
 
     def detect() -> tuple[Path, Format]:
         found = path.expanduser()
@@ -78,7 +78,7 @@ def _format(path: Path) -> Format:
         raise InvalidValue(
             field="file",
             problem=f"{str(path)!r} cannot be read ({error.strerror or type(error).__name__})",
-            remedy="name a bundle file",
+            remedy="pass a bundle file",
         ) from error
     if head.startswith(b"PK"):
         return "holdfast"
@@ -99,7 +99,7 @@ async def save_bundle(
     bundle: Bundle, format: Format, target: Path, *, force: bool
 ) -> tuple[list[Path], LossReport | None]:
     """Write a bundle in a format. `target` is a file, or a folder for `claude`. Returns the paths
-    that were written and what the conversion lost."""
+    that were written and the data that the conversion lost."""
     if format == "claude":
         files, loss = await asyncio.to_thread(write_claude, bundle)
         return await save_claude(files, target), loss
@@ -141,11 +141,11 @@ async def replaced_whole(
 
 
 def write_error(target: Path, error: OSError) -> InvalidValue:
-    """Make the error for a file that cannot be written."""
+    """Create the error for a file that cannot be written."""
     return InvalidValue(
         field="out",
         problem=f"{str(target)!r} cannot be written ({error.strerror or error})",
-        remedy="name another file",
+        remedy="choose another file",
     )
 
 
@@ -154,7 +154,7 @@ def _ready(target: Path, force: bool) -> Path:
     if not target.parent.is_dir():
         raise UsageError(f"folder {str(target.parent)!r} does not exist")
     if target.is_dir():
-        raise UsageError(f"{str(target)!r} is a folder; name a file in it")
+        raise UsageError(f"{str(target)!r} is a folder; choose a file in it")
     if not force and os.path.lexists(target):
         raise _exists(target)
     return target
@@ -164,7 +164,7 @@ def _exists(target: Path) -> InvalidValue:
     return InvalidValue(
         field="out",
         problem=f"file {str(target)!r} already exists",
-        remedy="name another file, or replace it with --force",
+        remedy="choose another file, or replace it with --force",
     )
 
 
@@ -188,11 +188,11 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def show_loss(out: Output, *losses: LossReport | None) -> None:
-    """Print what conversions lost, as remarks."""
+    """Print the data that conversions lost, as remarks."""
     for loss in losses:
         out.remark(*(f"not converted: {one}" for one in loss or ()))
 
 
 def loss_json(*losses: LossReport | None) -> list[Any]:
-    """Return what conversions lost, as a list for JSON."""
+    """Return the data that conversions lost, as a list for JSON."""
     return [one for loss in losses for one in loss or ()]

@@ -25,7 +25,7 @@ ENDS = {
 
 
 def summary(document: Document) -> dict[str, Any]:
-    """Summarize a bundle, for JSON."""
+    """Return a summary of a bundle as a JSON value."""
     return {
         "bundle_id": document.bundle_id,
         "session": document.session.session,
@@ -76,7 +76,7 @@ def _blobs(document: Document) -> str | None:
 
 
 def diff_lines(found: BundleDiff) -> Iterator[str]:
-    """Describe the differences of two bundles."""
+    """Describe the differences between two bundles."""
     if found.same:
         yield f"same: {found.left}"
         return
@@ -136,7 +136,7 @@ def _divergence(first: Divergence) -> Iterator[str]:
 
 
 def replay_json(result: Replayed) -> dict[str, Any]:
-    """Return the result of a replay, for JSON."""
+    """Return the result of a replay as a JSON value."""
     names = ("same", "first", "stopped", "steps", "compared", "given", "threads", "mode", "others")
     return {
         **{name: getattr(result, name) for name in names},

@@ -49,12 +49,12 @@ def chat(
     ```
 
     The conversation is stored, and can be continued later and elsewhere. Without `--agent`, a small
-    built-in agent answers; without a key for any model, it works offline. It prompts for approvals:
-    `y`, `n` with a reason, or `e` to edit the arguments. Messages that you type while the agent
-    works are queued. Commands: `/abort`, `/queue`, `/model REF`, `/mode NAME`, `/quit`. Ctrl-C
-    aborts the run; pressed again, it ends the chat. With input from a pipe, each line is sent after
-    the previous one is answered, and the exit code is 1 if the last run failed. With `--json`: one
-    line per event or piece of text.
+    built-in agent answers; without a key for any model, it works offline. Approvals are requested
+    with a prompt: type `y`, `n` with a reason, or `e` to edit the arguments. Messages that you type
+    while the agent works are queued. Commands: `/abort`, `/queue`, `/model REF`, `/mode NAME`,
+    `/quit`. Ctrl-C aborts the run; a second Ctrl-C ends the chat. With input from a pipe, each line
+    is sent after the previous one is answered, and the exit code is 1 if the last run failed. With
+    `--json`, prints one line per event or piece of text.
 
     :param session: Session id. Default: a new session.
     """
@@ -125,7 +125,7 @@ class Chat:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def greet(self, *, new: bool, command: str) -> None:
-        """Show the session, earlier messages, and how to continue later."""
+        """Show the session, earlier messages, and the command that continues the chat later."""
         status, out = self.session.status, self.screen.out
         if out.json:
             facts = {"id": status.session, "thread": status.thread, "agent": status.agent}
@@ -134,14 +134,16 @@ class Chat:
         begun = "new session" if new else "session"
         self.screen.remark(f"{begun} {status.session}; continue later with: {command}")
         if self.offline is not None:
-            self.screen.remark(f"offline: {self.offline}; name a model with --model provider/name")
+            self.screen.remark(
+                f"offline: {self.offline}; choose a model with --model provider/name"
+            )
         if self.keyboard.typed:
             self.screen.remark(HELP)
         if not new:
             self.screen.history(await self.session.transcript(limit=BEFORE))
 
     async def run(self) -> int:
-        """Run until the user leaves; return the exit code."""
+        """Run until the user ends the chat. Return the exit code."""
         with contextlib.suppress(NotImplementedError):  # Windows
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         parts = [self._show(), self._read(), self._take_over(), self._leaving.wait()]
@@ -171,7 +173,7 @@ class Chat:
                 await self._ask()
 
     def _explain(self, item: Item) -> None:
-        """Show why a run failed, if the event does not say so."""
+        """Show why a run failed, if its event does not contain the reason."""
         why = run_failures.reason(self.session, item) if isinstance(item, Event) else None
         if why is not None and not self.screen.out.json:
             self.screen.remark(f"reason: {why}")

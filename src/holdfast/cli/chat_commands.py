@@ -17,7 +17,7 @@ HELP = "commands: /abort /queue /model REF /mode NAME /quit; // starts a message
 
 
 class ChatCommands:
-    """Carries out what the user of one session types. `model` is used for each message."""
+    """Runs the lines that the user of one session types. `model` is used for each message."""
 
     def __init__(self, session: Session, screen: Screen, model: str | None) -> None:
         self.session, self.screen, self.model = session, screen, model
@@ -37,7 +37,7 @@ class ChatCommands:
         return f"{ask.title}? {ways}: "
 
     async def take(self, text: str) -> bool:
-        """Carry out one line; return True if the user leaves."""
+        """Run one line. Return True if the user ends the chat."""
         try:
             if text.startswith("/") and not text.startswith("//"):
                 return await self._command(*text[1:].partition(" ")[::2])

@@ -43,14 +43,15 @@ async def import_(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> int:
-    """Import transcripts, with those of their sub-agents, into the store.
+    """Import transcripts, including transcripts of sub-agents, into the store.
 
     ```
     holdfast claude import ~/.claude/projects/-home-ann-shop
     ```
 
     Entries that are already stored are not added again, even if the SDK stored them. Lines that are
-    not entries are listed and skipped, and then the exit code is 1. With `--json`: one document.
+    not entries are listed and skipped; the exit code is 1 if there are any. With `--json`, prints
+    one JSON object.
     """
     out = common.output()
     found, others = await asyncio.to_thread(_find, paths or [projects_folder()])
@@ -94,7 +95,7 @@ def _find(paths: list[Path]) -> tuple[list[TranscriptFile], int]:
             transcripts, more = find(path.expanduser())
         except FileNotFoundError as error:
             raise InvalidValue(
-                field="path", problem=f"{str(path)!r} does not exist", remedy="name another path"
+                field="path", problem=f"{str(path)!r} does not exist", remedy="pass another path"
             ) from error
         found.update((transcript.path.absolute(), transcript) for transcript in transcripts)
         others += more
@@ -136,8 +137,9 @@ async def export(
     ```
 
     Sub-agents are included. A file is replaced if the stored transcript continues it. A file with
-    other content is kept unless `--force` is given, and then the exit code is 1. Names that would
-    lead outside the folder are skipped, also with exit code 1. With `--json`: one document.
+    other content is not overwritten, and the exit code is 1, unless `--force` is given. Names that
+    lead outside the folder are skipped; the exit code is 1 in that case too. With `--json`, prints
+    one JSON object.
 
     :param dest: Folder of projects to write to.
     :param project: Only sessions with this project key.

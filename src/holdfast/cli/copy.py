@@ -68,12 +68,12 @@ async def copy(
     Events are checked by hash. Existing events are kept, so an interrupted copy is completed by
     running it again; different events are a conflict and are never overwritten. In a copy, pending
     approvals and runs are closed. A move keeps them and seals the source. The exit code is 1 after
-    a conflict or a failure. With `--json`: one line per session.
+    a conflict or a failure. With `--json`, prints one line per session.
 
     :param sessions: Session ids. Default: all sessions of the tenant.
     """
     if how.undo and (how.move or how.dry_run or not sessions):
-        raise UsageError("--undo needs SESSIONS, and does not work with --move or --dry-run")
+        raise UsageError("--undo requires SESSIONS and cannot be combined with --move or --dry-run")
     out = common.output()
     creation = StoreCreation(how.target)
     async with (

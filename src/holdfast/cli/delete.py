@@ -34,7 +34,7 @@ def delete(
 
     Threads, attachments and names are deleted with the session. Asks for confirmation; without a
     terminal, `--yes` is required. A session under legal hold is not deleted. Prints what was
-    removed, and what remains until `holdfast purge`. With `--json`: one document.
+    removed, and what remains until `holdfast purge`. With `--json`, prints one JSON object.
 
     :param thread: Only this thread. Default: the whole session.
     """
@@ -87,8 +87,8 @@ async def purge(
     ```
 
     Deleted data can remain in free pages and logs; this removes it, for all tenants. Run it while
-    no other process uses the store; otherwise it prints what remains. `--sandbox` names the
-    folder that was given to `holdfast serve`. With `--json`: one document.
+    no other process uses the store; otherwise it prints what remains. `--sandbox` is the folder
+    that was passed to `holdfast serve`. With `--json`, prints one JSON object.
 
     :param sandbox: Also remove the folders of deleted sessions in this sandbox folder.
     """

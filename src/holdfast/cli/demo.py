@@ -31,7 +31,7 @@ PAID = "paid back 19.99"
 
 @dataclass
 class DemoResult:
-    """What happened, and every check that failed."""
+    """The result of the demo, and every check that failed."""
 
     asked: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)  # effects when the first process was killed
@@ -73,7 +73,8 @@ def demo(*, dir: Path | None = None, json: bool = False) -> int:
     holdfast demo
     ```
 
-    Needs no key and no server. The exit code is 1 if a check fails. With `--json`: one document.
+    Needs no key and no server. The exit code is 1 if a check fails. With `--json`, prints one JSON
+    object.
 
     :param dir: Folder for the store and the record of refunds. Default: a temporary folder.
     :param json: Write JSON to stdout.

@@ -1,8 +1,8 @@
 """The processes of the demo: a shop's agent, which is killed twice, and the commands.
 
 The agent may look up orders, and needs approval for refunds; each tool writes a line to a file of
-effects. Runs as `python -m holdfast.cli.demo_processes ask|approve|resume URL SESSION`; the last
-two only if the command line's extra is not installed.
+effects. Runs as `python -m holdfast.cli.demo_processes ask|approve|resume URL SESSION`; `approve`
+and `resume` are used only if the extra of the command line is not installed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ MODEL = ScriptedModel(
 
 
 def harness(**settings: Any) -> Harness:
-    """Make the harness of a process; the lease of a killed one expires after a second."""
+    """Create the harness of a process. The lease of a killed process expires after a second."""
     effects = Path(os.environ[EFFECTS])
     return Harness(agent, default_model=MODEL, resources=effects, ttl=1.0, **settings)
 
@@ -132,13 +132,13 @@ class Process:
         self.pid = self._process.pid
 
     def kill(self) -> None:
-        """Kill it with SIGKILL, so that it cannot clean up."""
+        """Kill the process with SIGKILL, so that it cannot clean up."""
         self._process.kill()
 
     @contextmanager
     def lines(self, *, dies: bool = False) -> Iterator[Iterator[Line]]:
-        """Yield the lines that it prints. It must end successfully, or with `dies` by an error or a
-        kill (else `DemoFailed`)."""
+        """Yield the lines that the process prints. Raises `DemoFailed` if it fails, or with `dies`,
+        if it ends successfully."""
         timer = threading.Timer(TIMEOUT, self._process.terminate)
         timer.start()
         with self._process as process:

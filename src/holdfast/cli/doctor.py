@@ -29,7 +29,7 @@ from .vault import problems as key_problems
 
 
 class StoreReport(Struct, kw_only=True):
-    """What was found out about a store; None means unknown."""
+    """The findings about a store; None means unknown."""
 
     url: str
     exists: bool | None = None
@@ -40,7 +40,7 @@ class StoreReport(Struct, kw_only=True):
 
 
 class TokenReport(Struct, kw_only=True):
-    """A local token without the secret: its server, and whether that is running."""
+    """A local token without the secret: its server, and whether the server is running."""
 
     port: int
     store: str
@@ -63,7 +63,8 @@ def doctor(*, common: Common = DEFAULTS) -> int:
 
     Prints versions, and the kind, durability and limits of the store. Opens the store and writes a
     test record, which it removes again; it does not create a store. Lists servers that have a local
-    token, but not the token. The exit code is 1 if there is a problem. With `--json`: one document.
+    token, but not the token. The exit code is 1 if there is a problem. With `--json`, prints one
+    JSON object.
     """
     store = examine(common.url, common.tenant)
     tokens = TokensReport(wrong=local_token.faults())

@@ -1,5 +1,5 @@
-"""How the command line reports errors: one line that says what is wrong and what to do, with the
-names of options instead of the library's parameters."""
+"""Reports errors on the command line: one line with the problem and the remedy, and with the names
+of options instead of the library's parameters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REMEDIES = {
     "without them; or export it with --attachments",
     "export it as local, or pass accept_redacted=True": "export it with --mode local, or add "
     "--accept-redacted",
-    "pass to= with the path of an archive": "omit --json-file, and name a file with --out",
+    "pass to= with the path of an archive": "omit --json-file, and choose a file with --out",
     "pass mode='local' without threads and upto, or purpose='copy'": "add --mode local, and omit "
     "--thread and --upto; or use --purpose copy",
     "pass connect(url, vault=...), or add ?vault=FILE to the URL": "add ?vault=FILE to its URL",
@@ -67,7 +67,7 @@ _SECRET = re.compile(r"(?<=://)[^\s'\"]*@")
 
 
 class UsageError(Exception):
-    """The command line is invalid in a way that its parser does not check."""
+    """Raised for an invalid command line that the parser accepts."""
 
 
 def scrubbed(text: str) -> str:
@@ -110,7 +110,7 @@ def translated(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> st
             return str(errors.InvalidValue(field=field, problem=error.problem, remedy=remedy))
         case errors.NotContinuable():
             remedy = REMEDIES.get(error.remedy, error.remedy)
-            return f"bundle {error.bundle} {error.problem}; {remedy}"
+            return f"bundle {error.bundle} {error.problem}: {remedy}"
     return str(error)
 
 

@@ -1,7 +1,4 @@
-"""Events as text. Pure.
-
-Events of unknown kinds are shown as JSON. Truncated text says so.
-"""
+"""Events as text. Pure. Events of unknown kinds are shown as JSON. Truncated text is marked."""
 
 from __future__ import annotations
 

@@ -44,10 +44,11 @@ class Content:
 
     :param mode: `local`: everything, unchanged. `sanitized`: secrets, credentials and local paths
         are redacted. `replay-only`: structure and hashes without content.
-    :param purpose: `share`: as it is. `copy`: pending items and runs are closed in the copy, which
-        can continue elsewhere. `move`: it continues elsewhere and takes no more events here.
+    :param purpose: `share`: an unchanged export. `copy`: pending items and runs are closed, so that
+        the copy can continue elsewhere. `move`: the session continues elsewhere and accepts no more
+        events here.
     :param thread: Only this thread; repeatable.
-    :param upto: Only events up to this number, of one thread.
+    :param upto: Last event to export; allowed only if one thread is exported.
     :param attachments: Include attachments. Default: only with `--mode local`.
     """
 
@@ -76,7 +77,8 @@ class Target:
     force: Force = False
 
     def path(self, session: str) -> Path | None:
-        """Return where to write to; None is stdout. `UsageError` for options that conflict."""
+        """Return the path to write to, or None for stdout. Raises `UsageError` if options
+        conflict."""
         out, archive, format = self.out, self.archive, self.format
         if archive and self.json_file:
             raise UsageError("use either --archive or --json-file, not both")
@@ -85,10 +87,10 @@ class Target:
                 raise UsageError("--format claude writes files into the folder given with --out")
             return out or Path()
         if archive and format != "holdfast":
-            raise UsageError(f"--archive does not work with --format {format}")
+            raise UsageError(f"--archive cannot be combined with --format {format}")
         if str(out) == STDOUT:
             if archive:
-                raise UsageError("an archive cannot be written to stdout; name a file with --out")
+                raise UsageError("an archive cannot be written to stdout; choose a file with --out")
             return None
         if out is None:
             single = self.json_file or format != "holdfast"
@@ -104,8 +106,8 @@ class Target:
 class Redactions:
     """What is redacted in addition to the built-in rules.
 
-    A secret is never an argument, which process lists and the shell's history would show: it comes
-    from the environment or from a file. Error messages do not contain it.
+    Secrets come from the environment or from a file, never from arguments, which process lists and
+    the shell's history show. Error messages do not contain them.
 
     :param personal: Redact this kind of personal data: email, phone, card, iban, …; repeatable.
     :param secret_env: Redact the value of this environment variable; repeatable.
@@ -119,13 +121,13 @@ class Redactions:
     strict: bool = False
 
     async def config(self, mode: str) -> ScrubConfig | None:
-        """Return the rules for a mode, or None for the default rules. `UsageError` for `local`,
-        which redacts nothing."""
+        """Return the rules for a mode, or None for the default rules. Raises `UsageError` for
+        `local`, which redacts nothing."""
         if self == Redactions():
             return None
         if mode == "local":
             raise UsageError(
-                "--personal, --secret-env, --secrets-file and --strict do not work with "
+                "--personal, --secret-env, --secrets-file and --strict cannot be combined with "
                 "--mode local, which redacts nothing"
             )
         secrets = list(self._values())
@@ -160,8 +162,8 @@ async def export(
     ```
 
     The file can be shared, imported elsewhere or replayed. The same session gives the same bytes.
-    The file is written completely or not at all. Anything that could not be converted to
-    another format is listed. With `--json`: one document that says what was written.
+    The file is written completely or not at all. Anything that could not be converted to another
+    format is listed. With `--json`, prints one JSON object that says what was written.
 
     :param review: List redacted values and possible secrets, with reasons; write no file.
     """
@@ -259,7 +261,7 @@ def _facts(document: Document) -> dict[str, Any]:
 
 
 def _show_review(out: Output, review: Review) -> None:
-    """Show the reviewed values, doubtful ones first, since they need a decision."""
+    """Show the reviewed values. Possible secrets come first, since they need a decision."""
     counts = Counter(entry.what for entry in review.entries)
     found = {name: counts[name] for name in ("replaced", "doubtful")}
     entries = sorted(review.entries, key=lambda entry: entry.what == "replaced")
@@ -267,10 +269,16 @@ def _show_review(out: Output, review: Review) -> None:
         {**found, "omitted": review.omitted, "entries": review.entries},
         (f"{one.what:8}  {one.path}  {one.rule}  {one.text}  ({one.reason})" for one in entries),
     )
-    counted = f"{number(counts['replaced'], 'replacement')}, {counts['doubtful']:,} doubtful"
+    counted = (
+        f"{number(counts['replaced'], 'replacement')}, "
+        f"{number(counts['doubtful'], 'possible secret')}"
+    )
     out.note(f"{counted}; no file was written")
     if counts["doubtful"]:
-        out.note("--secrets-file FILE redacts values that you list, --strict all doubtful values")
+        out.note(
+            "--strict also redacts all possible secrets; --secrets-file FILE redacts the "
+            "values you list"
+        )
 
 
 # Secrets to redact
@@ -298,7 +306,7 @@ def _secrets(path: Path) -> list[str]:
 
 def _bad_file(problem: str) -> InvalidValue:
     return InvalidValue(
-        field="secrets_file", problem=problem, remedy="name a text file with one secret per line"
+        field="secrets_file", problem=problem, remedy="pass a text file with one secret per line"
     )
 
 
@@ -308,7 +316,7 @@ def _checked(value: str, field: str, place: str) -> str:
         raise InvalidValue(
             field=field,
             problem=f"{place} is empty or has fewer than {SHORTEST} characters",
-            remedy="give whole secrets; shorter ones would match ordinary text",
+            remedy="pass whole secrets, since shorter values would match ordinary text",
             limit=SHORTEST,
         )
     return value.strip()

@@ -30,7 +30,7 @@ class ImportOptions:
 
     :param as_: Id of the new session. Default: the original id.
     :param read_only: Import for reading only: the session accepts no more events.
-    :param accept_redacted: Continue the session although content is redacted or missing.
+    :param accept_redacted: Continue the session even if content is redacted or missing.
     :param format: Format of the file; `auto` detects it.
     """
 
@@ -61,7 +61,7 @@ async def import_(
 
     The file is checked completely before anything is written. Importing the same file again changes
     nothing. `holdfast resume` continues a session that was exported with `--purpose copy` or
-    `move`. With `--json`: one document.
+    `move`. With `--json`, prints one JSON object.
 
     :param file: File: a bundle, a Harn bundle or a Claude Code transcript.
     """
@@ -97,7 +97,7 @@ async def import_(
 
 
 async def _check_free(store: Store, ready: Prepared) -> None:
-    """Reject a dry run that is too large, or whose id another session has."""
+    """Reject a dry run of a file that is too large, or with an id that another session has."""
     document, scope = ready.bundle.document, ready.scope
     if sum(part.size for part in document.parts) > TRIED:
         raise UsageError(

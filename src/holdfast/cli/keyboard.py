@@ -12,7 +12,7 @@ SIZE = 65_536
 
 
 class Keyboard:
-    """The lines of standard input, then None at its end.
+    """Reads the lines of standard input, then returns None at its end.
 
     A thread reads them from the file descriptor: a thread that waits inside `sys.stdin` would hold
     a lock that the interpreter needs at exit.

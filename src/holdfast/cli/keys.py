@@ -43,12 +43,12 @@ async def create(
     holdfast keys create ann --scope sessions:read
     ```
 
-    Creates the store if it does not exist. With `--json`: one document.
+    Creates the store if it does not exist. With `--json`, prints one JSON object.
 
     :param principal: User or program that gets the key.
     :param scope: Permission of the key; repeatable. Default: sessions:read, sessions:write,
         files:read, files:write.
-    :param label: Label that `keys list` shows.
+    :param label: Label to show in `holdfast keys list`.
     """
     until = _until(expires)
     more: dict[str, Any] = {} if scope is None else {"scopes": scope}
@@ -66,7 +66,7 @@ async def list_(*, common: Common = DEFAULTS) -> None:
     holdfast keys list
     ```
 
-    With `--json`: one document.
+    With `--json`, prints one JSON list.
     """
     out = common.output()
     async with _keys(common) as keys:
@@ -92,7 +92,7 @@ async def revoke(id: Id, /, *, common: Common = DEFAULTS) -> None:
     holdfast keys revoke Ab3dEf6hIj9k
     ```
 
-    With `--json`: one document.
+    With `--json`, prints one JSON object.
     """
     name = _id(id)
     async with _keys(common) as keys:
@@ -114,7 +114,7 @@ async def rotate(
     holdfast keys rotate Ab3dEf6hIj9k --grace 1h
     ```
 
-    With `--json`: one document.
+    With `--json`, prints one JSON object.
 
     :param grace: How long the old secret stays valid, such as 1h.
     """
@@ -125,7 +125,7 @@ async def rotate(
 
 
 def _id(text: str) -> str:
-    """Return the id of a key, given the id or the key. The key is never shown."""
+    """Return the id of a key. The argument is the id or the whole key, which is never shown."""
     body = text.strip().removeprefix("hk_")
     whole = len(body) in (NAME, NAME + SECRET)
     if whole and body.isascii() and body.isalnum():

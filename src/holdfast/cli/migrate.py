@@ -18,7 +18,7 @@ async def migrate(
     ```
 
     Programs migrate a store when they open it. Use this command to migrate it beforehand, and
-    `--check` in deployment scripts. With `--json`: one document.
+    `--check` in deployment scripts. With `--json`, prints one JSON object.
 
     :param check: Change nothing; the exit code is 1 if a migration is needed.
     """

@@ -136,16 +136,16 @@ def new(
     echo shop | holdfast new --template one-file
     ```
 
-    The folder must be new or empty; no file is overwritten. With `--json`: one document.
+    The folder must be new or empty; no file is overwritten. With `--json`, prints one JSON object.
 
     :param folder: Folder to create. If omitted or `-`, its name is read from stdin.
     :param template: `one-file`: only an agent. `full`: also a test and a server.
-    :param label: Name of the agent. Default: that of the folder.
+    :param label: Name of the agent. Default: the name of the folder.
     :param json: Write JSON to stdout, and errors as JSON.
     """
     place = Path(_folder(folder))
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UsageError(f"{str(place)!r} already exists and is not empty; name a new folder")
+        raise UsageError(f"{str(place)!r} already exists and is not empty; choose a new folder")
     name = label or place.resolve().name
     if any(mark in name for mark in "\"'\\{}\n"):
         raise UsageError(f"label {name!r} must not contain quotes, backslashes or braces")
@@ -157,7 +157,7 @@ def new(
         raise InvalidValue(
             field="folder",
             problem=f"{str(place)!r} cannot be written ({why})",
-            remedy="name a folder that can be created",
+            remedy="choose a folder that can be created",
         ) from error
     _tell(Output(json=json), place, list(texts))
     return 0
@@ -194,7 +194,7 @@ def _folder(given: str | None) -> str:
         print("folder: ", end="", flush=True)
     line = sys.stdin.readline().strip()
     if not line:
-        raise UsageError("new needs the name of a folder")
+        raise UsageError("new requires the name of a folder")
     return line
 
 

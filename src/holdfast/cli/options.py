@@ -1,7 +1,7 @@
-"""Options and arguments that several verbs share, and the store that the options name.
+"""Options and arguments that several verbs share, and the store that the options refer to.
 
-No verb creates a store unless its help says so: for a wrong path the command fails instead of
-using a new, empty database.
+No verb creates a store unless its help says so: with a wrong path, a command fails instead of using
+a new, empty database.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Limit: TypeAlias = Annotated[
     Parameter(help="Maximum number of items.", validator=validators.Number(gte=1, lte=LIMITS.page)),
 ]
 Cursor: TypeAlias = Annotated[
-    str | None, Parameter(help="Continue after the previous page, with the cursor it printed.")
+    str | None, Parameter(help="Cursor that the previous page printed; continue from there.")
 ]
 Yes: TypeAlias = Annotated[
     bool, Parameter(name=["--yes", "-y"], help="Do not ask for confirmation.")
@@ -90,7 +90,7 @@ class Common:
         return self.store or os.environ.get("HOLDFAST_STORE") or default_store()
 
     def open(self) -> AbstractAsyncContextManager[Store]:
-        """Open the store, which must exist and be up to date (else `InvalidValue`)."""
+        """Open the store. Raises `InvalidValue` if it does not exist or is not up to date."""
         return open_store(self.url, say=None if self.json else self.output().remark)
 
     def output(self) -> Output:
@@ -102,7 +102,7 @@ DEFAULTS = Common()
 
 @option_group
 class By:
-    """Who changes a session, and why; both are recorded in its log.
+    """The actor of a change and its reason; both are recorded in the session's log.
 
     :param reason: Reason, recorded in the log.
     :param actor: Name of the actor. Default: cli:USER, with your user name.
@@ -128,7 +128,8 @@ def user() -> str:
 
 
 def server_part(name: str, verb: str) -> Any:
-    """Import a module of the server, which needs an extra (`MissingExtra`)."""
+    """Import a module of the server. Raises `MissingExtra` if the server's extra is not
+    installed."""
     try:
         return importlib.import_module(f"holdfast.server.{name}")
     except ImportError as error:
@@ -154,7 +155,7 @@ def data_folder(
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
 ) -> Path:
-    """Return the folder for this user's data, as is usual on the platform."""
+    """Return the platform's usual folder for this user's data."""
     home = home or Path.home()
     if platform == "win32":
         return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "holdfast"
@@ -164,7 +165,7 @@ def data_folder(
 
 
 def default_store() -> str:
-    """Return the URL of the store that is used if none is named."""
+    """Return the URL of the default store."""
     return "sqlite:" + quote(str(data_folder() / "holdfast.db"), safe="/:\\")
 
 
@@ -175,7 +176,7 @@ async def check_exists(url: str) -> None:
         raise InvalidValue(
             field="store",
             problem=f"there is no store at {str(path)!r}",
-            remedy="name your program's store with --store URL or HOLDFAST_STORE",
+            remedy="pass your program's store with --store URL or HOLDFAST_STORE",
         )
 
 
@@ -187,7 +188,7 @@ def check_current(url: str, schema: SchemaState) -> None:
     raise InvalidValue(
         field="store",
         problem=f"{problem} at {shown(url)}",
-        remedy="run `holdfast migrate`, or name your program's store with --store URL or "
+        remedy="run `holdfast migrate`, or pass your program's store with --store URL or "
         "HOLDFAST_STORE",
     )
 
@@ -209,8 +210,8 @@ async def open_store(
 
 @asynccontextmanager
 async def create_store(url: str, *, folders: bool) -> AsyncGenerator[Store, None]:
-    """Open a store, and create it if it does not exist, with `folders` also the folders above it.
-    A new store that stays empty is removed again."""
+    """Open a store, and create it if it does not exist; with `folders`, its parent folders too. A
+    new store that stays empty is removed again."""
     async with StoreCreation(url, folders=folders), connect(url) as store:
         yield store
 
@@ -227,12 +228,12 @@ _PART = r"(\d{1,12})(min|[smhdw])"
 
 
 def is_duration(text: str) -> bool:
-    """Return whether a text is a duration such as 90s, 30min, 1h30min, 3d or 2w."""
+    """Return whether a string is a duration such as 90s, 30min, 1h30min, 3d or 2w."""
     return re.fullmatch(f"({_PART})+", text) is not None
 
 
 def seconds(option: str, text: str) -> int:
-    """Parse a duration into seconds (`UsageError` names the option)."""
+    """Parse a duration into seconds. Raises `UsageError`, which contains the name of the option."""
     if not is_duration(text):
         raise UsageError(f"{option} must be a duration such as 90s, 30min, 2h or 3d, got {text!r}")
     return sum(int(count) * UNITS[unit] for count, unit in re.findall(_PART, text))

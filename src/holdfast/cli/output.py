@@ -1,4 +1,4 @@
-"""Output of a command: text for people, JSON for programs.
+"""Output of a command: text for users, JSON for programs.
 
 Stored text is never trusted: control characters that could steer a terminal are escaped in both
 forms, and nothing is interpreted as markup. Results go to stdout, remarks to stderr.

@@ -1,7 +1,7 @@
 """`holdfast pending`, `approve`, `deny`, `answer` and `abort`: list pending items and decide them.
 
 A decision is an event in the log, so no agent is needed here: the worker that serves the session
-continues with it.
+continues the run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def pending(
     ```
 
     Each line starts with the session and the item id for `approve`, `deny` and `answer`. With
-    `--json`: one document, `{"items": […], "cursor": …}`; with `--watch`, one line per change,
+    `--json`, prints one object: `{"items": […], "cursor": …}`; with `--watch`, one line per change,
     `{"opened": {…}}` or `{"settled": {…}}`.
 
     :param session: Only items of this session.
@@ -147,9 +147,10 @@ async def approve(
 
     The decision is recorded when the command returns. The worker that serves the session makes the
     call; if there is none, run `holdfast resume`. If the item was already decided, the error says
-    by whom. With `--json`: one document, `{"session": …, "item": …, "outcome": …, "by": …, …}`.
+    by whom. With `--json`, prints one object: `{"session": …, "item": …, "outcome": …, "by": …,
+    …}`.
 
-    :param arguments: Call it with these arguments instead: a JSON object.
+    :param arguments: Call the tool with these arguments instead: a JSON object.
     """
     answer = None if arguments is None else {"arguments": _object(arguments)}
     await _settle(Key(common.tenant, session, thread), item, "approved", by, common, answer)
@@ -170,7 +171,8 @@ async def deny(
     holdfast deny customer-42 --reason "too much"
     ```
 
-    The model gets the reason. With `--json`: one document, as for `approve`.
+    The model gets the reason. With `--json`, prints one object: `{"session": …, "item": …,
+    "outcome": …, "by": …, …}`.
     """
     await _settle(Key(common.tenant, session, thread), item, "denied", by, common)
 
@@ -192,9 +194,9 @@ async def answer(
     holdfast answer customer-42 0199… "the blue one"
     ```
 
-    With `--json`: one document, as for `approve`.
+    With `--json`, prints one object: `{"session": …, "item": …, "outcome": …, "by": …, …}`.
 
-    :param item: Item id. Optional if only one item is pending.
+    :param item: Item id, or the answer if only one item is pending.
     :param answer: Answer: JSON or text.
     """
     key = Key(common.tenant, session, thread)
@@ -211,8 +213,8 @@ async def abort(
     holdfast abort customer-42 --reason "wrong customer"
     ```
 
-    Works for a run of any process, running or waiting. Messages and the queue are kept. If there is
-    no run, nothing is recorded. With `--json`: one document,
+    Aborts the run in whichever process it is, whether it is running or waiting. Messages and the
+    queue are kept. If there is no run, nothing is recorded. With `--json`, prints one object:
     `{"session": …, "thread": …, "requested": …}`.
     """
     out, key = common.output(), Key(common.tenant, session, thread)
@@ -239,7 +241,7 @@ async def _settle(
     note = "the worker that serves the session continues it; if there is none: holdfast resume"
     if made.left:
         said = f"approval of {made.by} recorded for {made.item} (event {made.seq})"
-        note = f"{made.left} more {'people' if made.left > 1 else 'person'} must approve it"
+        note = f"{made.left} more {'approvals are' if made.left > 1 else 'approval is'} required"
     about = {"session": key.session, "thread": key.thread, **msgspec.structs.asdict(made)}
     out.show(about, said)
     out.note(note)

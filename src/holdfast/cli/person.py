@@ -47,7 +47,7 @@ async def export(
 
     The file contains the user's sessions, and their events in other sessions. To find these, every
     log of the tenant is read. The file is written completely or not at all, and only you can read
-    it. With `--out` and `--json`: one document that says what was written.
+    it. With `--out` and `--json`, prints one JSON object that says what was written.
 
     :param out: File to write. Default: standard output.
     """
@@ -71,7 +71,7 @@ async def export(
 
 @dataclass
 class _ExportCount:
-    """How much was exported so far."""
+    """Counts what was exported so far."""
 
     records: int = 0
     sessions: set[str] = field(default_factory=set)
@@ -146,8 +146,9 @@ def erase(
     ```
 
     This cannot be undone. Shows what would be erased and asks for confirmation; without a terminal,
-    `--yes` is required. Sessions under legal hold are skipped, and then the exit code is 1. Prints
-    what was removed, and what remains until `holdfast purge`. With `--json`: one document.
+    `--yes` is required. Sessions under legal hold are skipped; the exit code is 1 if there are any.
+    Prints what was removed, and what remains until `holdfast purge`. With `--json`, prints one JSON
+    object.
 
     :param reason: Reason, recorded in place of each erased event.
     """
@@ -180,7 +181,7 @@ async def _erase(
 
 
 def _erased_text(user: str, done: PersonErased) -> Iterator[Text]:
-    """List what is or would be erased, one line per session."""
+    """Describe what is or would be erased, one line per session."""
     if not (done.sessions or done.events or done.refused):
         yield Text(plain(f"no data is stored for {user!r}"))
     would = "would be " if done.dry_run else ""

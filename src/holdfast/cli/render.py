@@ -79,8 +79,8 @@ def rows_text(rows: Sequence[Row], *, threads: bool, now: int, width: int) -> It
 def table_text(
     rows: Sequence[Mapping[str, str]], width: int, *, optional: Sequence[str] = ()
 ) -> Iterator[Text]:
-    """Return a table with a header, or nothing without rows. Empty columns are left out, and so are
-    `optional` ones while the table is wider than `width`. Only the last column is truncated, so
+    """Return a table with a header, or nothing without rows. Empty columns are omitted, and so are
+    `optional` columns while the table is wider than `width`. Only the last column is truncated, so
     that ids can be copied."""
     if not rows:
         return

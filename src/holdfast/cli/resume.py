@@ -44,8 +44,8 @@ End: TypeAlias = Ran | Literal["idle", "elsewhere", "stuck", "away", "gone"]
 
 
 def at_rest(session: Session, ignored: type[Any] = SetDue) -> bool:
-    """Return whether a driver has nothing to do now; a step of the type `ignored`, by default the
-    planning of the next wake-up, does not count."""
+    """Return whether a driver has nothing to do now. Steps of the type `ignored` do not count; by
+    default, that is the scheduling of the next wake-up."""
     core = core_of(session)
     step = decide(core.live.state, core.config.bounds, wall_clock())
     return isinstance(step, (Idle, ignored))
@@ -68,11 +68,12 @@ def resume(
     holdfast resume --agent shop:support --forever
     ```
 
-    These are sessions with new approvals, queued messages or due timers, and runs of a worker that
-    crashed. Runs of a live worker are not taken over. The command ends when everything left needs a
-    person, or with `--forever` when it is stopped; SIGTERM and Ctrl-C stop runs at a safe point.
-    The exit code is 1 if a run failed or could not be resumed. With `--json`: one line per event,
-    `{"session": …, "thread": …, "event": {…}}`, and one line per session when it ends.
+    A session is unfinished if it has new approvals, queued messages or due timers, or if the worker
+    of its run crashed. Runs of a live worker are not taken over. The command ends when all
+    remaining work waits for user input; with `--forever`, when it is stopped. SIGTERM and Ctrl-C
+    stop runs at a safe point. The exit code is 1 if a run failed or could not be resumed. With
+    `--json`, prints one line per event, `{"session": …, "thread": …, "event": {…}}`, and one line
+    per session when it ends.
 
     :param sessions: Session ids. Default: all sessions of the agent.
     :param forever: Keep running until SIGTERM or Ctrl-C, instead of ending when all work is done.
@@ -87,8 +88,8 @@ def resume(
     choice = choose(made, model)
     if choice.offline is not None:
         raise UsageError(
-            f"{choice.offline}; name a model with --model provider/name "
-            "(scripted/offline needs no key)"
+            f"{choice.offline}; choose a model with --model provider/name (scripted/offline needs "
+            f"no key)"
         )
     keys = [Key(common.tenant, id, thread) for id in sessions]
     return asyncio.run(_serve(made, choice, common, keys, forever=forever, patience=patience))
@@ -97,7 +98,7 @@ def resume(
 async def _serve(
     made: Made, choice: Choice, common: Common, keys: list[Key], *, forever: bool, patience: float
 ) -> int:
-    """Resume these sessions, or all of the agent; return the exit code."""
+    """Resume these sessions, or all sessions of the agent. Return the exit code."""
     async with common.open() as store:
         harness = harness_of(made, choice, store, common.tenant, recovery="leave")
         for key in keys:
@@ -208,7 +209,7 @@ class ResumeWorker:
 
 
 class SessionResume:
-    """Resumes one session until it waits for a person, has ended, or cannot be driven."""
+    """Resumes one session until it waits for user input, has ended, or cannot be driven."""
 
     def __init__(self, harness: Harness, key: Key, out: Output) -> None:
         self.harness, self.key, self.out = harness, key, out
@@ -220,7 +221,8 @@ class SessionResume:
         self._other: tuple[str, float] | None = None  # its driver elsewhere, and when to give up
 
     async def run(self) -> End:
-        """Return how it ends. An error in one session does not affect the others."""
+        """Drive the session and return how that ended. An error in one session does not affect the
+        others."""
         try:
             row = await existing_row(self.harness.store, self.key)
             self.head = row.head
@@ -238,7 +240,7 @@ class SessionResume:
             return "away" if error.retryable else "stuck"
 
     async def _drive(self, session: Session) -> End | None:
-        """Wait until nothing is left to do; if that fails, return how it ends."""
+        """Wait until the session has nothing left to do. If it fails, return how it ended."""
         while not at_rest(session, Idle):
             if (end := await self._ensure_driven(session)) is not None:
                 return end
@@ -259,7 +261,8 @@ class SessionResume:
         return "waiting" if run.status == "running" else run.status
 
     async def _ensure_driven(self, session: Session) -> End | None:
-        """Make sure that it has a driver; return how it ends if it cannot be driven here."""
+        """Make sure that the session has a driver. If it cannot be driven here, return how it
+        ended."""
         if self.problem is not None:
             return "stuck"
         live = core_of(session).live
@@ -306,7 +309,7 @@ WORDS = {
 
 
 async def _holder(store: Store, key: Key) -> LeaseHeld | None:
-    """Return who drives a log, if any."""
+    """Return the owner of a log's lease, or None."""
     try:
         lease = await store.acquire(key, "holdfast resume", ttl=1.0)
     except LeaseHeld as held:

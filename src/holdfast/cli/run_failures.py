@@ -1,4 +1,4 @@
-"""Why runs fail: each reason is shown once, with the end of its run or as a remark."""
+"""The reasons why runs fail. Each reason is shown once, with the end of its run or as a remark."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ ENDS = "run_failed"  # the log record of a failed run
 
 @contextmanager
 def shown(tell: Callable[[str], None], *, ends: bool) -> Iterator[None]:
-    """Show warnings and errors that are logged meanwhile, unless the agent's program has configured
-    logging. With `ends`, include the records of failed runs, for output that does not show them."""
+    """Show warnings and errors that are logged inside the block, unless the agent's program has
+    configured logging. With `ends`, include the records of failed runs, for output that does not
+    show them."""
     if logging_configured(LOGGER):
         yield
         return

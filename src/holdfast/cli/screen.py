@@ -71,7 +71,7 @@ class Screen:
             self._within, self._prompted = True, text
 
     def entered(self) -> None:
-        """Note that the user has ended the line."""
+        """Record that the user has ended the line."""
         self._within, self._prompted = False, None
 
     def end_line(self) -> None:

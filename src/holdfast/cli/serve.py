@@ -61,16 +61,16 @@ class ServeOptions:
     grace: float | None = None
 
     def check(self, agents: Sequence[str], common: Common) -> None:
-        """Reject options that conflict (`UsageError`)."""
+        """Raise `UsageError` if options conflict."""
         if not agents and self.config is None:
             raise UsageError("serve needs an agent as module:name, or --config FILE")
         if agents and self.config is not None:
-            raise UsageError("name agents or use --config, not both")
+            raise UsageError("pass agents or --config, not both")
         in_file = (self.auth, self.model, self.sandbox, common.store)
         if self.config is not None and any(option is not None for option in in_file):
             raise UsageError(
-                "--store, --auth, --model and --sandbox do not work with --config: put them into "
-                "its file"
+                "--store, --auth, --model and --sandbox cannot be combined with --config: set "
+                "them in the config file"
             )
 
 
@@ -182,8 +182,8 @@ class _Messages:
         return f"[stores] in {self._plan.config} keeps them{ignored}"
 
     def _named_store(self) -> tuple[str, str]:
-        """Return the option that names the same store for another command. If its value may hold a
-        password, also return where to find it."""
+        """Return the option that selects the same store in another command. If its value may
+        contain a password, also return where to find it."""
         if self._plan.config is None:
             url, where = self._common.store, "the same as here"
         else:

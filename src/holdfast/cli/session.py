@@ -25,8 +25,8 @@ from .tail import while_read
 
 FIELDS = ("phase", "active", "pinned", "hold", "ttl", "expiry", "metadata", "surfaces")
 SAME = (
-    'With `--json`: one document, `{"changed": …, "before": {…}, "row": {…}}`; `before` has the '
-    "old values of changed fields."
+    'With `--json`, prints one object: `{"changed": …, "before": {…}, "row": {…}}`; '
+    "`before` has the old values of changed fields."
 )
 
 Surface: TypeAlias = Annotated[tuple[str, str] | None, Parameter(allow_leading_hyphen=True)]
@@ -73,7 +73,7 @@ reopen = _verb(
     Sessions.reopen,
     "Reopen an expired session.",
     example='reopen customer-42 --reason "a mistake"',
-    more="Surfaces that another session has taken meanwhile stay with that session.",
+    more="Surfaces that another session has taken over in the meantime are not returned.",
 )
 pin = _verb(Sessions.pin, "Exempt a session from sweeps and retention.", example="pin customer-42")
 unpin = _verb(
@@ -101,7 +101,8 @@ async def hold(
     holdfast session hold customer-42 --lift
     ```
 
-    A session under hold cannot be deleted. With `--json`: one document, as for `touch`.
+    A session under hold cannot be deleted. With `--json`, prints one object: `{"changed": …,
+    "before": {…}, "row": {…}}`.
 
     :param lift: Lift the hold.
     """
@@ -127,10 +128,11 @@ async def ttl(
     holdfast session ttl customer-42 2h --expiry 30d
     ```
 
-    A limit that you do not give is not changed. With `--json`: the limits in seconds, or one
-    document as for `touch`.
+    A limit that is not passed stays unchanged. With `--json`, prints the limits in seconds; after a
+    change, `{"changed": …, "before": {…}, "row": {…}}`.
 
-    :param ttl: Idle time after which the session is stale, such as 30min, 2h or 3d; or never.
+    :param ttl: Idle time after which the session may be suspended, such as 30min, 2h or 3d; or
+        never.
     :param expiry: Time after which a suspended session expires: a duration, or never.
     """
     if ttl is None and expiry is None:
@@ -159,7 +161,8 @@ async def surfaces(
     holdfast session surfaces customer-42 --attach slack U99:D42
     ```
 
-    With `--json`: `{"surfaces": […]}`, or one document as for `touch`.
+    With `--json`, prints `{"surfaces": […]}`; after a change, `{"changed": …, "before": {…}, "row":
+    {…}}`.
 
     :param attach: Attach a surface: KIND ADDRESS.
     :param detach: Detach a surface: KIND ADDRESS.
@@ -196,7 +199,8 @@ async def metadata(
     holdfast session metadata customer-42 --set locale=en-US --set seats=3 --drop trial
     ```
 
-    With `--json`: `{"metadata": {…}}`, or one document as for `touch`.
+    With `--json`, prints `{"metadata": {…}}`; after a change, `{"changed": …, "before": {…}, "row":
+    {…}}`.
 
     :param set: Add or replace KEY=VALUE; repeatable. A VALUE that is valid JSON is stored as JSON,
         else as text.
@@ -224,7 +228,7 @@ async def history(
     holdfast session history customer-42 --follow
     ```
 
-    Each change has its time, actor and reason. With `--json`: one line per change.
+    Each change has its time, actor and reason. With `--json`, prints one line per change.
 
     :param follow: Keep running and show new changes.
     :param after: Only changes after this event number.

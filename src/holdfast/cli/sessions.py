@@ -125,7 +125,7 @@ async def sessions(
     holdfast sessions --agent shop --phase active --limit 20
     ```
 
-    With `--json`: one document, `{"items": […], "cursor": …}`.
+    With `--json`, prints one object: `{"items": […], "cursor": …}`.
     """
     out = common.output()
     now, cursor = _since(cursor)

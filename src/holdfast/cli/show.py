@@ -52,8 +52,8 @@ async def show(
     holdfast show customer-42 --events 50
     ```
 
-    With `--json`: one document, `{"row": …, "threads": […], "drafts": […], "events": […]}`.
-    An event that cannot be read is marked as unreadable, and then the exit code is 1.
+    With `--json`, prints one object: `{"row": …, "threads": […], "drafts": […], "events": […]}`.
+    Unreadable events are marked, and the exit code is 1 if there are any.
 
     :param all: Show all events.
     """
@@ -73,7 +73,7 @@ async def show(
 
 @dataclass(frozen=True)
 class _ThreadView:
-    """What `show` shows in addition to the events."""
+    """The data that `show` prints in addition to the events."""
 
     row: Row
     threads: list[str]
@@ -94,7 +94,7 @@ def start(row: Row, events: int, after: int | None) -> int:
 async def read_on(
     store: Store, row: Row, after: int, limit: int | None, *, inline: bool = True
 ) -> AsyncGenerator[Event | LogDamaged, None]:
-    """Read the events up to the row's head; an unreadable one is yielded as its error."""
+    """Read the events up to the row's head. For an unreadable event, yield its error."""
     end = row.head if limit is None else min(after + limit, row.head)
     while after < end:
         reading = store.read(row.key, after=after, before=end + 1, log=row.log, inline=inline)
@@ -110,7 +110,7 @@ async def read_on(
 
 
 def checked(key: Key, event: Event) -> Event | LogDamaged:
-    """Return the event, or an error if its data is not JSON: stores do not parse it."""
+    """Return the event, or an error if its data is not JSON. Stores do not parse the data."""
     try:
         event.json()
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -142,7 +142,7 @@ async def _show_json(
 
 
 def as_json(item: Event | LogDamaged) -> Any:
-    """Return an event for JSON; for an unreadable one, its number and the error."""
+    """Return an event as a JSON value. For an unreadable event, return its number and the error."""
     if isinstance(item, LogDamaged):
         return {"seq": item.seq, "error": {"code": item.code, "message": str(item)}}
     return complete(item)

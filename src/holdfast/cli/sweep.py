@@ -36,8 +36,8 @@ from .tail import while_read
 class SweepOptions:
     """What one sweep does.
 
-    :param ttl: Idle time after which sessions are stale, instead of their own limit.
-    :param limit: Maximum number of sessions.
+    :param ttl: Suspend sessions after this idle time, instead of after their own limit.
+    :param limit: Maximum number of sessions to change.
     :param retention: Delete expired sessions whose last activity is longer ago than this.
     :param grace: With --retention: keep sessions that expired recently. Default: 7d.
     """
@@ -87,7 +87,7 @@ def sweep(
 
     Sessions in use are skipped. Durations are written as 90s, 30min, 2h or 3d. With `--retention`,
     old expired sessions are deleted after a confirmation; otherwise nothing is deleted. With
-    `--json`: one document per sweep.
+    `--json`, prints one JSON object per sweep.
 
     :param every: Repeat at about this interval until Ctrl-C.
     """
@@ -173,14 +173,14 @@ class _Sweep:
 
 
 def _line(verb: str, session: str, more: str = "") -> Text:
-    return Text.assemble((f"{verb:<10}  ", "cyan"), plain(session), plain(f"  {more}".rstrip()))
+    return Text.assemble((f"{verb:<12}  ", "cyan"), plain(session), plain(f"  {more}".rstrip()))
 
 
 def _purged_lines(purged: Purged) -> Iterator[Text]:
     verb = "to delete" if purged.dry_run else "deleted"
     yield from (_line(verb, id) for id in purged.deleted)
     for id, until in purged.in_grace.items():
-        yield _line("in grace", id, f"until {moment(until)}")
+        yield _line("grace period", id, f"until {moment(until)}")
     yield from (_line("kept", id, why) for id, why in purged.kept.items())
 
 

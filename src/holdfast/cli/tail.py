@@ -42,8 +42,8 @@ async def tail(
     holdfast tail customer-42 --json | jq -r .kind
     ```
 
-    Runs until Ctrl-C. Events of all processes are shown, each once. With `--json`: one line per
-    event.
+    Runs until Ctrl-C. Shows the events of all processes, each event once. With `--json`, prints one
+    line per event.
 
     :param follow: Keep running and show new events.
     """

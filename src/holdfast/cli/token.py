@@ -29,8 +29,8 @@ def token(
 
     `holdfast serve` creates a token for each port and store in your state folder. If there are
     several and exactly one server is running, its token is printed; otherwise the token for port
-    7700 and your store. If neither applies, choose one with `--port` and `--store`.
-    With `--json`: one document.
+    7700 and your store. If neither applies, choose one with `--port` and `--store`. With `--json`,
+    prints one JSON object.
 
     :param port: Port of the server. Required if several servers have a token.
     """
@@ -61,13 +61,13 @@ def _unclear(found: list[LocalToken], port: int | None, common: Common) -> Inval
         many = f"{len(running)} servers are running" if running else "several servers have a token"
         return InvalidValue(
             field="token",
-            problem=f"{many}: {names}",
-            remedy="add the options of one of them",
+            problem=f"{many} ({names})",
+            remedy="choose one with --port and --store",
         )
     of_port = "" if port is None else f" for port {port}"
     of_store = "" if common.store is None else f" for {address(common.store)}"
     return InvalidValue(
         field="token",
         problem=f"there is no local token{of_port}{of_store}",
-        remedy="start a server, which creates one: holdfast serve MODULE:NAME",
+        remedy="start a server with `holdfast serve MODULE:NAME`, which creates one",
     )

@@ -49,10 +49,10 @@ async def unseal(
     ```
 
     A session must not continue in two places. With `--to`, the command fails while that store has
-    the session. Whether a bundle file is in use cannot be checked: confirm with `--yes` that it is
-    not. Actor and reason are recorded in the log. With `--json`: one document.
+    the session. The command cannot check whether a bundle file is in use: confirm with `--yes` that
+    it is not. Actor and reason are recorded in the log. With `--json`, prints one JSON object.
 
-    :param yes: Confirm that nobody continues the session elsewhere, now or later.
+    :param yes: Confirm that the session will not continue elsewhere.
     """
     if by.reason is None:
         raise UsageError("unseal needs --reason")
@@ -72,8 +72,8 @@ async def unseal(
             )
         except SessionMoved as error:
             raise UsageError(
-                f"{session!r} was moved to {error.to!r} and may continue there; make sure that "
-                "nobody continues it, now or later, then add --yes"
+                f"{session!r} was moved to {error.to!r} and may continue there; make sure that it "
+                f"will not, then add --yes"
             ) from error
     about = {"session": session, "tenant": common.tenant, "opened": opened}
     lines = [f"{session}  reopened  {number(opened, 'thread')}"] if opened else []

@@ -30,9 +30,9 @@ async def new(
     (umask 077; holdfast vault new 2026-11 > vault.toml)
     ```
 
-    Keep the file private, and away from the store's backups: without it, nobody can read the
-    store. To rotate, add the new key to your existing file (docs/encryption.md). With `--json`:
-    one document.
+    Keep the file private, and away from the store's backups: without it, nobody can read the store.
+    To rotate, add the new key to your existing file (docs/encryption.md). With `--json`, prints one
+    JSON object.
 
     :param name: Name of the key. Default: today's date.
     """
@@ -47,7 +47,7 @@ async def list_(*, common: Common = DEFAULTS) -> None:
     holdfast vault list
     ```
 
-    With `--json`: one document.
+    With `--json`, prints one JSON list.
     """
     out = common.output()
     async with common.open() as store:
@@ -73,10 +73,10 @@ async def reseal(*, common: Common = DEFAULTS) -> int:
     holdfast vault reseal && echo "the other master keys can be removed"
     ```
 
-    Programs keep working meanwhile, and new data gets new data keys. If it is interrupted, run it
-    again. The exit code is 1 if a data key could not be re-encrypted because the vault lacks its
-    master key. Afterwards, `holdfast purge` removes old key material from the store's files. With
-    `--json`: one document.
+    Other programs can use the store at the same time, and new data gets new data keys. If the
+    command is interrupted, run it again. The exit code is 1 if a data key could not be re-encrypted
+    because the vault lacks its master key. Afterwards, `holdfast purge` removes old key material
+    from the store's files. With `--json`, prints one JSON object.
     """
     async with common.open() as store:
         found = await _encrypted(store).reseal()
@@ -92,7 +92,7 @@ async def reseal(*, common: Common = DEFAULTS) -> int:
 
 
 async def problems(store: Store, tenant: str) -> list[str]:
-    """Return what is wrong with the keys of a store."""
+    """Return the problems with the keys of a store."""
     if not store.info().encrypted:
         return []
     vault = _encrypted(store)

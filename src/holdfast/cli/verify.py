@@ -48,7 +48,7 @@ async def verify(
     Recomputes hashes and indexes, and changes nothing. Every event is linked to all events before
     it, so altered, removed, reordered and inserted events are found. With `--anchors`, the store is
     also checked against hashes that `holdfast anchors` printed earlier. The exit code is 1 if there
-    is damage. With `--json`: one line per finding.
+    is damage. With `--json`, prints one line per finding.
 
     :param anchored: Also check against this file, written by `holdfast anchors`; - is stdin.
     """
@@ -70,9 +70,9 @@ async def anchors(
     holdfast verify --anchors anchors.jsonl
     ```
 
-    Each hash covers all events of a log up to a number. Store the output where users with write
-    access to the store cannot modify it: `verify --anchors` then detects any later change to these
-    events. The output is one line of JSON per log.
+    Each hash covers all events of a log up to a given event. Store the output where users with
+    write access to the store cannot modify it: `verify --anchors` then detects any later change to
+    these events. The output is one line of JSON per log.
 
     :param session: Only this session. Default: all sessions of the tenant.
     """
@@ -86,7 +86,7 @@ async def anchors(
 
 
 def read_anchors(path: Path) -> list[Anchor]:
-    """Read the anchors in a file (`InvalidValue`)."""
+    """Read the anchors in a file. Raises `InvalidValue` if the file is invalid."""
     try:
         text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
         return [_anchor(line) for line in text.splitlines() if line.strip()]
@@ -94,7 +94,7 @@ def read_anchors(path: Path) -> list[Anchor]:
         raise InvalidValue(
             field="--anchors",
             problem=f"{str(path)!r} cannot be read ({error})",
-            remedy="name a file that `holdfast anchors` wrote",
+            remedy="pass a file that `holdfast anchors` wrote",
         ) from None
 
 
@@ -107,9 +107,9 @@ async def repair(
     holdfast repair customer-42
     ```
 
-    Rows are rebuilt from the log. An event that cannot be read is replaced by an erased event, so
-    that the rest can be used; run `holdfast verify` first to see which. The exit code is 1 if
-    damage remains. With `--json`: one line per finding.
+    Rows are rebuilt from the log. An unreadable event is replaced by an erased event, so that the
+    rest can be used; run `holdfast verify` first to list unreadable events. The exit code is 1 if
+    damage remains. With `--json`, prints one line per finding.
     """
     found = await _check(target_of(session, thread, common), common, [], repair=True)
     return int(found.repaired < found.damaged)
@@ -168,7 +168,10 @@ class _Findings:
     def verdict(self, *, repair: bool) -> str:
         if not self.damaged and self.unlinked:
             events = number(self.unlinked, "event")
-            return f"no damage; {events} without a link, written by an old version or by hand"
+            return (
+                f"no damage; {events} without a link (written by an old version, or edited "
+                f"manually)"
+            )
         if not self.damaged:
             return "no damage"
         found, left = number(self.damaged, "finding"), self.damaged - self.repaired
@@ -190,7 +193,7 @@ async def _findings(
 
 
 async def threads_of(store: Store, target: Scope | Key) -> list[Row]:
-    """Return the rows of a session or of one thread (`SessionNotFound`)."""
+    """Return the rows of a session or of one thread. Raises `SessionNotFound`."""
     if isinstance(target, Key):
         return [await existing_row(store, target)]
     rows = await measure.threads_of(store, target)

@@ -43,7 +43,7 @@ class Bundles:
         self, id: str, *, to: str | None = None, form: Literal["archive", "json"] = "archive"
     ) -> bytes:
         """Export a session as a complete bundle, to continue it elsewhere. The session is sealed on
-        this server, as moved to `to`. Repeating the move returns the same bundle."""
+        this server and marked as moved to `to`. Repeating the move returns the same bundle."""
         path, query = f"/v1/sessions/{part(id, 'id')}/bundle/move", {"to": to, "form": form}
         return await self._transport.raw("POST", path, query=query)
 
@@ -56,7 +56,7 @@ class Bundles:
         accept_redacted: bool = False,
     ) -> BundleTaken:
         """Import a bundle as a session, under its own id or another. Importing the same bundle
-        again gives the same session. `warnings` say what the session lacks on this server."""
+        again returns the same session. `warnings` lists what the session lacks on this server."""
         query: Query = {
             "session": session,
             "purpose": purpose,

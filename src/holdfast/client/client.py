@@ -44,7 +44,7 @@ class SessionOptions(TypedDict, total=False):
 
 
 def _checked(about: SessionOptions) -> SessionOptions:
-    """Return the options; rejects unknown ones."""
+    """Return the options, and reject unknown options."""
     for name in about:
         if name not in SessionOptions.__annotations__:
             remedy = f"use one of {', '.join(SessionOptions.__annotations__)}"
@@ -53,7 +53,10 @@ def _checked(about: SessionOptions) -> SessionOptions:
             raise InvalidValue(field=name, problem="is not an option of a session", remedy=remedy)
     store: Any = about.get("session_store")
     if store is not None and not (isinstance(store, Mapping) and {"kind"} <= {*store} <= STORE):
-        problem, remedy = "must name a store", 'pass {"kind": …}, with "options" if needed'
+        problem, remedy = (
+            "must be a mapping with the kind of a store",
+            'pass {"kind": …}, with "options" if needed',
+        )
         raise InvalidValue(field="session_store", problem=problem, remedy=remedy)
     return about
 
@@ -66,9 +69,9 @@ class Client:
             async for item in session.stream("Refund order 42"):
                 ...
 
-    `url` may be several addresses of the same server: if one does not answer, the next is tried.
-    The other options are defaults for new sessions. Agents, engines and stores are given by name;
-    their credentials stay on the server. The key is sent to the server only.
+    `url` may be a list of addresses of the same server: if one does not respond, the next is tried.
+    The other options are defaults for new sessions. Agents, engines and stores are selected by
+    name; their credentials stay on the server. The key is sent to the server only.
     """
 
     def __init__(
@@ -109,8 +112,8 @@ class Client:
     async def get_or_create(
         self, id: str | None = None, **about: Unpack[SessionOptions]
     ) -> Session:
-        """Return the session with this id, created if it does not exist; without an id, create a
-        new session."""
+        """Return the session with this id. It is created if it does not exist. Without an id, a new
+        session is created."""
         given: dict[str, Any] = {**self._about, **_checked(about)}
         if (store := given.pop("session_store", None)) is not None:
             given["store"] = wire.StoreWish(**store)
@@ -144,7 +147,7 @@ class Client:
     ) -> wire.RowPage:
         """List the sessions that match all filters, most recently active first within each store.
         The stores of the server are listed one after the other; `store=` selects the store of this
-        kind. `missing` names the stores that could not be reached."""
+        kind. `missing` lists the stores that could not be reached."""
         query = {**filters, "cursor": cursor, "limit": limit}
         return await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
 
@@ -162,8 +165,8 @@ class Client:
         id: str | None = None,
         agent: str | None = None,
     ) -> Session:
-        """Return the session that a message belongs to, determined by the surface it came from;
-        created if needed."""
+        """Return the session that a message belongs to, determined by the surface it came from. The
+        session is created if needed."""
         body = wire.Resolve(
             surface=surface,
             address=address,
@@ -176,7 +179,7 @@ class Client:
         return Session(ThreadLocation(self._transport, view.id))
 
     async def health(self) -> wire.Health:
-        """Whether the server is up, and which engines, agents and stores it has."""
+        """Return whether the server is up, and which engines, agents and stores it has."""
         return await self._transport.call("GET", "/v1/health", wire.Health)
 
     # The verbs of a session, by its id
@@ -213,9 +216,9 @@ class Client:
     ) -> wire.PendingPage:
         """List the pending items of all sessions that the key may see, oldest first within each
         store. The stores are listed one after the other; `store=` selects the store of this kind.
-        With `wait`, the server answers as soon as an item is pending, or, if the `tag` of an
-        earlier page is passed, as soon as that page has changed; after `wait` seconds at the
-        latest. `missing` names the stores that could not be reached."""
+        With `wait`, the server responds as soon as an item is pending, but after `wait` seconds at
+        the latest. If the `tag` of an earlier page is passed, it responds as soon as that page has
+        changed. `missing` lists the stores that could not be reached."""
         query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
         return await self._transport.call(
             "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait

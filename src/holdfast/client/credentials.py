@@ -15,8 +15,8 @@ PORTS = {"http": 80, "https": 443}
 
 
 class ClientCredentials:
-    """The credentials by which a server authenticates this client. With `local`, a client without a
-    key looks for the token of the server that runs at a loopback address."""
+    """The credentials with which a server authenticates this client. With `local`, a client without
+    a key looks for the token of the server that runs at a loopback address."""
 
     def __init__(self, key: str | None, *, local: bool) -> None:
         self._key = None if key is None else _checked(key)
@@ -26,7 +26,7 @@ class ClientCredentials:
         return "ClientCredentials(…)"
 
     async def bearer(self, url: str, refused: Collection[str] = ()) -> str | None:
-        """Return the token for this address, or None if it was refused before. A local token is
+        """Return the token for this address, or None if it was rejected before. A local token is
         looked up each time, since the server may have stopped and another program may have taken
         its port."""
         if self._local and is_loopback(urlsplit(url).hostname):

@@ -31,7 +31,7 @@ class FilesPart(RemotePart):
         return await call("PUT", self._content, wire.Written, body=body, query=query, media=BYTES)
 
     async def edit(self, path: str, search: str, replace: str, *, all: bool = False) -> int:
-        """Replace a text that occurs once, or, with `all`, every occurrence. Returns the number of
+        """Replace text that occurs once, or with `all`, every occurrence. Returns the number of
         replacements."""
         body = wire.EditFile(path=path, search=search, replace=replace, all=all)
         done = await self._place.call("POST", "/files/edit", wire.Edited, body=body)
@@ -57,7 +57,7 @@ class FilesPart(RemotePart):
 
     async def restore(self, archive: bytes) -> Restored:
         """Extract an archive into the folder; files with the same path are overwritten. If any
-        entry is invalid, nothing is extracted (`InvalidValue`, `OutsideSandbox`)."""
+        entry is invalid, nothing is extracted. Raises `InvalidValue` or `OutsideSandbox`."""
         call, path = self._place.transport.call, f"{self._place.path}/files/archive"
         return await call("PUT", path, Restored, body=archive, media=GZIP)
 

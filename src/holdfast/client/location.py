@@ -41,7 +41,7 @@ class ThreadLocation(Struct, frozen=True):
 
     @property
     def named(self) -> dict[str, str]:
-        """The query parameter that names the thread."""
+        """The query parameter with the name of the thread."""
         return {} if self.thread == "main" else {"thread": self.thread}
 
     def feed(

@@ -1,4 +1,4 @@
-"""The data that a server stores about a person: export and erasure over all sessions."""
+"""Exports and erases the data that a server stores about a user, in all sessions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ PEOPLE = "/v1/people"  # the name is in the query: it may contain any character
 
 
 class People:
-    """Access to all data about a person, in every store of the server, or only in the store of the
-    kind `store`."""
+    """Access to all data of a user, in every store of the server, or only in the store of the kind
+    `store`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -21,8 +21,8 @@ class People:
     async def export(
         self, user: str, *, shared: bool = False, store: str | None = None
     ) -> AsyncGenerator[PersonRecord, None]:
-        """Yield all stored data of a person, event by event; with `shared`, also their events in
-        other people's sessions."""
+        """Yield all stored data of a user, event by event; with `shared`, also their events in the
+        sessions of other users."""
         query: Query = {"user": user, "shared": shared, "store": store}
         async with self._transport.lines(PEOPLE, query, accept="application/x-ndjson") as lines:
             async for line in lines:
@@ -37,8 +37,8 @@ class People:
         dry_run: bool = False,
         store: str | None = None,
     ) -> ErasedPerson:
-        """Delete a person's sessions, and erase their events in all others. A store that could
-        not be reached is listed in `remains`, and as `failed` in `stores`."""
+        """Delete a user's sessions, and erase their events in all other sessions. A store that
+        could not be reached is listed in `remains`, and as `failed` in `stores`."""
         query: Query = {
             "user": user,
             "reason": reason,

@@ -1,5 +1,5 @@
-"""Reads a session's stream over any number of connections, as one stream. Each event comes once and
-in order, and the text of a message in flight has no gaps."""
+"""Reads a session's stream over any number of connections, as one stream. Each event is delivered
+once and in order, and the text of a message in flight has no gaps."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[ServerSentEvent,
 
 
 class Joined:
-    """Tracks what has arrived, so that nothing is delivered twice: the last event, and the length
-    of each message in flight. Before a message's final event, it delivers any text of it that was
-    missed: of partially received messages, or of all messages if `whole` is set."""
+    """Tracks the last event and the length of each message in flight, so that nothing is delivered
+    twice. If part of a message's text was missed, delivers it before the message's final event:
+    only for partially received messages, or for every message if `whole` is set."""
 
     def __init__(self, seq: int, *, whole: bool = False) -> None:
         self.seq, self._whole = seq, whole
@@ -108,7 +108,7 @@ class Joined:
         return [Delta(event.id, known, text[known:])] if len(text) > known else []
 
     def caught_up(self, caught: Caught) -> list[Item]:
-        """Return the `CaughtUp` mark, the first time only."""
+        """Return the `CaughtUp` mark on the first call, then None."""
         first, self._caught = not self._caught, True
         self.seq = max(self.seq, caught.head)
         return [CaughtUp(caught.log, caught.head)] if first else []
@@ -155,7 +155,7 @@ class Feed:
         """Yield all items. The last item is an `End`, unless an error is raised: `LogReplaced` if
         the cursor belongs to another log, `InvalidValue` if it is a number past the end,
         `SessionNotFound` or `SessionMoved` if the session was deleted or moved, and
-        `ServerUnavailable` if no server answers."""
+        `ServerUnavailable` if no server responds."""
         waits = Waits(self._transport.total)
         while True:
             begun, least = time.monotonic(), 0.0

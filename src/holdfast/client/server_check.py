@@ -1,5 +1,5 @@
-"""Checks that a response comes from a Holdfast server. Responses from other programs or proxies,
-and TLS failures, are reported as such."""
+"""Checks that a response comes from a Holdfast server. Reports responses from other programs or
+proxies, and TLS failures."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def refused(body: bytes, status: int, url: str) -> HoldfastError:
     error = error_of(body, status)
     if type(error) is not ServerError or error.reason is not None:
         return error
-    said = f"{url} answered {status} without an error body: perhaps a proxy in front of the server"
+    said = f"{url} returned {status} without an error body; a proxy in front of the server may"
     if status == 401:
-        return Unauthorized(problem=f"{said}, which requires its own login")
+        return Unauthorized(problem=f"{said} require its own login")
     if status == 403:
-        return Forbidden(problem=f"{said}, which blocks this request")
+        return Forbidden(problem=f"{said} block this request")
     if status in ABSENT:
-        return wrong(url, f"it answers {status} without an error body", status)
+        return wrong(url, f"it returns {status} without an error body", status)
     return error
 
 
@@ -72,8 +72,8 @@ def _has_any(body: bytes, type: Any) -> bool:
 
 
 def wrong(url: str, why: str, status: int = 200, *, other: bool = False) -> WrongServer:
-    version = ", or one of another version" if other else ""
-    problem = f"{url} is not a Holdfast server{version} ({why}): {REMEDY}"
+    what = "a compatible Holdfast server" if other else "a Holdfast server"
+    problem = f"{url} is not {what} ({why}): {REMEDY}"
     return WrongServer(problem=problem, status=status)
 
 
@@ -84,7 +84,7 @@ def _to(response: httpx.Response) -> str:
 
 
 def locked(error: BaseException) -> str | None:
-    """Return the TLS problem, if that is why the connection failed."""
+    """Return the TLS problem if it made the connection fail, else None."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, ssl.SSLError):
         seen = seen.__cause__ or seen.__context__

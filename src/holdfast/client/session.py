@@ -60,9 +60,9 @@ class Session:
     # Talking
 
     async def send(self, content: Content, **options: Unpack[SendOptions]) -> Result:
-        """Send a message and wait until its run waits for a person or has ended. The message takes
-        effect once, even if connections are lost or servers restart. Cancelling the wait does not
-        stop the run."""
+        """Send a message and wait until its run waits for user input or has ended. The message
+        takes effect once, even if connections are lost or servers restart. Cancelling the wait does
+        not stop the run."""
         stream = Stream(self._place, content, options, deltas=False)
         async for _ in stream:
             pass
@@ -82,12 +82,12 @@ class Session:
         return await self.post(content, **options)
 
     async def abort(self, reason: str | None = None) -> None:
-        """Stop the current run, whichever server drives it."""
+        """Stop the current run, on any server."""
         await self._place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
 
     async def wait(self) -> Result:
-        """Wait until nothing is running, or the session can continue only with input from a person.
-        Returns the result of the last message."""
+        """Wait until nothing is running, or the session can continue only with user input. Returns
+        the result of the last message."""
         place = self._place
         feed = place.feed(wire.NOW, until="idle", deltas=False)
         async with contextlib.aclosing(feed.parts()) as parts:
@@ -118,7 +118,8 @@ class Session:
     # Answering
 
     async def pending(self) -> list[Ask]:
-        """Pending items, oldest first; then those of the sub-agents of this thread."""
+        """Return the pending items of this thread, oldest first, then the pending items of its
+        sub-agents."""
         return (await self._place.call("GET", "/pending", wire.Asks)).items
 
     async def approve(
@@ -142,7 +143,7 @@ class Session:
         return await self._decide(item, "answer", wire.Answer(answer=answer))
 
     async def extend(self, item: str, seconds: float | None) -> None:
-        """Let an item expire in this many seconds; None means never."""
+        """Set when an item expires: after this many seconds, or never if None."""
         path, body = f"/pending/{part(item)}/extend", wire.Extend(seconds=seconds)
         await self._place.call("POST", path, wire.Asks, body=body)
 
@@ -157,7 +158,7 @@ class Session:
     # Reading
 
     async def status(self) -> Status:
-        """The current status of the session."""
+        """Return the current status of the session."""
         return await self._place.call("GET", "/status", Status)
 
     async def about(self) -> wire.SessionView:
@@ -165,7 +166,7 @@ class Session:
         return await self._place.call("GET", "", wire.SessionView)
 
     async def transcript(self, *, limit: int = 100, roles: tuple[str, ...] = ()) -> list[Message]:
-        """The last messages of the conversation, oldest first."""
+        """Return the last messages of the conversation, oldest first."""
         found = await self._place.call(
             "GET", "/transcript", wire.Transcript, query={"limit": limit}
         )

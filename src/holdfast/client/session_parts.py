@@ -37,7 +37,7 @@ class ModePart(RemotePart):
         return (await self.about()).mode
 
     async def about(self) -> wire.ModeShown:
-        """The current mode, and all modes."""
+        """Return the current mode, and all modes."""
         return await self._place.call("GET", "/mode", wire.ModeShown)
 
     async def switch(self, mode: str, text: str | None = None) -> bool:
@@ -99,23 +99,23 @@ class UsagePart(RemotePart):
     """Tokens and cost of model calls."""
 
     async def get(self) -> Usage:
-        """The usage of this thread."""
+        """Return the usage of this thread."""
         return (await self.about()).thread
 
     async def about(self) -> wire.UsageShown:
-        """The usage of this thread, and of all threads of the session."""
+        """Return the usage of this thread, and of all threads of the session."""
         return await self._place.call("GET", "/usage", wire.UsageShown)
 
 
 class FollowUpsPart(RemotePart):
-    """The queued messages, in the order in which runs will take them up."""
+    """The queued messages, in the order in which runs will handle them."""
 
     async def list(self) -> list[Queued]:
         return (await self._place.call("GET", "/follow-ups", wire.Followed)).items
 
     async def add(self, text: str, **options: Any) -> int:
-        """Queue a message. If no run is active, it starts at once. Returns the number by which the
-        message can be edited, moved and removed."""
+        """Queue a message. If no run is active, a run starts immediately. Returns the number by
+        which the message can be edited, moved and removed."""
         given: SendOptions = {**options, "busy": "queue"}  # type: ignore[typeddict-item]  # checked there
         return (await post(self._place, text, given)).seq
 

@@ -65,7 +65,7 @@ def _limits(limits: RunLimits | Mapping[str, float] | None) -> Any:
 
 
 class Stream(StreamResult):
-    """The stream of one message: events and deltas in order, until its run waits for a person or
+    """The stream of one message: events and deltas in order, until its run waits for user input or
     has ended; then `result`. The message is sent once, and lost connections are opened again.
     Leaving the loop does not stop the run; `cancel` does."""
 
@@ -119,7 +119,7 @@ class Stream(StreamResult):
             await place.call("POST", "/abort", Status, body=wire.Abort(reason=reason, run=run))
 
     async def _run(self, seq: int) -> str | None:
-        """Return the run that took up message `seq`."""
+        """Return the run that handles message `seq`."""
         watch = MessageWatch(Key("", self._place.session, self._place.thread), seq)
         for event in await read_events(self._place, after=seq - 1):
             watch.see(event)

@@ -37,5 +37,5 @@ class Client(RemoteContext):
         super().__init__(AsyncClient(url, key, **settings), Loop("the client"))
 
     def close(self) -> bool:
-        """Close the connections and end the thread; False if that was already done."""
+        """Close the connections and end the thread. Returns False if this was already done."""
         return self._loop.close(self._target.aclose)

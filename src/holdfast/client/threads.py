@@ -25,21 +25,21 @@ class ThreadsPart(Generic[S]):
         return self._place.thread
 
     async def list(self, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        """The threads, the most recently active first."""
+        """Return the threads, most recently active first."""
         query = {"cursor": cursor, "limit": limit}
         page = await self._place.call("GET", "/threads", wire.RowPage, query=query)
         return Page(items=page.items, cursor=page.cursor, total=page.total)
 
     async def create(self, title: str | None = None, *, id: str | None = None) -> S:
-        """Create an empty thread, with the mode and the model of this one."""
+        """Create an empty thread, with the mode and the model of this thread."""
         body = wire.CreateThread(id=id, title=title)
         return self._of(await self._place.call("POST", "/threads", wire.SessionView, body=body))
 
     async def fork(
         self, *, at: int | None = None, thread: str | None = None, title: str | None = None
     ) -> S:
-        """Create a thread that shares all events up to `at`, or up to the last point where nothing
-        is open."""
+        """Create a thread that shares all events up to `at`, or up to the last event at which no
+        turn is open."""
         body = wire.ForkThread(at=at, id=thread, title=title)
         return self._of(
             await self._place.call("POST", "/threads/fork", wire.SessionView, body=body)
@@ -62,8 +62,8 @@ class ThreadsPart(Generic[S]):
         await self._place.call("DELETE", f"/threads/{name}", type(None))
 
     async def edit(self, seq: int, text: str) -> S:
-        """Send another text in place of message `seq`, in a new thread that shares all events
-        before it."""
+        """Send other text in place of message `seq`, in a new thread that shares all events before
+        the message."""
         path, body = f"/messages/{seq}/edit", wire.EditText(text=text)
         return self._of(await self._place.call("POST", path, wire.SessionView, body=body))
 

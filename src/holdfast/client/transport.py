@@ -1,6 +1,6 @@
-"""Requests to a server. They are retried with back-off under one idempotency key; if there are
-several addresses, at the next one. Failures are raised as the library's errors; none of them
-contains the API key."""
+"""Requests to a server. Requests are retried with back-off and the same idempotency key; if there
+are several addresses, at the next address. Failures are raised as the library's errors, which never
+contain the API key."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Query = Mapping[str, str | int | float | bool | list[str] | None]
 
 
 class RequestOptions(TypedDict, total=False):
-    """Options of a request: the body and its media type `media`; the query; the idempotency key;
+    """Options of a request: the body and its media type `media`, the query, the idempotency key,
     and how many seconds longer than usual the server may take."""
 
     body: Any
@@ -133,9 +133,9 @@ class Transport:
         answer: type[T],
         **options: Unpack[RequestOptions],
     ) -> T:
-        """Send a request, and retry while that can help. Requests that change something carry one
-        idempotency key for all attempts, so that they take effect once. The server may take `wait`
-        seconds longer. Raises `WrongServer` for a response that a Holdfast server would not
+        """Send a request, and retry it if a retry can help. Requests that change something carry
+        one idempotency key for all attempts, so that they take effect once. The server may take
+        `wait` seconds longer. Raises `WrongServer` for a response that a Holdfast server would not
         send."""
         return read(await self.raw(method, path, **options), answer, self.url(""))
 
@@ -212,8 +212,8 @@ class Transport:
         return response.content
 
     async def _has_other(self, url: str, shown: str | None, refused: set[str]) -> bool:
-        """Whether there are other credentials for an address that refused the ones that were
-        sent."""
+        """Return whether there are other credentials for an address that rejected the credentials
+        that were sent."""
         if shown is not None:
             refused.add(shown)
         return shown is not None and await self._credentials.bearer(url, refused) is not None
@@ -222,8 +222,9 @@ class Transport:
     async def lines(
         self, path: str, query: Query, accept: str = "text/event-stream"
     ) -> AsyncGenerator[AsyncGenerator[bytes, None], None]:
-        """Context manager that yields the lines of a stream, until it ends. Raises
-        `ServerUnavailable` if it breaks, and `WrongServer` for a response of another media type."""
+        """Context manager that yields the lines of a stream until it ends. Raises
+        `ServerUnavailable` if the connection is lost, and `WrongServer` for a response of another
+        media type."""
         url, refused = self.url(""), set[str]()
         try:
             while True:
@@ -276,7 +277,7 @@ class Transport:
         return min(patience.reach + others, patience.total)
 
     def _unreachable(self, error: Exception, url: str) -> ServerUnavailable:
-        """Return the error for an address that does not answer. A server that accepts connections
+        """Return the error for an address that does not respond. A server that accepts connections
         counts as reached, even if the request fails."""
         lock = locked(error)
         why = type(error).__name__ if lock is None else lock
@@ -327,8 +328,8 @@ def _plain(query: Query | None) -> httpx.QueryParams:
 
 
 def part(text: str, field: str = "name") -> str:
-    """Encode a name as a path segment. Raises `InvalidValue` if it would change the path or is too
-    long."""
+    """Encode a name as a path segment. Raises `InvalidValue` if the name would change the path or
+    is too long."""
     if text in ("", ".", "..") or "/" in text:
         raise InvalidValue(
             field=field,

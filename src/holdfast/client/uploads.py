@@ -18,8 +18,9 @@ REMEDY = (
 
 
 def source_of(given: str | Mapping[str, Any]) -> wire.Source:
-    """Return the source of an agent: a URL is for the loader `git`, other text for `local`, and a
-    mapping with a `manifest` for `inline`; a mapping with a `loader` names the loader itself."""
+    """Return the source of an agent. A URL selects the loader `git`, other text the loader `local`,
+    and a mapping with a `manifest` the loader `inline`; a mapping with a `loader` contains the name
+    of the loader."""
     if isinstance(given, str) and "://" in given:
         url, mark, ref = given.partition("#")
         return wire.Source(loader="git", source={"url": url, **({"ref": ref} if mark else {})})
@@ -31,7 +32,9 @@ def source_of(given: str | Mapping[str, Any]) -> wire.Source:
         return msgspec.convert(given, wire.Source)
     except msgspec.ValidationError as error:
         raise InvalidValue(
-            field="source", problem=f"is not the source of an agent ({error})", remedy=REMEDY
+            field="source",
+            problem=f"must describe where to load an agent from ({error})",
+            remedy=REMEDY,
         ) from None
 
 

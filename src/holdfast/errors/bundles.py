@@ -9,8 +9,8 @@ from .root import HoldfastError, listed
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault of a bundle: a stable `code`, its location and a description, which never contains
-    values of the bundle."""
+    """One fault of a bundle: a stable `code`, its location and a description. The description never
+    contains values of the bundle."""
 
     code: str
     path: str
@@ -40,7 +40,7 @@ class NotContinuable(HoldfastError):
     """A bundle can be read, but its session cannot be continued from it."""
 
     code = "not_continuable"
-    template = "bundle {bundle} {problem}; {remedy}"
+    template = "bundle {bundle} {problem}: {remedy}"
 
     bundle: str
     problem: str

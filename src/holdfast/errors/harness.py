@@ -12,9 +12,9 @@ from .root import HoldfastError, listed
 @dataclass(eq=False, kw_only=True)
 class ModelError(HoldfastError):
     """A model call failed. The provider's error is `__cause__`; `problem` contains its text only if
-    that is safe to show. `status` is the HTTP status, if there was one. `remedy` is what to do
-    about a wrong configuration: users see it in `Result.error`, so it never contains the provider's
-    text."""
+    that is safe to show. `status` is the HTTP status, if there was one. `remedy` says how to
+    correct a wrong configuration. Users see it in `Result.error`, so it never contains the
+    provider's text."""
 
     code = "model_failed"
 
@@ -25,7 +25,7 @@ class ModelError(HoldfastError):
 
     def __str__(self) -> str:
         said = f"{self.model}: {self.problem}"
-        return said if self.remedy is None else f"{said}: {self.remedy}"
+        return said if self.remedy is None else f"{said}; {self.remedy}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,7 +50,8 @@ class ModelUnavailable(ModelError):
 
 @dataclass(eq=False, kw_only=True)
 class ModelRateLimited(ModelUnavailable):
-    """The provider limits the rate of calls; `retry_after` is in seconds, if it was given."""
+    """The provider limits the rate of calls. `retry_after` is in seconds, or None if the provider
+    did not send it."""
 
     code = "model_rate_limited"
 
@@ -113,7 +114,8 @@ class InvalidAgent(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class ToolError(HoldfastError):
-    """For tools to raise: its text is sent to the model, unlike that of other exceptions."""
+    """Raise this in a tool to send its text to the model. The text of other exceptions is not
+    sent."""
 
     code = "tool_failed"
     template = "{problem}"
@@ -164,7 +166,7 @@ class QueueFull(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class NotPending(HoldfastError):
-    """No item with this id is pending; `pending` lists those that are."""
+    """No item with this id is pending. `pending` lists the pending items."""
 
     code = "not_pending"
 
@@ -177,7 +179,10 @@ class NotPending(HoldfastError):
             return f"nothing is pending in session {self.session!r}"
         listed = ", ".join(self.pending) or "none"
         if self.item is None:
-            return f"several items are pending in session {self.session!r}, name one: {listed}"
+            return (
+                f"several items are pending in session {self.session!r}: pass the id of one of "
+                f"them ({listed})"
+            )
         return f"item {self.item!r} is not pending in session {self.session!r}; pending: {listed}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -33,12 +34,14 @@ def _rebuild(cls: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
     return cls(**fields)
 
 
-# A problem that begins with one of these continues the name of its field: "limit is 0: pass at
-# least 1".
+# A problem that begins with one of these verbs continues the name of its field: "limit is 0: pass
+# at least 1". Other problems are sentences of their own: "url: file 'x' does not exist; create it".
 PREDICATES = """
-accepts appears are begins belongs cannot contains does exceeds has have hold holds is lacks must
-name names needs occurs refers requires takes was were would
+accepts already appears applies are begins belongs cannot contain contains does ends exceeds has
+have hold holds is lacks matches must need needs occurs refers requires returned takes uses was
+were would
 """
+_PARENTHESES = re.compile(r"\(.*\)", re.DOTALL)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -53,14 +56,15 @@ class InvalidValue(HoldfastError):
     limit: int | float | None = None
 
     def __str__(self) -> str:
-        if self.problem.partition(" ")[0] in PREDICATES.split():
-            return f"{self.field} {self.problem}: {self.remedy}"
-        return f"{self.field}: {self.problem}; {self.remedy}"
+        continues = self.problem.partition(" ")[0] in PREDICATES.split()
+        said = f"{self.field}{' ' if continues else ': '}{self.problem}"
+        mark = "; " if ": " in _PARENTHESES.sub("", said) else ": "  # one colon in a message
+        return f"{said}{mark}{self.remedy}"
 
 
 @dataclass(eq=False, kw_only=True)
 class MissingExtra(HoldfastError, ImportError):
-    """This needs an optional package that is not installed."""
+    """A feature needs an optional package that is not installed."""
 
     code = "missing_extra"
     template = "{needed_for} needs an optional package: pip install 'holdfast[{extra}]'"
@@ -84,12 +88,19 @@ class WrongLoop(HoldfastError, RuntimeError):
 
 
 def listed(faults: Iterable[object]) -> str:
-    """A list of faults, for the end of a message."""
+    """Format faults as a list, for the end of a message."""
     return "".join(f"\n- {fault}" for fault in faults)
 
 
 def instead(name: str, available: list[str]) -> str:
-    """List the available names after an unknown one, with the closest match first."""
+    """Return the remedy for an unknown name: the closest match and all available names."""
+    if not available:
+        return "none is available"
+    meant = closest(name, available)
+    return f"{meant} {'Available:' if meant else 'use one of'} {', '.join(available)}".lstrip()
+
+
+def closest(name: str, available: list[str]) -> str:
+    """Return a question that suggests the closest match of an unknown name; empty without one."""
     near = get_close_matches(name, available, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    return f"{meant}there are: {', '.join(available) or 'none'}"
+    return f"did you mean {near[0]!r}?" if near else ""

@@ -120,7 +120,7 @@ class KeyReused(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownEngine(HoldfastError):
-    """The server has no such engine: use one of `available`."""
+    """The server has no engine with this name: use one of `available`."""
 
     code = "unknown_engine"
 
@@ -128,12 +128,12 @@ class UnknownEngine(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"unknown engine {self.engine!r}; {instead(self.engine, self.available)}"
+        return f"unknown engine {self.engine!r}: {instead(self.engine, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)
 class UnknownAgent(HoldfastError):
-    """The server has no such agent: use one of `available`."""
+    """The server has no agent with this name: use one of `available`."""
 
     code = "unknown_agent"
 
@@ -141,12 +141,12 @@ class UnknownAgent(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"unknown agent {self.agent!r}; {instead(self.agent, self.available)}"
+        return f"unknown agent {self.agent!r}: {instead(self.agent, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)
 class UnknownLoader(HoldfastError):
-    """The server has no such loader of agents: use one of `available`."""
+    """The server has no agent loader with this name: use one of `available`."""
 
     code = "unknown_loader"
 
@@ -154,13 +154,13 @@ class UnknownLoader(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"unknown loader {self.loader!r}; {instead(self.loader, self.available)}"
+        return f"unknown loader {self.loader!r}: {instead(self.loader, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)
 class ServerError(HoldfastError):
-    """A server failed, or gave an error code that this client does not know: `reason` is the code,
-    `status` the HTTP status."""
+    """A server failed, or returned an error code that this client does not recognize. `reason` is
+    the code, `status` the HTTP status."""
 
     code = "server_error"
     template = "{problem}"
@@ -172,8 +172,8 @@ class ServerError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class ServerUnavailable(ServerError):
-    """A server could not be reached, or did not respond, until the client's timeout. The request
-    may have arrived: retry the same call with the same idempotency key."""
+    """A server could not be reached or did not respond before the client's timeout. The request may
+    have arrived: retry the same call with the same idempotency key."""
 
     code = "server_unavailable"
     retryable = True
@@ -183,7 +183,7 @@ class ServerUnavailable(ServerError):
 
 @dataclass(eq=False, kw_only=True)
 class WrongServer(ServerError):
-    """The program at this address is not a Holdfast server: another program, a proxy's page, or a
+    """The response did not come from a Holdfast server, but from another program, a proxy or a
     redirect."""
 
     code = "wrong_server"

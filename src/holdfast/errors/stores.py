@@ -52,7 +52,7 @@ class PhaseError(HoldfastError):
     """The phase of the session does not allow this operation."""
 
     code = "phase_error"
-    template = "session {session!r} is {phase}: {move} is not possible"
+    template = "session {session!r} is {phase}: {move} is not allowed"
 
     tenant: str
     session: str
@@ -106,8 +106,8 @@ class LogReplaced(HoldfastError):
 
     code = "log_replaced"
     template = (
-        "thread {thread!r} of session {session!r} is no longer log {known!r}: it was deleted "
-        "and created again"
+        "thread {thread!r} of session {session!r} was deleted and created again; log {known!r} no "
+        "longer exists"
     )
 
     tenant: str
@@ -134,7 +134,7 @@ class LeaseLost(HoldfastError):
         holder = f"held by {self.owner!r}" if self.owner else "released"
         return (
             f"lease {self.token} of thread {self.thread!r} of session {self.session!r} "
-            f"is not valid any more: the newest lease is {self.newest} ({holder})"
+            f"is no longer valid: the newest lease is {self.newest} ({holder})"
         )
 
 
@@ -145,8 +145,8 @@ class LeaseHeld(HoldfastError):
     code = "lease_held"
     retryable = True
     template = (
-        "thread {thread!r} of session {session!r} is driven by {owner!r}, whose lease lasts "
-        "{left} ms more"
+        "thread {thread!r} of session {session!r} is driven by {owner!r}; its lease expires in "
+        "{left} ms"
     )
 
     tenant: str
@@ -206,8 +206,8 @@ class StoreDamaged(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreReplaced(StoreError):
-    """The file at `path` was removed or replaced while the store was open. Nothing is read or
-    written any more: close the store, restore the file, and open the store again."""
+    """The file at `path` was removed or replaced while the store was open. Reads and writes fail
+    from then on: close the store, restore the file, and open the store again."""
 
     code = "store_replaced"
 
@@ -229,7 +229,8 @@ class LogDamaged(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class KeyMissing(StoreError):
-    """The data, or event `seq` of it, is encrypted with a key that the vault does not have."""
+    """The data is encrypted with a key that the vault does not have. `seq` is the event concerned,
+    if it is known."""
 
     code = "key_missing"
 
@@ -248,4 +249,4 @@ class UnknownStore(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"unknown kind of store {self.kind!r}; {instead(self.kind, self.available)}"
+        return f"unknown kind of store {self.kind!r}: {instead(self.kind, self.available)}"

@@ -1,5 +1,5 @@
 """Built-in tools: ask the user a question, submit a plan, request access to a path, and keep a list
-of tasks. An agent has only those that it lists."""
+of tasks. An agent has only the tools that it lists."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def ask_user(
     if not question.strip():
         raise ToolError(problem="the question is empty")
     if selection is not None and not options:
-        raise ToolError(problem="selection needs options: pass options, or leave selection out")
+        raise ToolError(problem="selection needs options: pass options, or omit selection")
     if context.answer is None:
         schema = _answers(options, selection or "single_select")
         detail: dict[str, Any] = {"question": question}

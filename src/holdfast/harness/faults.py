@@ -1,7 +1,7 @@
 """Faults of a run: codes, severity, whether to retry, and the message for users.
 
 `classify` turns an exception into a `RunFault` by its type and source, never by its message.
-`public` is the fault as clients see it. `ErrorPolicy` lets an application change both, and the
+`public` is the fault as clients see it. With `ErrorPolicy`, an application can change both, and the
 retries. Pure, except that `classify` formats the traceback.
 """
 
@@ -130,7 +130,7 @@ def _check_number(field: str, value: Any, most: float) -> None:
 
 
 class Attempts(Struct, frozen=True):
-    """How many attempts a call gets, and the delay between them: `backoff` seconds, doubled each
+    """The number of attempts of a call, and the delay between them: `backoff` seconds, doubled each
     time up to `cap`, minus a random part of up to the fraction `jitter`."""
 
     times: int
@@ -150,8 +150,8 @@ class Attempts(Struct, frozen=True):
         random: Callable[[], float] | None = None,
         retry_after: float | None = None,
     ) -> float:
-        """Return the seconds to wait after attempt `n`: at least the delay that the provider asked
-        for, up to a minute, even if that exceeds `cap`."""
+        """Return the seconds to wait after attempt `n`: at least the delay that the provider
+        requested, up to a minute, even if that exceeds `cap`."""
         check_count("n", n, least=1)
         longest = max(self.cap, self.backoff)
         part = (random or current().random.random)()
@@ -247,8 +247,8 @@ def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFA
 
 
 def remedy(error: BaseException) -> str | None:
-    """Return what to do about a configuration error, as a sentence for users. Uses only Holdfast's
-    own texts, because messages of providers and other exceptions may contain secrets."""
+    """Return the remedy for a configuration error, as a sentence for users. Uses only Holdfast's
+    own messages, because messages of providers and other exceptions may contain secrets."""
     if isinstance(error, MissingExtra):
         return f"Install an optional package: pip install 'holdfast[{error.extra}]'."
     said = error.remedy if isinstance(error, ModelError) else None
@@ -281,7 +281,7 @@ def retryable(fault: RunFault) -> bool:
 
 
 def retry_after(fault: RunFault) -> float | None:
-    """Return the delay that the provider asked for, in seconds, if any."""
+    """Return the delay that the provider requested, in seconds, or None."""
     asked = fault.details.get("retry_after")
     return float(asked) if isinstance(asked, (int, float)) and math.isfinite(asked) else None
 

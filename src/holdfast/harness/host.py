@@ -1,6 +1,6 @@
-"""The harness: hosts the sessions of one agent on a store, drives those that are due, and
-recovers runs that other processes left unfinished. It opens sessions, and offers their methods
-by session id."""
+"""The harness: hosts the sessions of one agent on a store, drives sessions that are due, and
+recovers runs that other processes left unfinished. It opens sessions, and offers their methods by
+session id."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ IDLE = 600.0  # seconds after which an unused session may be evicted
 class Harness:
     """Serves one agent. Use it with `async with`, or call `start` and `aclose`.
 
-    The constructor validates the agent and all settings, and reports every error at once.
+    The constructor validates the agent and all settings, and reports all errors together.
     """
 
     def __init__(
@@ -194,7 +194,8 @@ class Harness:
         self._check_loop()
 
     def _check_loop(self) -> None:
-        """Raise if the harness is used on another event loop than the one it was started on."""
+        """Raise `WrongLoop` if the harness is used on another event loop than the loop it was
+        started on."""
         if self._own is not None:
             self._own.check()
 
@@ -206,7 +207,7 @@ class Harness:
 
     @property
     def named_models(self) -> frozenset[str]:
-        """The models that the agent, its modes, its sub-agents and this harness name."""
+        """The models that the agent, its modes, its sub-agents and this harness use."""
         given = self._settings
         refs = (given["default_model"], *given["fallbacks"], *models_of(self.agent))
         return frozenset(filter(None, refs))
@@ -218,14 +219,15 @@ class Harness:
         self._settings["offered"] = frozenset(refs)
 
     async def sweep_folders(self) -> SweptFolders:
-        """Remove work folders that deleted sessions left behind, for example after a crash or when
-        a file could not be removed. Also done at each start. Does nothing if the sandbox has no
-        `sweep`."""
+        """Remove the remaining work folders of deleted sessions, for example after a crash or when
+        a file could not be removed. This is also done at each start. Does nothing if the sandbox
+        has no `sweep`."""
         sweep = getattr(self._sessions().config.sandbox, "sweep", None)
         return SweptFolders() if sweep is None else await sweep(self._is_gone)
 
     async def _is_gone(self, scope: Scope, store: str) -> bool | None:
-        """Whether a session that was being deleted is gone; None if it belongs to another store."""
+        """Whether a session that was being deleted no longer exists; None if it belongs to another
+        store."""
         if (scope.tenant, store) != (self.tenant, self.store.info().location):
             return None
         return await self.store.row(key(scope.session, "main", scope.tenant)) is None
@@ -257,10 +259,10 @@ class Harness:
         return self._notices.subscribe(listener)
 
     def _sessions(self) -> OpenSessions:
-        """The live sessions; `HarnessClosed` if the harness was not started."""
+        """The live sessions. Raises `HarnessClosed` if the harness was not started."""
         if self._opened is None:
             raise HarnessClosed(
-                what="the harness was not started: use `async with` or `start`; until then it"
+                what="the harness was not started with `async with` or `start`, so it"
             )
         self._check_loop()
         return self._opened
@@ -314,8 +316,8 @@ class Harness:
     async def list(
         self, *, active: bool = False, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> Page[Row]:
-        """The sessions of this agent, most recently active first. `active` lists only those that
-        are live in this process."""
+        """The sessions of this agent, most recently active first. `active` lists only the sessions
+        that are live in this process."""
         self._check_open()
         if active:
             here = [where for where in self._sessions().sessions if where.thread == "main"]
@@ -358,7 +360,7 @@ class Harness:
         return await self._sessions().close(_named(id), grace=grace, reason=reason)
 
     def drives(self, id: str) -> bool:
-        """Whether this process drives any thread of a session, including those of sub-agents."""
+        """Whether this process drives any thread of a session, including threads of sub-agents."""
         return self._opened is not None and self._opened.drivers.busy(_named(id))
 
     async def evict(self, idle: float = IDLE) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ Listener: TypeAlias = Callable[[str, str, Any], Any]
 
 
 class Listeners:
-    """Plain functions that are called with an event, a session id and a value. If one raises an
-    exception, it is logged, and the others are still called."""
+    """Plain functions that are called with an event, a session id and a value. If a listener raises
+    an exception, the exception is logged, and the other listeners are still called."""
 
     def __init__(self, log: BoundLog) -> None:
         self._log = log
@@ -24,7 +24,7 @@ class Listeners:
         return bool(self._listeners)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; returns a function that removes it."""
+        """Add a listener. Returns a function that removes it."""
         function: Any = listener
         waits = inspect.iscoroutinefunction
         if not callable(function) or waits(function) or waits(type(function).__call__):

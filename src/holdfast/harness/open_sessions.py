@@ -1,5 +1,5 @@
-"""The sessions that are live in one process. Each thread is opened once, however many callers ask
-for it, and closed once. Events of their logs are passed on to listeners."""
+"""The sessions that are live in one process. Each thread is opened once, regardless of the number
+of callers, and closed once. Events of their logs are passed on to listeners."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OpenSessions:
         self._closed = self._ended = self._left = False
 
     def subscribed(self, subscriber: Subscriber) -> None:
-        """Register a subscription. It ends at once if subscriptions have ended here."""
+        """Register a subscription. It ends immediately if subscriptions have ended here."""
         self._subscribed.add(subscriber)
         if self._left:
             subscriber.end()
@@ -127,7 +127,7 @@ class OpenSessions:
         if row.agent not in (None, agent):
             raise InvalidValue(
                 field="id",
-                problem=f"is {row.session!r}, a session of agent {row.agent!r}",
+                problem=f"session {row.session!r} belongs to agent {row.agent!r}",
                 remedy=f"serve it with that agent, or use another id for {agent!r}",
             )
 

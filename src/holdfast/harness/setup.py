@@ -1,5 +1,5 @@
-"""Turns the arguments of a harness into its configuration. The agent, the models and the settings
-are validated here, and all errors are reported at once."""
+"""Converts the arguments of a harness to its configuration. The agent, the models and the settings
+are validated here, and all errors are reported together."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _bounds(given: Mapping[str, Any]) -> RunBounds:
 
 
 def _summariser(summarise: Any) -> list[str]:
-    """Return the reference of the model that summarises, if one is named."""
+    """Return the reference of the model that summarises, if one is set."""
     return [summarise] if isinstance(summarise, str) and "/" in summarise else []
 
 

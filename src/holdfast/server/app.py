@@ -61,7 +61,7 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
 
         app = create_app(agents=[shop], store="sqlite:shop.db", auth=NoAuth())
 
-    Takes `Settings`, or their fields as keyword arguments. Raises `InvalidSettings`, which lists
+    Accepts `Settings`, or its fields as keyword arguments. Raises `InvalidSettings`, which lists
     every fault. The app's lifespan opens and closes its stores; without a lifespan, they are opened
     when first needed, and you close the app with `close_app`.
     """

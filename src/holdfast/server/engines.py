@@ -1,8 +1,8 @@
 """Engines drive sessions. A server has one or more engines, each with a name; `HoldfastEngine` uses
 the harness.
 
-An engine opens sessions, keeps them open while they are used, and closes idle ones. Closing loses
-nothing, since all data of a session is in its log.
+An engine opens sessions, keeps them open while they are used, and closes idle sessions. Closing
+loses nothing, since all data of a session is in its log.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Made: TypeAlias = "Agent | Callable[..., Harness]"
 
 
 class Chosen(str):
-    """A default model that the user did not name. It is not passed to functions that create a
+    """A default model that the user did not choose. It is not passed to functions that create a
     harness."""
 
     __slots__ = ()
@@ -106,8 +106,8 @@ class Serving(NamedTuple):
 
 
 def serving(engines: Mapping[str, Engine], agent: str | None, tenant: str | None = None) -> Serving:
-    """Return the engine that serves an agent. Raises `UnknownAgent`. If a tenant is given, an
-    uploaded agent counts only if this tenant uploaded it."""
+    """Return the engine that serves an agent. Raises `UnknownAgent`. With a tenant, an uploaded
+    agent is found only if this tenant uploaded it."""
     for name, engine in engines.items():
         with suppress(UnknownAgent):
             key, known = engine.agent_key(agent), cast(Any, engine)
@@ -126,8 +126,8 @@ class HoldfastEngine:
     """An engine that uses the harness: one `Harness` for each agent, store and tenant, created when
     it is first used.
 
-    `agents` are agents by their public names, or functions that take `store`, `tenant` and the
-    settings and return a `Harness`. `settings` are the settings of the harness; raises
+    `agents` maps public names to agents, or to functions that take `store`, `tenant` and the
+    settings and return a `Harness`. `settings` are the settings of the harness. Raises
     `InvalidValue` for a setting that a function does not accept. `run_limits` are the limits of
     each run, which clients may not exceed.
     """
@@ -161,8 +161,8 @@ class HoldfastEngine:
             if key in self._keys:
                 raise InvalidValue(
                     field="agents",
-                    problem=f"{self._keys[key]!r} and {name!r} are both the agent {key!r}",
-                    remedy="serve one of them, or give one another name: Agent(NAME, …)",
+                    problem=f"{self._keys[key]!r} and {name!r} have the same agent key {key!r}",
+                    remedy="serve only one, or rename one with Agent(NAME, …)",
                 )
             self._keys[key], self._probes[key] = name, probe
         self._uses = SessionsInUse(self.limits)
@@ -204,13 +204,13 @@ class HoldfastEngine:
         raise UnknownAgent(agent=str(name), available=self.agents)
 
     def offer(self, models: Collection[str]) -> None:
-        """Let clients choose among these models: references, `provider/*` or `*`. By default, they
-        choose among the models that the agent and its harness name."""
+        """Allow clients to choose one of these models: references, `provider/*` or `*`. By default,
+        they choose one of the models that the agent and its harness use."""
         self._listed = models
 
     def choices(self, agent: str | None) -> Choices:
-        """Return what clients may choose for the runs of an agent. None stands for a new upload:
-        then all models of the server's agents and of the harness are offered."""
+        """Return what clients may choose for the runs of an agent. For None, which means a new
+        upload, all models of the server's agents and of the harness are available."""
         if (probe := self._probes.get(agent or "")) is not None:
             models = probe.named_models if self._listed is None else self._listed
             return Choices(probe.agent, models, probe.limits)
@@ -221,7 +221,7 @@ class HoldfastEngine:
 
     @cached_property
     def _own(self) -> tuple[RunLimits, frozenset[str]]:
-        """Return the limits of the harness, and all models that the operator has named."""
+        """Return the limits of the harness, and all models that the operator has configured."""
         probes = [*self._probes.values()]
         limits = self._settings.get("limits") or RunLimits()
         with suppress(InvalidAgent):  # if the harness has no model of its own
@@ -266,8 +266,8 @@ class HoldfastEngine:
         if self._settings.get("sandbox") is None:
             raise InvalidValue(
                 field="envs",
-                problem="are for commands, and the server has no sandbox",
-                remedy="leave them out",
+                problem="are not supported, because this server has no sandbox to run commands in",
+                remedy="omit them",
             )
         self._envs.give(Scope(place.tenant, id), envs)
 
@@ -343,16 +343,18 @@ class HoldfastEngine:
 
 
 def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
-    """Call a function with these settings. Raises `InvalidValue` if it does not accept one of
-    them."""
+    """Call a function with these settings. Raises `InvalidValue` if the function does not accept
+    one of them."""
     given = settings_for(made, _for_function(settings))
     name = getattr(made, "__name__", "the function")
     if refused := _refused(made, given):
         raise InvalidValue(
             field="agents",
-            problem=f"{name} does not take {' and '.join(refused)}, which the server sets",
-            remedy=f"let it take **settings, and return Harness(agent, **settings); or leave "
-            f"{'them' if len(refused) > 1 else 'it'} out of the server's settings",
+            problem=f"{name} does not accept {' and '.join(refused)}, which the server sets",
+            remedy=f"add a parameter **settings, and return Harness(agent, **settings); or remove "
+            f""
+            f"{'them' if len(refused) > 1 else 'it'} from the server's "
+            f"settings",
         )
     try:
         return made(**given)
@@ -362,9 +364,9 @@ def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
             raise
         raise InvalidValue(
             field="agents",
-            problem=f"{name} sets {twice[1]} of the harness, and so does the server",
-            remedy=f'leave one out, or write Harness(agent, **{{"{twice[1]}": …, **settings}}) to '
-            "prefer the server's",
+            problem=f"{name} and the server both set {twice[1]}",
+            remedy="remove one of them, or to prefer the server's, write "
+            f'Harness(agent, **{{"{twice[1]}": …, **settings}})',
         ) from error
 
 
@@ -372,8 +374,8 @@ _TWICE = re.compile(r"multiple values for keyword argument '(\w+)'")
 
 
 def _for_function(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings to pass to a function. The offline model is left out of `providers`,
-    because the function may have its own. If the offline model was named as the default model, it
+    """Return the settings to pass to a function. The offline model is omitted from `providers`,
+    because the function may have its own. If the offline model is the configured default model, it
     is passed as `default_model`."""
     given = dict(settings)
     if isinstance(given.get("default_model"), Chosen):

@@ -1,8 +1,9 @@
-"""Loaders fetch agents that clients name: from a folder of the server, from a Git repository, or
-from the request itself. The files of an agent are written into the session's work folder.
+"""Loaders fetch the agents that clients request: from a folder of the server, from a Git
+repository, or from the request itself. The files of an agent are written into the session's work
+folder.
 
 A loader limits what can be loaded: folders below its root, or addresses with allowed prefixes.
-Links are left out, and nothing that is loaded is executed.
+Links are skipped, and loaded files are never executed.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class InlineLoader:
             files = msgspec.convert(source.get("files", ()), list[File])
         except msgspec.ValidationError as error:
             raise InvalidValue(
-                field="files", problem=str(error), remedy="give path, content and encoding"
+                field="files", problem=str(error), remedy="pass path, content and encoding"
             ) from error
         check_uploads(files)
         return files
@@ -128,15 +129,17 @@ class LocalLoader:
 
 
 class GitLoader:
-    """Takes the agent from a Git repository at or below an address of `allowed`:
-    `{"url": …, "ref": …, "subdir": …}`. An address is a URL or an absolute path of the server."""
+    """Takes the agent from a Git repository at or below one of the `allowed` addresses: `{"url": …,
+    "ref": …, "subdir": …}`. An address is a URL or an absolute path of the server."""
 
     name = "git"
 
     def __init__(self, *allowed: str) -> None:
         if not allowed:
             raise InvalidValue(
-                field="allowed", problem="is empty", remedy="name prefixes of addresses"
+                field="allowed",
+                problem="is empty",
+                remedy="list at least one URL prefix, such as https://git.example/agents/",
             )
         self._allowed = [_address(one, "allowed") for one in allowed]
         self._turns = asyncio.Semaphore(CLONES)
@@ -150,7 +153,9 @@ class GitLoader:
             )
         ref = source.get("ref")
         if ref is not None and (not isinstance(ref, str) or not _REF.fullmatch(ref)):
-            raise InvalidValue(field="ref", problem="is invalid", remedy="name a branch or a tag")
+            raise InvalidValue(
+                field="ref", problem="is invalid", remedy="pass the name of a branch or a tag"
+            )
         if source.get("subdir") is not None:
             check_path(_text(source, "subdir"))
 
@@ -172,7 +177,7 @@ def _address(text: str, field: str) -> git.GitAddress:
     try:
         return git.GitAddress.of(text)
     except git.AddressError as error:
-        remedy = "give one such as https://git.example/agents/"
+        remedy = "pass an address such as https://git.example/agents/"
         raise InvalidValue(field=field, problem=str(error), remedy=remedy) from error
 
 
@@ -203,20 +208,20 @@ def check_files(sizes: Mapping[str, int]) -> None:
 def _too_much() -> InvalidValue:
     return InvalidValue(
         field="source",
-        problem=f"has more than {FILES} files or {BYTES} bytes",
-        remedy="use a smaller one",
+        problem=f"has more than {FILES} files or {BYTES >> 20} MiB",
+        remedy="remove some files",
         limit=BYTES,
     )
 
 
 def _read(root: Path, path: str) -> dict[str, bytes]:
-    """Read all files of a folder below `root`, by path. Links and special files are left out."""
+    """Read all files of a folder below `root`, by path. Links and special files are skipped."""
     folder = (root / check_path(path)).resolve()
     if not folder.is_relative_to(root.resolve()) or not folder.is_dir():
         raise InvalidValue(
             field="path",
-            problem=f"{path!r} is not a folder of an agent",
-            remedy="name the folder of an agent",
+            problem=f"folder {path!r} does not exist",
+            remedy="pass the path of an agent's folder",
         )
     sizes = dict(_sizes(folder))
     check_files(sizes)
@@ -265,7 +270,9 @@ def _description(found: Mapping[str, bytes]) -> tuple[str, bytes]:
         if name in found:
             return name, found[name]
     names = " or ".join(manifest.NAMES)
-    raise InvalidValue(field="source", problem=f"has no {names}", remedy="add one at the top")
+    raise InvalidValue(
+        field="source", problem=f"has no {names}", remedy="add one in its top-level folder"
+    )
 
 
 def _hash(found: Mapping[str, bytes]) -> str:
@@ -279,8 +286,8 @@ def check_path(path: Any) -> str:
     if not isinstance(path, str) or not path.strip() or path.startswith("/") or ".." in parts:
         raise InvalidValue(
             field="path",
-            problem=f"{path!r} is not a path in the folder",
-            remedy="give a path relative to the agent's folder",
+            problem=f"{path!r} is not inside the agent's folder",
+            remedy="pass a path relative to that folder",
         )
     if "\0" in path or "\\" in path:
         raise InvalidValue(field="path", problem="contains NUL or a backslash", remedy="use /")
@@ -296,7 +303,7 @@ def check_path(path: Any) -> str:
 
 def _text(source: Mapping[str, Any], field: str) -> str:
     if not isinstance(value := source.get(field), str) or not value:
-        raise InvalidValue(field=field, problem="is missing", remedy="give a text")
+        raise InvalidValue(field=field, problem="is missing", remedy="pass a string")
     return value
 
 
@@ -304,6 +311,6 @@ def _only(source: Mapping[str, Any], *fields: str) -> None:
     if more := sorted(set(source) - set(fields)):
         raise InvalidValue(
             field="source",
-            problem=f"has unknown fields: {', '.join(more)}",
-            remedy=f"use {', '.join(fields)}",
+            problem=f"has unknown fields ({', '.join(more)})",
+            remedy=f"use only {', '.join(fields)}",
         )

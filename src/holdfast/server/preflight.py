@@ -1,5 +1,5 @@
-"""Checks the certificate and the store before a server listens. So a fault is reported once, in one
-line, by the process that was started, no matter how many workers it would have."""
+"""Checks the certificate and the store before a server listens. A fault is therefore reported once,
+in one line, by the started process, no matter how many workers it would have."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .settings import KEYS, Settings
 
 
 class ServerStarted(Struct, frozen=True, kw_only=True):
-    """Describes a server that has started. `kept` is whether sessions outlive it, `known` whether
-    any caller could be accepted, `token` its local token, `open` whether it needs no
-    authentication."""
+    """Describes a server that has started. `kept` is true if sessions outlive the server, `known`
+    if any caller could be accepted, and `open` if no authentication is needed. `token` is the local
+    token."""
 
     port: int
     kept: bool
@@ -37,7 +37,7 @@ def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
         return
     if cert is None or key is None:
         missing = "--tls-cert" if cert is None else "--tls-key"
-        yield f"TLS needs a certificate and its key: give {missing} too"
+        yield f"TLS needs a certificate and its key: also pass {missing}"
         return
     files = {"--tls-cert": cert, "--tls-key": key}
     absent = [f"{option} {at!r}" for option, at in files.items() if not Path(at).is_file()]
@@ -60,7 +60,7 @@ def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
 async def known_callers(settings: Settings, waiting: Callable[[], None] | None = None) -> bool:
     """Open the default store and close it again. Returns whether any caller could be accepted.
     Raises `StoreError`, `MissingExtra` or `InvalidValue`. `waiting` is called if the store does not
-    answer at once."""
+    respond immediately."""
     registry = settings.registry()
     try:
         with slow(waiting):

@@ -1,5 +1,5 @@
-"""Runs the app under uvicorn, in this process or in several, until a signal ends it. A process
-hands over its runs before it ends."""
+"""Runs the app under uvicorn, in one or several processes, until a signal ends it. A process hands
+over its runs before it ends."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ MORE = 5  # seconds after the grace until connections are cut
 
 
 class ServePlan(Struct, frozen=True, kw_only=True):
-    """What to serve, and where: a settings file, or agents and a store. `model` applies to all
-    agents, or, if it was `chosen` by default, only to agents without a model."""
+    """What to serve: a settings file, or agents and a store; and the address. `model` applies to
+    all agents, or if it was `chosen` by default, only to agents without a model."""
 
     config: str | None = None
     agents: dict[str, str] = {}
@@ -113,15 +113,20 @@ class ServePlan(Struct, frozen=True, kw_only=True):
     def _check(self, settings: Settings) -> None:
         faults = []
         if isinstance(settings.auth, (NoAuth, LocalTokenAuth)) and not is_loopback(self.host):
-            how = "without auth" if isinstance(settings.auth, NoAuth) else "with a local token"
-            faults.append(f"{how} only this machine is served, not {self.host!r}: use keys")
+            how = "none" if isinstance(settings.auth, NoAuth) else "local"
+            faults.append(
+                f"auth '{how}' allows only loopback addresses, got host {self.host!r}: "
+                f"use --auth keys"
+            )
         faults += tls_faults(self.cert, self.key)
         if self.workers > 1 and settings.default == "memory":
-            faults.append("several workers need a shared store, not memory: give another --store")
+            faults.append(
+                "--workers needs a store that processes can share, not memory: pass another --store"
+            )
         if self.workers > 1 and settings.envs:
             faults.append(
-                "envs are kept in the memory of one process, which several workers do not share: "
-                "serve with --workers 1, or leave `envs` out"
+                "envs cannot be used with several workers, because they are kept in the memory of "
+                "one process: serve with --workers 1, or remove `envs`"
             )
         if faults:
             raise InvalidSettings(faults=faults)
@@ -145,7 +150,7 @@ def app() -> Litestar:
 
 
 def end_with_parent() -> None:
-    """End a worker, as SIGTERM does, when its parent process is gone. Otherwise it would keep the
+    """End a worker, as SIGTERM does, when its parent process has ended. Otherwise it would keep the
     port."""
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -222,8 +227,8 @@ async def serves(first: Event) -> None:
 
 
 class WorkerProcesses(Multiprocess):
-    """uvicorn's worker processes, with callbacks for when the first one serves and when all are
-    about to end. The second Ctrl-C kills them."""
+    """uvicorn's worker processes, with callbacks that run when the first worker serves requests and
+    when all workers are about to end. The second Ctrl-C kills them."""
 
     def __init__(
         self,
@@ -291,9 +296,9 @@ def bound(host: str, port: int) -> list[socket.socket]:
 def _unbound(error: OSError, where: str) -> InvalidSettings:
     known = error.errno is not None and not isinstance(error, socket.gaierror)
     why = os.strerror(error.errno or 0) if known else error.strerror or str(error)
-    remedy = "give another --host or --port"
+    remedy = "pass another --host or --port"
     if error.errno == errno.EADDRINUSE:
-        remedy = "stop the program that uses the port, or give another --port"
+        remedy = "stop the program that uses the port, or pass another --port"
     return InvalidSettings(faults=[f"cannot listen on {where} ({why}): {remedy}"])
 
 
@@ -305,7 +310,7 @@ def run(
 ) -> None:
     """Serve until a signal arrives. `begun` is called when the server has started, `ending` with
     the grace period of the runs when a signal has arrived, and `waiting` if the store does not
-    answer at once. Raises `InvalidSettings`, `StoreError` or `MissingExtra` before any port is
+    respond immediately. Raises `InvalidSettings`, `StoreError` or `MissingExtra` before any port is
     bound."""
     settings = plan.settings()
     with StoreCreation(settings.registry().address(settings.default)):

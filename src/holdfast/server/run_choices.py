@@ -1,5 +1,5 @@
 """What clients may choose for the runs of an agent: one of the offered models, and limits that do
-not exceed the operator's. Programs that use the harness directly are not restricted."""
+not exceed the operator's limits. Programs that use the harness directly are not restricted."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ NAMES = ("steps", "tokens", "cost", "seconds")
 
 
 class Choices(NamedTuple):
-    """What clients may choose: `models` by reference, `provider/*` or `*`, and limits of at most
-    `limits` for each run. If a mode sets its own number of steps, that number takes precedence over
+    """The choices of clients: `models` by reference, `provider/*` or `*`, and limits for each run,
+    up to `limits`. If a mode sets its own number of steps, that number takes precedence over
     `limits`."""
 
     agent: Agent
@@ -53,14 +53,14 @@ class Choices(NamedTuple):
     def check_limits(
         self, given: Mapping[str, float], mode: Mode | None = None, field: str = "limits"
     ) -> None:
-        """Reject limits that exceed the operator's, whether set for one mode or for all modes."""
+        """Reject limits that exceed the operator's limits, for one mode or for all modes."""
         for name, value in given.items():
             most = self._most(name, mode)
             if most is not None and value > most:
                 raise InvalidValue(
                     field=f"{field}.{name}",
                     problem=f"{value} exceeds the server's limit of {most}",
-                    remedy=f"give at most {most}, or leave it out",
+                    remedy=f"pass at most {most}, or omit it",
                     limit=most,
                 )
 
@@ -74,7 +74,7 @@ class Choices(NamedTuple):
         return None if most is None else max(most, *steps_of(self.agent), 0)
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Reject metadata that set a model for sub-agents which is not offered."""
+        """Reject metadata that sets a model for sub-agents which is not offered."""
         every = subagent_model_key(None)
         for name, value in metadata.items():
             if (name == every or name.startswith(f"{every}.")) and isinstance(value, str):
@@ -91,7 +91,7 @@ class Choices(NamedTuple):
     # An uploaded agent
 
     def check_described(self, wanted: AgentManifest, final: AgentManifest) -> None:
-        """Reject an uploaded agent that names models which are not offered, or more steps than
+        """Reject an uploaded agent that uses models which are not offered, or more steps than
         allowed. Changes that the operator's `harden` made, from `wanted` to `final`, are
         allowed."""
         for field, ref in _models_of(final):

@@ -71,18 +71,18 @@ ENVIRON = "env:"
 class Settings:
     """The settings of a server.
 
-    `agents` are agents by their public names, or a list of them. `engines` are other engines by
-    name. `store` is the URL of the store; for several, `stores` has URLs or builders by kind, as in
-    `StoreRegistry`, and the first is the default. `auth` is a handler, or `"keys"` for API keys in
-    the default store. `harness` are settings of `Harness` for all agents.
+    `agents` maps public names to agents, or is a list of agents. `engines` maps names to other
+    engines. `store` is the URL of the store. For several stores, `stores` has URLs or builders by
+    kind, as in `StoreRegistry`; the first is the default. `auth` is a handler, or `"keys"` for API
+    keys in the default store. `harness` are settings of `Harness` for all agents.
 
-    Clients may upload agents by the `loaders`: a mapping by name, or a list of them. `tools` are
-    those that such agents may use, and `harden` may change their manifest. `envs` are
-    the variables that clients may set for the commands of their sessions.
+    `loaders` are the loaders with which clients may upload agents: a mapping by name, or a list.
+    `tools` are the tools that uploaded agents may use, and `harden` may change their manifest.
+    `envs` are the variables that clients may set for the commands of their sessions.
 
-    `models` are those that clients may choose, by reference, `provider/*` or `*`; by default those
-    that the agent, its modes, its sub-agents and the harness name. `run_limits` are the limits of
-    each run, which clients cannot exceed.
+    `models` are the models that clients may choose, by reference, `provider/*` or `*`. By default,
+    these are the models that the agent, its modes, its sub-agents and the harness use. `run_limits`
+    are the limits of each run, which clients cannot exceed.
     """
 
     agents: Mapping[str, Made] | Sequence[Agent] = ()
@@ -114,7 +114,9 @@ class Settings:
             problem = f"store is {type(store).__name__}: pass a URL, or stores={{kind: …}}"
             raise InvalidSettings(faults=[problem])
         if self.stores != MEMORY:
-            raise InvalidSettings(faults=["store and stores are both given: pass one of them"])
+            raise InvalidSettings(
+                faults=["store and stores cannot be combined: pass only one of them"]
+            )
         self.stores = store
 
     @classmethod
@@ -183,7 +185,7 @@ class Settings:
             yield str(error)
         if isinstance(self.auth, str):
             if self.auth != KEYS:
-                yield f"auth is {self.auth!r}: use {KEYS!r}, or a handler"
+                yield f"auth must be {KEYS!r} or a handler, got {self.auth!r}"
         elif not callable(getattr(self.auth, "authenticate", None)):
             yield f"auth is {type(self.auth).__name__}, which has no method authenticate"
         if isinstance(self.audit, FileAudit):
@@ -191,7 +193,7 @@ class Settings:
         yield from self.limits.faults()
         yield from self._list_faults()
         if not settings_values.SECONDS.fits(self.grace) or self.grace < 0:
-            yield f"grace is {self.grace!r}: give seconds"
+            yield f"grace must be a number of seconds, got {self.grace!r}"
 
     def _engine_faults(self) -> Iterator[str]:
         taken = {"harness", *inspect.signature(Harness).parameters} - OWN
@@ -204,7 +206,7 @@ class Settings:
     def _list_faults(self) -> Iterator[str]:
         for name in ("tenants", "origins", "envs", "models"):
             if isinstance(getattr(self, name), str):
-                yield f"{name} is a text: give {settings_values.TEXTS.words}"
+                yield f"{name} must be {settings_values.TEXTS.words}, got a string"
                 return
         for ref in self.models or ():
             if (wrong := _wrong_model(ref)) is not None:
@@ -217,7 +219,7 @@ class Settings:
             if (wrong := _wrong_origin(origin)) is not None:
                 yield f"origin {origin!r} {wrong}"
             elif isinstance(self.auth, NoAuth) and not is_local(origin.partition("://")[2]):
-                yield f"origin {origin!r} is not on this machine, which auth `none` needs: use keys"
+                yield f"origin {origin!r} is not on this machine, as auth `none` requires: use keys"
 
 
 def _wrong_model(ref: Any) -> str | None:
@@ -232,13 +234,13 @@ def _wrong_model(ref: Any) -> str | None:
 
 def _wrong_origin(origin: str) -> str | None:
     if origin == "*":
-        return "would allow every page: name each origin, as in https://shop.example"
+        return "would allow every page: list each origin, as in https://shop.example"
     scheme, there, rest = origin.partition("://")
     if not there or not _SCHEME.fullmatch(scheme):
         return f"has no scheme: did you mean http://{origin.lstrip('/')}?"
     address = _ORIGIN.fullmatch(rest)
     if address is None:
-        return "is not an origin: give scheme, host and port, as in https://shop.example"
+        return "is not an origin: use scheme, host and port, as in https://shop.example"
     if address["path"] is not None or origin != origin.lower():
         return f"is not what browsers send: did you mean {scheme}://{address['host']}?".lower()
     return None
@@ -303,7 +305,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
 def _no_table(name: str) -> str:
     """Return the fault for an unknown table, which may be a setting of another table."""
     if homes := [f"[{table}]" for table, known in settings_values.HOMES.items() if name in known]:
-        return f"{name} is a setting of {' and of '.join(homes)}: write it there"
+        return f"{name} is a setting of {' and of '.join(homes)}: move it there"
     return f"[{name}] is not a table: {instead(name, sorted(TABLES))}"
 
 
@@ -314,7 +316,7 @@ def _table(
     if isinstance(table, dict):
         resolved: dict[str, Any] = _resolved(table, name, environ, faults)
         return resolved
-    faults.append(f"{name} is {settings_values.sort(table)}: write a table, {WRITTEN[name]}")
+    faults.append(f"{name} must be a table ({WRITTEN[name]}), got {settings_values.sort(table)}")
     return {}
 
 
@@ -352,7 +354,10 @@ def _agents(table: Mapping[str, Any], faults: list[str]) -> Iterator[tuple[str, 
         if isinstance(found, Agent) or callable(found):
             yield name, found
         elif found is not None:
-            faults.append(f"agents.{name}: {at!r} is {type(found).__name__}: name an Agent")
+            faults.append(
+                f"agents.{name} must be an Agent or a function, but {at!r} is "
+                f"{type(found).__name__}"
+            )
 
 
 def _stores(table: Mapping[str, Any], faults: list[str]) -> StoreRegistry | str:
@@ -364,7 +369,7 @@ def _stores(table: Mapping[str, Any], faults: list[str]) -> StoreRegistry | str:
         one = about if isinstance(about, dict) else {"url": about}
         given = settings_values.fitting(path, one, settings_values.STORE, faults)
         if "url" not in one:
-            faults.append(f"{path}.url is missing: give the URL of the store")
+            faults.append(f"{path}.url is missing: set it to the URL of the store")
         try:
             if "url" in given:
                 registry.register(kind, given["url"], allow=given.get("allow"))
@@ -377,7 +382,7 @@ def _auth(table: Mapping[str, Any], faults: list[str]) -> AuthHandler | str:
     kind = table.get("kind", KEYS)
     if not isinstance(kind, str) or kind not in settings_values.AUTH:
         found = repr(kind) if isinstance(kind, str) else settings_values.sort(kind)
-        faults.append(f"auth.kind is {found}: use keys, secret, local or none")
+        faults.append(f"auth.kind must be keys, secret, local or none, got {found}")
         return KEYS
     given = settings_values.fitting("auth", table, settings_values.AUTH[kind], faults)
     given.pop("kind", None)
@@ -404,7 +409,7 @@ def _audit(table: Mapping[str, Any], faults: list[str]) -> Sink | None:
     if sink == "file" and "path" in given:
         return FileAudit(given["path"])
     if sink is not None:
-        faults.append(f"audit.sink is {sink!r}: use log, or file with a path")
+        faults.append(f"audit.sink must be log, or file with a path, got {sink!r}")
     elif "path" in table and "sink" not in table:
         faults.append('audit.sink is missing: write sink = "file"')
     return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import HoldfastError
-from ..errors.root import instead
+from ..errors.root import closest
 from ..harness import LocalSandbox, Tool
 from . import settings_values
 from .auth.audit import unmade
@@ -31,7 +31,7 @@ def named(at: Any, what: str, faults: list[str]) -> Any:
     module_name, colon, name = at.partition(":") if isinstance(at, str) else ("", "", "")
     if not (colon and module_name and name):
         given = repr(at) if isinstance(at, str) else sort(at)
-        faults.append(f"{what} is {given}: write module:name, as in shop:agent")
+        faults.append(f"{what} must be module:name, such as shop:agent, got {given}")
         return None
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -43,15 +43,15 @@ def named(at: Any, what: str, faults: list[str]) -> Any:
         return None
     if not hasattr(module, name):
         there = [known for known in vars(module) if not known.startswith("_")]
-        near = instead(name, there).partition("there are")[0]
+        near = closest(name, there)
         faults.append(f"{what}: {module_name!r} has no {name!r}; {near}".rstrip("; "))
         return None
     return getattr(module, name)
 
 
 def loaders(table: Mapping[str, Any], faults: list[str]) -> dict[str, Loader]:
-    """The loaders: `inline = {}`, `local = {root = …}`, `git = {allowed = […]}`, or
-    `NAME = "module:name"` for a custom one."""
+    """Return the loaders: `inline = {}`, `local = {root = …}`, `git = {allowed = […]}`, or `NAME =
+    "module:name"` for a custom one."""
     return dict(_loaders(table, faults))
 
 
@@ -64,11 +64,11 @@ def _loaders(table: Mapping[str, Any], faults: list[str]) -> Iterator[tuple[str,
         elif name not in LOADERS:
             faults.append(f"{path} is not a loader: use {', '.join(LOADERS)}, or write module:name")
         elif not isinstance(about, dict):
-            faults.append(f"{path} is {sort(about)}: give a table, or module:name")
+            faults.append(f"{path} must be a table or module:name, got {sort(about)}")
         elif (given := _whole(path, about, settings_values.LOADERS[name], faults)) is not None:
             if name == "local" and not Path(given["root"]).is_dir():
                 faults.append(
-                    f"{path}.root: the folder {given['root']!r} does not exist: create it"
+                    f"{path}.root: the folder {given['root']!r} does not exist; create it"
                 )
                 continue
             try:
@@ -85,7 +85,7 @@ def _whole(
     given = fitting(path, table, known, faults)
     for name in known:
         if name not in table:
-            faults.append(f"{path}.{name} is missing: give {known[name].words}")
+            faults.append(f"{path}.{name} is missing: set it to {known[name].words}")
     return given if len(faults) == before else None
 
 
@@ -97,20 +97,21 @@ def tools(names: Sequence[Any], faults: list[str]) -> list[Tool]:
         if isinstance(made, Tool):
             found.append(made)
         elif made is not None:
-            faults.append(f"tool {at!r} is {type(made).__name__}: name a tool")
+            faults.append(f"tool {at!r} must be a Tool, got {type(made).__name__}")
     return found
 
 
 def engines(
     table: Mapping[str, Any], settings: Mapping[str, Any], faults: list[str]
 ) -> dict[str, Engine]:
-    """Create the other engines: `make` names a function that creates one, `agents` lists its agents
-    as `module:name`, and all other settings are passed to the function."""
+    """Create the other engines. `make` is the `module:name` of a function that creates an
+    engine, `agents` lists its agents as `module:name`, and all other settings are passed to the
+    function."""
     found: dict[str, Engine] = {}
     for name, about in table.items():
         path = f"engines.{name}"
         if not isinstance(about, dict):
-            faults.append(f"{path} is {sort(about)}: give a table, with `make`")
+            faults.append(f"{path} must be a table with the key `make`, got {sort(about)}")
             continue
         if wrong := [*misfits(path, about, settings_values.ENGINE)]:
             faults += wrong
@@ -134,7 +135,7 @@ def engines(
 
 
 def _unexpected(error: TypeError, given: Mapping[str, Any]) -> str:
-    """Return the fault for a setting that a function does not accept, in plainer words than
+    """Return the fault for a setting that a function does not accept, with a clearer message than
     Python's."""
     for name in given:
         if "unexpected keyword argument" in str(error) and f"'{name}'" in str(error):
@@ -148,7 +149,9 @@ def sandbox(table: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
         return {}
     given = fitting("sandbox", table, settings_values.SANDBOX, faults)
     if "dir" not in table:
-        faults.append("sandbox.dir is missing: name the folder for the work folders of sessions")
+        faults.append(
+            "sandbox.dir is missing: set it to the folder for the work folders of sessions"
+        )
     if "dir" not in given:
         return {}
     if (why := unmade(Path(given["dir"]))) is not None:

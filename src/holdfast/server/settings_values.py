@@ -1,5 +1,5 @@
-"""The settings that each table of a settings file may have, and their types. Errors name only the
-type of an invalid value, because the value may be a secret."""
+"""The settings that each table of a settings file may have, and their types. Errors contain only
+the type of an invalid value, because the value may be a secret."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _is_environment(value: Any) -> bool:
     return texts or isinstance(value, str)
 
 
-TEXT = SettingType("a text", lambda value: isinstance(value, str))
-TEXTS = SettingType('a list of texts, as in ["one", "two"]', _are_texts)
+TEXT = SettingType("a string", lambda value: isinstance(value, str))
+TEXTS = SettingType('a list of strings, as in ["one", "two"]', _are_texts)
 FLAG = SettingType("true or false", lambda value: isinstance(value, bool))
 NUMBER = SettingType("a number", _is_number)
 SECONDS = SettingType("a number of seconds, as in 10.0", _is_number)
@@ -86,7 +86,7 @@ HARNESS = {
 }
 SANDBOX = {
     "dir": TEXT,
-    "env": SettingType('"minimal", "inherit" or a table of texts', _is_environment),
+    "env": SettingType('"minimal", "inherit" or a table of strings', _is_environment),
     "kill_grace": SECONDS,
     "output_limit": WHOLE,
     "shared": FLAG,
@@ -131,16 +131,16 @@ def misfits(path: str, table: Mapping[str, Any], known: Mapping[str, SettingType
     """Return the faults of the known settings of a table."""
     for name, value in table.items():
         if name in known and not known[name].fits(value):
-            yield f"{path}.{name} is {sort(value)}: give {known[name].words}"
+            yield f"{path}.{name} must be {known[name].words}, got {sort(value)}"
 
 
 def sort(value: Any) -> str:
-    """Return the type of a value, in words."""
+    """Describe the type of a value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return f"the number {value}"
     if isinstance(value, list):
-        return "a list" if _are_texts(value) else "a list of other things"
-    words = {"str": "a text", "dict": "a table"}
+        return "a list" if _are_texts(value) else "a list of other values"
+    words = {"str": "a string", "dict": "a table"}
     return words.get(type(value).__name__, f"a {type(value).__name__}")

@@ -30,16 +30,16 @@ class SessionView(Struct, frozen=True, kw_only=True):
 
 
 class RowPage(Page[Row], frozen=True, kw_only=True):
-    """Sessions or threads; `cursor` is for the next page and null at the end. `missing` are the
-    stores that could not be reached for this page or an earlier one: their sessions are neither
+    """Sessions or threads; `cursor` is for the next page and null at the end. `missing` lists the
+    stores that could not be reached for this page or an earlier one; their sessions are neither
     listed nor counted."""
 
     missing: list[str] = []
 
 
 class PendingPage(Struct, frozen=True, kw_only=True):
-    """Pending items, in each store oldest first. `tag` changes when the items of this page change,
-    `missing` are the stores that could not be reached for this page or an earlier one."""
+    """Pending items, oldest first within each store. `tag` changes when the items of this page
+    change. `missing` lists the stores that could not be reached for this page or an earlier one."""
 
     items: list[Pending]
     cursor: str | None = None
@@ -48,8 +48,8 @@ class PendingPage(Struct, frozen=True, kw_only=True):
 
 
 class ErasedIn(Struct, frozen=True, kw_only=True):
-    """What was erased of a person in one store. `failed` is an error code: the rest is unknown
-    then."""
+    """The data of a user that was erased in one store. If `failed` has an error code, the other
+    fields are unknown."""
 
     store: str
     options: dict[str, Any] = {}
@@ -62,8 +62,8 @@ class ErasedIn(Struct, frozen=True, kw_only=True):
 
 
 class ErasedPerson(PersonErased, frozen=True, kw_only=True):
-    """What was erased of a person in all stores together, and in each. Stores that could not be
-    reached are in `remains`."""
+    """The data of a user that was erased, in all stores together and in each store. Stores that
+    could not be reached are listed in `remains`."""
 
     stores: list[ErasedIn] = []
 
@@ -91,8 +91,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
-    """A message that is in the log, as event `seq`. The stream after `cursor` begins with the
-    message."""
+    """A message that was written to the log as event `seq`. The stream after `cursor` begins with
+    the message."""
 
     session: str
     thread: str
@@ -102,7 +102,7 @@ class Accepted(Struct, frozen=True, kw_only=True):
 
 
 class Followed(Struct, frozen=True, kw_only=True):
-    """The queued messages, in the order in which runs will take them up."""
+    """The queued messages, in the order in which runs will handle them."""
 
     items: list[Queued]
 
@@ -116,7 +116,7 @@ class ModeShown(Struct, frozen=True, kw_only=True):
 
 
 class ModelShown(Struct, frozen=True, kw_only=True):
-    """The model of the next call, and the choice of the thread."""
+    """The model of the next call, and the model chosen for the thread."""
 
     model: str | None
     chosen: str | None
@@ -174,7 +174,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class Readiness(Struct, frozen=True, kw_only=True):
-    """Whether the server is ready: for each part `ok`, or what is wrong."""
+    """Whether the server is ready: for each part, `ok` or a description of the problem."""
 
     ready: bool
     parts: dict[str, str]

@@ -22,6 +22,6 @@ class BundleShown(Struct, frozen=True, kw_only=True):
 
 
 class BundleTaken(Imported, frozen=True, kw_only=True):
-    """The result of an import. `warnings` say what the session lacks on this server."""
+    """The result of an import. `warnings` lists what the session lacks on this server."""
 
     warnings: list[str] = []

@@ -63,7 +63,7 @@ STATUS: dict[str, int] = {
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """An error. Programs use `code` and `fields`; `message` is for people."""
+    """An error. Programs use `code` and `fields`; `message` is for users."""
 
     code: str
     message: str
@@ -87,7 +87,7 @@ def status_of(error: HoldfastError) -> int:
 
 
 def failed(error: HoldfastError) -> Failed:
-    """Convert an error to a response, whose fields are plain JSON. A request that got a 503
+    """Convert an error to a response with fields that are plain JSON. A request that got a 503
     response may be retried, on this server or another, even if the error itself is final."""
     fields = {name: _plain(value) for name, value in error.fields.items()}
     again = error.retryable or status_of(error) == 503
@@ -110,7 +110,7 @@ def error_of(body: bytes, status: int) -> HoldfastError:
         failure = msgspec.json.decode(body, type=Failed).error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ServerError(
-            problem=f"the server answered {status} without an error body", status=status
+            problem=f"the server returned status {status} without an error body", status=status
         )
     cls = CLASSES.get(failure.code)
     if cls is not None:

@@ -33,7 +33,8 @@ class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FileShown(Struct, frozen=True, kw_only=True):
-    """A file or folder: path from the work folder, size in bytes, time of change in ms, mode."""
+    """A file or folder: its path relative to the work folder, size in bytes, modification time in
+    ms, and mode."""
 
     path: str
     type: Literal["file", "folder", "link", "other"]
@@ -43,7 +44,7 @@ class FileShown(Struct, frozen=True, kw_only=True):
 
 
 class Tree(Struct, frozen=True, kw_only=True):
-    """The entries of a folder; `more`: there are others that are not listed."""
+    """The entries of a folder. `more` is true if there are entries that are not listed."""
 
     entries: list[FileShown]
     more: bool = False
@@ -57,7 +58,7 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 class EditFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Replace a text in a file: its only occurrence, or with `all` every occurrence."""
+    """Replace text in a file: its only occurrence, or with `all`, every occurrence."""
 
     path: FilePath
     search: Annotated[str, Meta(min_length=1)]
@@ -66,7 +67,7 @@ class EditFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Edited(Struct, frozen=True, kw_only=True):
-    """How many occurrences were replaced."""
+    """The number of replaced occurrences."""
 
     path: str
     replaced: int

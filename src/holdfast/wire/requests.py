@@ -1,4 +1,4 @@
-"""The bodies of requests. Unknown fields are rejected by name."""
+"""The bodies of requests. Unknown fields are rejected, with their names in the error."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ class Source(Request, frozen=True, kw_only=True):
 
 
 class GetOrCreate(Request, frozen=True, kw_only=True):
-    """A session, created if it does not exist: its agent, engine, store, user and so on.
+    """A session to open, or to create if it does not exist: its agent, engine, store, user and so
+    on.
 
     The server has a default for each field; `user` is the caller, unless the key may act for all
     users. `source` uploads an agent. `files` are written to the work folder of a new session.
-    `envs` are environment variables for its commands, as far as the server allows; they are kept
-    in memory only."""
+    `envs` are environment variables for its commands, as far as the server allows; they are kept in
+    memory only."""
 
     agent: Name | None = None
     engine: Name | None = None
@@ -59,7 +60,7 @@ class GetOrCreate(Request, frozen=True, kw_only=True):
 
 
 class CreateSession(GetOrCreate, frozen=True, kw_only=True):
-    """A new session; without `id`, under a new id."""
+    """A new session. Without `id`, it gets a new id."""
 
     id: Id | None = None
 
@@ -84,7 +85,7 @@ Content: TypeAlias = str | list[str | MediaPart]
 
 
 class SendMessage(Request, frozen=True, kw_only=True):
-    """A message; `busy` says what happens to a current run."""
+    """A message. `busy` says what happens if a run is active."""
 
     content: Content
     busy: Busy = "queue"
@@ -114,25 +115,25 @@ class Deny(Request, frozen=True, kw_only=True):
 
 
 class Answer(Request, frozen=True, kw_only=True):
-    """Answer a question, or give the result of an external call."""
+    """Answer a question, or provide the result of an external call."""
 
     answer: Any
 
 
 class Extend(Request, frozen=True, kw_only=True):
-    """Let an item expire in this many seconds; null: never."""
+    """Set when an item expires: after this many seconds, or never if null."""
 
     seconds: Seconds | None
 
 
 class EditText(Request, frozen=True, kw_only=True):
-    """A new text for a message."""
+    """New text for a message."""
 
     text: str
 
 
 class Reorder(Request, frozen=True, kw_only=True):
-    """Move these to the front of the queue, in this order."""
+    """Move these messages to the front of the queue, in this order."""
 
     order: list[Number]
 
@@ -166,7 +167,8 @@ class SwitchMode(Request, frozen=True, kw_only=True):
 
 
 class ChooseModel(Request, frozen=True, kw_only=True):
-    """Use another model; with `mode`, only in that mode. null: use the model of the agent."""
+    """Use another model; with `mode`, only in that mode. If null, the model of the agent is
+    used."""
 
     model: Name | None
     mode: Name | None = None
@@ -210,8 +212,8 @@ class AttachSurface(Request, frozen=True, kw_only=True):
 
 
 class Resolve(Request, frozen=True, kw_only=True):
-    """Find the session of a message by the surface it came from, or create it. `id` is that of the
-    message, so that a repeated message counts once."""
+    """Find the session of a message by the surface it came from, or create it. `id` is the id of
+    the message, so that a repeated message counts once."""
 
     surface: Name
     address: Name

@@ -1,4 +1,4 @@
-"""Server-sent events of a stream: their names, and the data of those that are not in the log."""
+"""Server-sent events of a stream: their names, and the data of events that are not in the log."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Resync(Struct, frozen=True, kw_only=True):
 
 
 class End(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The end of the stream; continue after `cursor`. `result` is that of the message that was
-    followed, `error` is what stopped the stream."""
+    """The end of the stream; continue after `cursor`. `result` is the result of the message that
+    was followed, `error` is the error that stopped the stream."""
 
     reason: EndReason
     cursor: str | None = None

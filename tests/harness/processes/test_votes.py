@@ -200,7 +200,7 @@ async def test_the_command_line_says_who_is_still_to_come(
         assert "approval by 2" in await run("pending")
         said = await run("approve", "s", waiting.id, "--actor", "ann")
         assert "approval of ann" in said
-        assert "1 more person must approve it" in said
+        assert "1 more approval is required" in said
         assert "approved" in await run("approve", "s", waiting.id, "--actor", "bob")
         await until(lambda: paid.done)
         assert "approval of" in await run("show", "s")

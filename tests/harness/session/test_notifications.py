@@ -186,7 +186,7 @@ async def test_mentions_that_nobody_reads_are_bounded() -> None:
         session = await harness.get_or_create("s")
         for n in range(100):
             await session.notifications.send("ci", "build", f"{n}", priority="low", key=str(n))
-        with pytest.raises(InvalidValue, match="100 notices are unread"):
+        with pytest.raises(InvalidValue, match="already has 100 unread notices"):
             await session.notifications.send("ci", "build", "more", priority="low")
         again = await session.notifications.send("ci", "build", "7", priority="low", key="7")
         assert again.status == "pending"  # what is there already is found

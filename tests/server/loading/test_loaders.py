@@ -158,5 +158,5 @@ async def test_an_agent_without_a_description_is_none(tmp_path: Path, place: Pla
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidValue, match=r"has no agent\.toml or agent\.json"):
         await load(LocalLoader(tmp_path), {"path": "empty"}, place)
-    with pytest.raises(InvalidValue, match="is not a folder"):
+    with pytest.raises(InvalidValue, match="does not exist"):
         await load(LocalLoader(tmp_path), {"path": "none"}, place)

@@ -84,6 +84,6 @@ def test_all_that_is_wrong_with_them_is_told_at_once(tmp_path: Path) -> None:
             "loaders.svn is not a loader",
             "nowhere",
         ),
-        *("engines.other", "is Agent: name a tool"),
+        *("engines.other", "must be a Tool, got Agent"),
     ):
         assert part in told, told

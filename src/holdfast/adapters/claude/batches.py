@@ -19,14 +19,14 @@ SPARE_BYTES = 1 << 20
 
 
 def to_event(entry: Any, id: str | None = None) -> NewEvent:
-    """Return the event of an entry. The default `id` is derived from its uuid, or new without a
-    uuid."""
+    """Return the event of an entry. The default `id` is derived from the uuid of the entry; without
+    a uuid, it is new."""
     kind, data = encode(entry)
     return NewEvent(kind=kind, data=data, id=id or entry_id(entry) or f"{NEW}{new_id()}")
 
 
 def unique(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return the events in order, the first one of each id."""
+    """Return the events in order; of several events with the same id, only the first."""
     found: dict[str, NewEvent] = {}
     for event in events:
         found.setdefault(event.id, event)

@@ -78,12 +78,12 @@ def claude_engine(
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> ClaudeEngine:
-    """Make an engine whose agents use the SDK as their model; `model` is the default model.
+    """Create an engine whose agents use the SDK as their model; `model` is the default model.
 
         create_app(engines={"claude-agent-sdk": claude_engine([desk])}, …)
 
-    `cwd`, `allowed_tools`, `env` and `options` are those of `ClaudeProvider`, `settings` those of
-    the harness.
+    `cwd`, `allowed_tools`, `env` and `options` are passed to `ClaudeProvider`, `settings` to the
+    harness.
     """
     claude = {"cwd": cwd, "allowed_tools": allowed_tools, "env": env, "options": options}
     return ClaudeEngine(agents, model=model, claude=claude, **settings)

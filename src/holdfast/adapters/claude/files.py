@@ -1,8 +1,8 @@
 """Transcripts in the folders of the Claude Code CLI: find, read and write them. Blocking; does not
 use a store.
 
-`PROJECT/SESSION.jsonl` is a main transcript, `PROJECT/SESSION/SUBPATH.jsonl` that of a sub-agent.
-The `.meta.json` of a sub-agent is an entry of type `agent_metadata` in a store.
+`PROJECT/SESSION.jsonl` is a main transcript, `PROJECT/SESSION/SUBPATH.jsonl` the transcript of a
+sub-agent. The `.meta.json` of a sub-agent is an entry of type `agent_metadata` in a store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WriteStatus: TypeAlias = Literal["written", "unchanged", "kept"]
 
 
 class TranscriptProblem(Struct, frozen=True):
-    """Something that was left out: a whole file, or one line of it."""
+    """Something that was skipped: a whole file, or one line of it."""
 
     path: str
     problem: str
@@ -73,7 +73,7 @@ def projects_folder() -> Path:
 
 def find(path: Path) -> tuple[list[TranscriptFile], int]:
     """Find the transcripts in a folder of projects, in one project, or of the session of one
-    `.jsonl`. Returns them with the most recently written last, and the number of other files.
+    `.jsonl` file. Returns them with the most recently written last, and the number of other files.
     Raises `FileNotFoundError` if `path` does not exist."""
     if path.is_dir():
         projects = [path] if _is_project(path) else [p for p in path.iterdir() if p.is_dir()]
@@ -152,7 +152,7 @@ def read_meta(transcript: TranscriptFile) -> Entry | TranscriptProblem | None:
 
 def transcript_path(folder: Path, project: str, session_id: str, subpath: str | None) -> Path:
     """Return where a transcript belongs in a folder of projects. Raises `ValueError` for names that
-    are not plain file names, or that lead out of the folder."""
+    are not plain file names, or that lead outside the folder."""
     parts = [project, session_id, *(subpath.split("/") if subpath is not None else ())]
     for part in parts:
         if part in ("", ".", "..") or re.search(r"[\0/\\]", part) or ntpath.splitdrive(part)[0]:
@@ -178,8 +178,8 @@ def write(path: Path, content: bytes, *, force: bool, mtime: int | None = None) 
 
 
 def _values(content: bytes) -> list[Any] | None:
-    """Return the JSON values in a file, a single one or one per line; None if it contains anything
-    else.
+    """Return the JSON values in a file: a single value, or one per line. Returns None if the file
+    contains anything else.
     """
     try:
         return [json.loads(content)]

@@ -1,8 +1,8 @@
-"""The SDK's keys as Holdfast's, and back. Pure.
+"""Converts between the SDK's keys and Holdfast's keys. Pure.
 
 A session id is the escaped project key and the escaped session id, separated by a slash, so that
-each pair has its own. The main transcript is the thread `main`; the thread of a sub-agent is `sub/`
-and its subpath.
+each pair has an id of its own. The main transcript is the thread `main`; the thread of a sub-agent
+is `sub/` and its subpath.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SUB = "sub/"
 
 @dataclass(eq=False, kw_only=True)
 class InvalidKey(InvalidValue, ValueError):
-    """An incomplete key of the SDK; also a `ValueError`, as other session stores raise."""
+    """Raised for an incomplete key of the SDK. It is also a `ValueError`, which other session
+    stores raise."""
 
 
 class SessionKeys:
@@ -59,7 +60,7 @@ class SessionKeys:
 
     def key(self, key: AnyKey) -> Key:
         """Return the log of a key. Raises `InvalidKey` for a key without an id or with an empty
-        subpath, `InvalidValue` for names above the limits."""
+        subpath, and `InvalidValue` for names that exceed the limits."""
         scope = self.scope(key)
         log = Key(scope.tenant, scope.session, thread_name(subpath(key)))
         check_key(log)
@@ -67,7 +68,7 @@ class SessionKeys:
 
 
 def part(key: Any, name: str) -> str:
-    """Return a required part of a key (`InvalidKey`)."""
+    """Return a required part of a key. Raises `InvalidKey` if it is missing."""
     value = key.get(name) if isinstance(key, Mapping) else None
     if not isinstance(value, str) or not value:
         raise InvalidKey(field=name, problem=f"is {value!r}", remedy="pass a non-empty string")
@@ -80,7 +81,7 @@ def subpath(key: Any) -> str | None:
     value = key.get("subpath")
     if value is not None and (not isinstance(value, str) or not value):
         raise InvalidKey(
-            field="subpath", problem=f"is {value!r}", remedy="leave it out for the main transcript"
+            field="subpath", problem=f"is {value!r}", remedy="omit it for the main transcript"
         )
     return value
 

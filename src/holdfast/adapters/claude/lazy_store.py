@@ -10,7 +10,8 @@ from ...stores.port import Store
 
 
 class LazyStore:
-    """A store, or the URL of one to open. A URL with an unknown scheme raises an error at once."""
+    """A store, or the URL of one to open. A URL with an unknown scheme raises an error
+    immediately."""
 
     def __init__(self, store: Store | str) -> None:
         self._given = None if isinstance(store, str) else store
@@ -29,7 +30,7 @@ class LazyStore:
 
     async def store(self) -> Store:
         """Return the open store. Concurrent callers share one attempt. A call after a failure, or
-        in a new event loop after the old one was closed, opens it again."""
+        in a new event loop after the old loop was closed, opens the store again."""
         if self._given is not None:
             return self._given
         self._leave_closed_loop()
@@ -58,8 +59,8 @@ class LazyStore:
             await task.result().aclose()
 
     def _leave_closed_loop(self) -> None:
-        """Forget a store that was opened in a closed event loop. `InvalidValue` if the store is
-        open in another running loop, where it cannot be awaited."""
+        """Forget a store that was opened in a closed event loop. Raises `InvalidValue` if the store
+        is open in another running loop, because it cannot be awaited from here."""
         if self._task is None or (loop := self._task.get_loop()) is asyncio.get_running_loop():
             return
         if not loop.is_closed():

@@ -12,8 +12,8 @@ FRAMED = ("message", "content")  # fields of an entry whose values have structur
 
 
 def tree(redactor: Redactor, found: Any, *, framed: bool = True) -> Any:
-    """Return an entry with all texts and numbers masked, except the structural fields that the SDK
-    needs in the entry, in its message and in the blocks of the message."""
+    """Return an entry with all strings and numbers masked, except the structural fields that the
+    SDK needs in the entry, in its message and in the blocks of the message."""
     if isinstance(found, str):
         return redactor.text(found)
     if isinstance(found, Mapping):

@@ -1,8 +1,8 @@
 """The Claude Agent SDK as a model: each model call is a turn of the SDK's agent with its own tools.
 
-The SDK's session is kept in a `ClaudeSessionStore`, on any store. Our log keeps with each answer
-the id of that session and its last message, so that the next turn continues exactly there, in any
-process and from any fork.
+The SDK's session is kept in a `ClaudeSessionStore`, on any store. With each answer, the log keeps
+the id of that session and of its last message, so that the next turn continues exactly there, in
+any process and from any fork.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class ClaudeProvider:
     """Models of the namespace `claude-agent-sdk`.
 
     Only the SDK's tools in `allowed_tools` are available, and they run without approval. `cwd` is
-    the working directory, `env` are environment variables of its process in addition to ours.
-    `envs` returns more variables for a session; their values are masked in all output. `options`
-    are further options of the SDK.
+    the working directory of the SDK's process, `env` are environment variables in addition to those
+    of this process. `envs` returns more variables for a session; their values are masked in all
+    output. `options` are further options of the SDK.
     """
 
     namespace = NAMESPACE
@@ -151,7 +151,9 @@ class ClaudeModel:
             problem = f"the Claude Agent SDK failed ({type(error).__name__})"
             raise ModelUnavailable(model=self.ref, problem=problem) from error
         except (OSError, asyncio.IncompleteReadError) as error:
-            raise ModelUnavailable(model=self.ref, problem="its process failed") from error
+            raise ModelUnavailable(
+                model=self.ref, problem="the Claude Code process failed"
+            ) from error
 
     def _sdk_options(
         self, system: str, position: SdkPosition | None, given: Mapping[str, str]
@@ -192,8 +194,8 @@ class ClaudeModel:
 
 
 def new_prompt(messages: Sequence[PromptMessage], ref: str) -> tuple[str, SdkPosition | None]:
-    """Return the messages that are new for the SDK as one text, and the position of its
-    conversation. Before its first turn, the text also has the answers of other models."""
+    """Return the messages that are new for the SDK as one string, and the position of its
+    conversation. Before its first turn, the string also contains the answers of other models."""
     position, upto = None, 0
     for number, message in enumerate(messages, 1):
         if isinstance(message, FromModel) and (found := _position(message)) is not None:
@@ -212,7 +214,7 @@ def _position(message: FromModel) -> SdkPosition | None:
 def _as_text(message: PromptMessage, ref: str) -> str:
     if isinstance(message, FromUser):
         if not all(isinstance(part, Text) for part in message.content):
-            raise ModelError(model=ref, problem="it accepts only text, no images or files")
+            raise ModelError(model=ref, problem="images and files are not supported")
         return "\n".join(part.text for part in message.content if isinstance(part, Text))
     if isinstance(message, FromModel):
         return f"[another assistant said: {message.text}]" if message.text else ""
@@ -220,7 +222,7 @@ def _as_text(message: PromptMessage, ref: str) -> str:
 
 
 class MaskedOutput:
-    """Masks secret values in the text and the thoughts of a turn."""
+    """Masks secret values in the text and the thinking of a turn."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._flows: dict[type[TextChunk | ThoughtChunk], StreamRedactor] = {

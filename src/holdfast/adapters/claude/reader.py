@@ -1,4 +1,4 @@
-"""Read transcripts and their rows, with retries."""
+"""Reads transcripts and their rows, with retries."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ async def whole_summary(store: Store, row: Row) -> TranscriptSummary:
 
 
 async def listed_summary(store: Store, row: Row) -> TranscriptSummary:
-    """Return the summary of a row as `whole_summary` does, but without data that are not in the
+    """Return the summary of a row as `whole_summary` does, but without data that is not in the
     row."""
     return from_row(row) or await _folded(store, row)
 
 
 async def _folded(store: Store, row: Row) -> TranscriptSummary:
-    """Compute a summary from the log: from its last note, or from the one before that if it is
-    valid, otherwise from the beginning."""
+    """Compute a summary from the log, starting at its last or second to last note if that is valid,
+    otherwise at the beginning."""
     note = note_in(row)
     if note is not None:
         start = (note.at if note.at < row.head else note.base) - 2
@@ -138,7 +138,7 @@ async def _with_apart_data(store: Store, row: Row, summary: TranscriptSummary) -
 
 
 async def all_rows(store: Store, query: Query) -> list[Row]:
-    """Return every row that matches a query. A row that changes meanwhile is returned as it was
-    last seen."""
+    """Return every row that matches a query. A row that changes during the query is returned once,
+    in its latest state."""
     found = {row.log: row async for row in every_row(store, query)}
     return list(found.values())

@@ -30,8 +30,8 @@ class ClaudeSessionStore:
     """The SDK's `SessionStore`, with all its methods, on a Holdfast store or on the URL of one.
 
     A URL is opened at the first use and closed by `close`; a store that you pass in is not closed.
-    `aliases` maps project keys to others, so that a session can continue in another working
-    directory.
+    `aliases` maps project keys to other project keys, so that a session can continue in another
+    working directory.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class ClaudeSessionStore:
         await self._opening.close()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Add a batch at the end of a transcript; durable when this returns.
+        """Append a batch to a transcript. The batch is durable when this returns.
 
         An entry whose uuid is already in the transcript is skipped; an entry without a uuid is
-        always added. A failed batch that is sent again is stored once. An empty batch, or one of
-        known entries, changes nothing. Any number of processes may append to one session.
+        always added. A failed batch that is sent again is stored once. An empty batch, or a batch
+        of known entries, changes nothing. Any number of processes may append to one session.
         """
         await self.add(key, [(entry, None) for entry in entries])
 
     async def add(self, key: SessionKey, entries: Sequence[tuple[Any, str | None]]) -> int:
-        """Like `append`, for entries with an id each (None: derived from the uuid, if any); entries
-        with the same id are stored once. Returns the number of new entries."""
+        """Append entries that each have an id; entries with the same id are stored once. The id
+        None is derived from the uuid, if there is one. Returns the number of new entries."""
         at = self._keys.key(key)
         if not entries:
             return 0
@@ -81,8 +81,8 @@ class ClaudeSessionStore:
         return await self._writer.append(store, at, project, entries)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return the entries of a transcript in order, equal to those that were appended, or None
-        if it has none. Damaged entries are logged and left out; erased ones are left out."""
+        """Return the entries of a transcript in order, exactly as they were appended, or None if it
+        has none. Damaged entries are logged and skipped; erased entries are skipped."""
         at = self._keys.key(key)
         return await self._ask(lambda store: entries_of(store, at))
 

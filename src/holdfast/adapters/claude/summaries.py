@@ -1,10 +1,11 @@
-"""Computes what a listing shows of a session: the SDK's summary and the time of the last write.
+"""Computes the data of a session in listings: the SDK's summary and the time of the last write.
 Pure.
 
 Each append to a main transcript ends with a note, a `metadata.changed` event that ends up in the
-row, so that a listing needs only rows. A note has the number that its event gets if all entries
-of the batch are new. A note that is not the last event of its log is outdated: then the summary is
-computed from the log. The time is the store's clock, but later than that of the previous note.
+row, so that a listing needs only rows. A note has the number that its event gets if all entries of
+the batch are new. A note that is not the last event of its log is outdated, and the summary is
+computed from the log. The time comes from the store's clock, but is always later than the time of
+the previous note.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ ROOM = 12 << 10  # bytes of a note; a row's metadata may have other fields as we
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The note at the end of an append. `at` is the number of its own event, `base` the head before
-    the append, `floor` the earliest time of this write. Without `data`, the data are in the
-    previous event.
+    the append, `floor` the earliest time of this write. Without `data`, the data is in the previous
+    event.
     """
 
     at: int
@@ -69,7 +70,7 @@ def note_events(
     before: TranscriptSummary, events: int, entries: list[Any], *, inline: bool
 ) -> list[NewEvent]:
     """Return the events to append after `events` events with these entries: the note, and before it
-    the data if they are too large for a row or not `inline`."""
+    the data if it is too large for a row or not `inline`."""
     data = fold(before.data, entries)
     base, floor = before.head, before.mtime + 1
     at = base + events + 1
@@ -99,8 +100,8 @@ def note_in(row: Row) -> Note | None:
 
 
 def from_row(row: Row) -> TranscriptSummary | None:
-    """Return the summary in a row, or None if it is outdated. If `data` are None, they are in the
-    event before the last."""
+    """Return the summary in a row, or None if it is outdated. If `data` is None, the data is in the
+    second to last event."""
     note = note_in(row)
     if note is None or note.at != row.head:
         return None
@@ -115,8 +116,8 @@ def apart_data(event: Event) -> Data:
 
 
 class SummaryFold:
-    """A summary computed from events of the log. It is `complete` if it started at the first
-    event, or has met a valid note."""
+    """A summary computed from events of the log. It is `complete` if it started at the first event
+    or has read a valid note."""
 
     def __init__(self, *, complete: bool) -> None:
         self.complete = complete

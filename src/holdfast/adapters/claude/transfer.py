@@ -1,4 +1,5 @@
-"""Import and export transcripts between the CLI's folders and a store. Both can be repeated."""
+"""Imports and exports transcripts between the CLI's folders and a store. Both operations can be
+repeated."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TranscriptImport(Struct):
-    """The result of an import: entries added, entries already stored, and what was left out."""
+    """The result of an import: entries added, entries already stored, and what was skipped."""
 
     added: int = 0
     known: int = 0
@@ -32,7 +33,7 @@ class TranscriptImport(Struct):
 
 
 class TranscriptExport(Struct):
-    """The result of an export: the status of each file, and what was left out."""
+    """The result of an export: the status of each file, and what was skipped."""
 
     files: dict[str, WriteStatus] = {}
     problems: list[TranscriptProblem] = []
@@ -68,7 +69,7 @@ class _Stored:
         return len(new)
 
     def another(self, entry: Any) -> str:
-        """Return the id for one more entry that equals stored ones."""
+        """Return the id for one more entry that is equal to stored entries."""
         content = digest(entry)
         return f"line:{content}:{self._contents[content] + 1}"
 

@@ -1,6 +1,6 @@
 """A conversation as numbered turns, for engines that cannot resume and get the history as a prompt.
 
-A turn is an entry of type `ca_user` or `ca_assistant` with a number and a text. Its uuid is derived
+A turn is an entry of type `ca_user` or `ca_assistant` with a number and text. Its uuid is derived
 from these, so that writing a turn twice stores it once. Pure.
 """
 

@@ -1,7 +1,7 @@
 """Wrappers for any `SessionStore` of the SDK, and session ids in the form that the SDK needs.
 
-The SDK checks whether a store has an optional method. A wrapper has the optional methods of the
-store that it wraps, also for the SDK's own check.
+The SDK checks whether a store has an optional method. A wrapper has the same optional methods as
+the store that it wraps, and the SDK's own check sees this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEYED = ("delete", "list_subkeys", "size")  # optional methods that take a key
 
 
 def session_uuid(id: str) -> str:
-    """Return a UUID for any session id. The same id always gives the same UUID."""
+    """Return a UUID for any session id. The same id always yields the same UUID."""
     return str(uuid.uuid5(NAMESPACE, id))
 
 
@@ -47,7 +47,7 @@ def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None)
 
 class ValidatingSessionStore:
     """Drops everything that is not an entry (an object with a non-empty `type`) when a transcript
-    is read. `dropped` counts what was dropped. Writes are not changed."""
+    is read. `dropped` counts the dropped items. Writes are not changed."""
 
     def __init__(
         self, store: SessionStore | None = None, *, inner: SessionStore | None = None

@@ -1,4 +1,4 @@
-"""Appends to transcripts. Each entry is stored once, also with concurrent writers and retries.
+"""Appends to transcripts. Each entry is stored once, even with concurrent writers and retries.
 
 The entries of a main transcript and its summary go into one append that expects the head for which
 the summary was computed. If another writer was faster or the store did not answer, the row is read
@@ -43,7 +43,7 @@ class TranscriptWriter:
         self, store: Store, at: Key, project: str, entries: Sequence[tuple[Any, str | None]]
     ) -> int:
         """Add the entries whose ids are not known yet, in the order of the calls (id None: derived
-        from the uuid, or new); returns the number of new entries."""
+        from the uuid, or new). Returns the number of new entries."""
         lock = self._locks.setdefault(at, asyncio.Lock())
         async with lock:
             events, again = self._events(at, entries)
@@ -56,7 +56,7 @@ class TranscriptWriter:
     def _events(
         self, at: Key, entries: Sequence[tuple[Any, str | None]]
     ) -> tuple[list[NewEvent], bool]:
-        """Return the events of a batch, and whether it is the last failed one."""
+        """Return the events of a batch, and whether the batch is the last one that failed."""
         events = unique([to_event(entry, id) for entry, id in entries])
         content, ids = self._failed.pop(at, (b"", []))
         if not ids or content != _content(events):
@@ -114,7 +114,8 @@ def _may_be_known(events: list[NewEvent]) -> bool:
 
 
 async def _all_known(store: Store, at: Key, log: str, events: list[NewEvent]) -> bool:
-    """Return whether an append of these events changes nothing: a store checks the head last."""
+    """Return whether all of these events are already stored. Uses an impossible `expected` head:
+    stores skip known ids before they check it."""
     try:
         await store.append(at, events, expected=LARGEST, log=log)
     except HeadMoved:

@@ -1,7 +1,7 @@
 """Agents: the declaration of an assistant, and its validation.
 
-An agent is portable: it names no store, no key, no machine. The harness adds models, a store, a
-sandbox and resources.
+An agent is portable: it does not depend on a store, a key or a machine. The harness adds models, a
+store, a sandbox and resources.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Context:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_options(self, *, required: bool | None = None, **options: Any) -> Context:
-        """A copy with other options; `required` says whether its failure fails the run."""
+        """Return a copy with other options. `required` says whether its failure fails the run."""
         need = self.required if required is None else required
         return changed(self, options={**self.options, **options}, required=need)
 
@@ -106,12 +106,12 @@ class Mode:
     setting. `contexts` is `all` (the agent's contexts by priority, except `exclude`) or a list,
     which is used in its order.
 
-    `transitions` lists the modes that may follow this one; None means any. `after_plan` is the mode
-    that follows when the user approves a plan (`submit_plan`).
+    `transitions` lists the modes that may follow this mode; None means any. `after_plan` is the
+    mode that follows when the user approves a plan (`submit_plan`).
 
     When the mode changes, `on_exit` of the old mode is called with the object that changed it (a
-    session, or the context of a tool or hook) and the name of the new mode. Then `on_enter` of
-    the new mode is called with the same object and the given text. `on_enter` is not called for
+    session, or the context of a tool or hook) and the name of the new mode. Then `on_enter` of the
+    new mode is called with the same object and the text of the switch. `on_enter` is not called for
     the initial mode of a session: use `@hook("session.created")` for that.
     """
 
@@ -191,7 +191,7 @@ class Agent:
             raise InvalidValue(
                 field="mode",
                 problem=f"cannot change from {before.name!r} to {name!r}",
-                remedy=f"use one of its transitions: {allowed}",
+                remedy=f"use one of the allowed transitions ({allowed})",
             )
         return True
 
@@ -201,7 +201,8 @@ class Agent:
         return tuple(item.delegation(self.subagents) for item in self.subagents[:1])
 
     def tools_in(self, mode: Mode) -> dict[str, Tool]:
-        """The tools of a mode by name: the agent's, the mode's, and the one for sub-agents."""
+        """The tools of a mode by name: the tools of the agent and of the mode, and the delegation
+        tool."""
         # A source of tools has none until it is connected.
         listed = (*self.tools, *mode.tools, *self.delegation)
         return {tool.name: tool for tool in listed if isinstance(tool, Tool)}
@@ -261,7 +262,8 @@ def slug(label: str) -> str:
 
 
 def kind_problem(kind: str) -> str | None:
-    """Return why a program may not use this kind for its own events, or None if it may."""
+    """Return the reason why a program may not use this kind for its own events, or None if it
+    may."""
     namespace, dot, name = kind.partition(".")
     if not (namespace and dot and name):
         return f"{kind!r} must be 'namespace.name'"
@@ -297,7 +299,7 @@ def faults(agent: Any) -> list[str]:
 
 def _naming(agent: Agent) -> Iterable[str]:
     if not isinstance(agent.label, str) or not agent.label.strip():
-        yield f"the label is {agent.label!r}: give the agent a name"
+        yield f"the label must be a non-empty string, got {agent.label!r}"
     if agent.model is not None:
         yield from _ref_faults(agent.model, "the agent's model")
 
@@ -309,7 +311,7 @@ def _mode_faults(agent: Agent) -> Iterable[str]:
         yield f"the initial mode {agent.initial_mode!r} is not one of {', '.join(names)}"
     for mode in agent.modes:
         if mode.instructions is None and agent.instructions is None:
-            yield f"mode {mode.name!r} has no instructions, and neither has the agent"
+            yield f"mode {mode.name!r} has no instructions, and the agent has none either"
         if mode.after_plan is not None and (
             mode.after_plan not in names or mode.after_plan == mode.name
         ):

@@ -32,8 +32,8 @@ Price = Callable[[str, Mapping[str, int]], "float | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The settings of one harness. `owner` names it in leases and runs; `ttl` is how long a
-    lease lasts. `offered` lists the models that clients of a server may choose, also for
+    """The settings of one harness. `owner` is its name in leases and runs; `ttl` is the duration of
+    a lease. `offered` lists the models that clients of a server may choose, including models for
     sub-agents; None means all models. The program itself may always choose any model."""
 
     agent: Agent
@@ -68,7 +68,7 @@ class Config:
 
     @property
     def named(self) -> frozenset[str]:
-        """The models named by the agent, its modes, its sub-agents and the harness."""
+        """The models that the agent, its modes, its sub-agents and the harness use."""
         refs = (self.default_model, *self.fallbacks, *models_of(self.agent))
         return frozenset(filter(None, refs))
 
@@ -77,7 +77,7 @@ class Config:
 
     def model_ref(self, state: State, run: str | None = None) -> str | None:
         """Return the model of the next call. Without a choice by the run, the thread or the mode,
-        it is the agent's model, or else the harness's."""
+        it is the agent's model, or else the default model of the harness."""
         mode, default = self.mode(state), self.agent.model or self.default_model
         return state.next_model(mode.name, mode.model, default, run)
 
@@ -96,6 +96,6 @@ def check_offered(ref: str, offered: Collection[str] | None, field: str = "model
     if offered is not None and not is_listed(ref, offered):
         raise InvalidValue(
             field=field,
-            problem=f"is {ref[:200]!r}, which is not offered here",
-            remedy=f"choose one of: {', '.join(sorted(offered)) or 'none'}",
+            problem=f"{ref[:200]!r} is not available here",
+            remedy=f"choose one of {', '.join(sorted(offered)) or 'none'}",
         )

@@ -28,8 +28,8 @@ def faults(settings: Mapping[str, Any]) -> list[str]:
 
 
 def settings_for(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return these settings as arguments for a function that returns a harness. A function that
-    takes `storage`, the former name of `store`, still gets it, with a warning."""
+    """Return these settings as arguments for a function that returns a harness. A function with the
+    parameter `storage`, the former name of `store`, still gets the store, with a warning."""
     given = dict(settings)
     try:
         taken = inspect.signature(made).parameters

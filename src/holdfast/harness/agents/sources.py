@@ -1,5 +1,5 @@
 """Sources of tools: an agent lists them among its tools, and they provide more tools when the agent
-is served. An MCP server is one."""
+is served. An MCP server is such a source."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ToolSource(Protocol):
 
 
 async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
-    """Connect all sources; return the agent with each source replaced by its tools, and the
-    connected sources. If one fails, those before it are closed again."""
+    """Connect all sources. Returns the agent with each source replaced by its tools, and the
+    connected sources. If a source fails, the sources before it are closed again."""
     found: dict[int, list[Tool]] = {}
     opened: list[ToolSource] = []
     try:
@@ -57,7 +57,7 @@ async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
 
 
 async def release(sources: list[ToolSource]) -> None:
-    """Close the sources, the last one first."""
+    """Close the sources in reverse order."""
     for source in reversed(sources):
         await source.close()
 

@@ -1,8 +1,8 @@
 """Sub-agents: agents that an agent may delegate tasks to.
 
-A sub-agent works in its own thread. A fresh sub-agent has its own instructions and tools, and
-those of the parent's tools that it may use. A forked sub-agent is a copy of its parent at that
-moment, including the conversation so far.
+A sub-agent works in its own thread. A fresh sub-agent has its own instructions and tools, and the
+tools of its parent that it may use. A forked sub-agent is a copy of its parent at that moment,
+including the conversation so far.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ REFUSED = "This cannot be done by a forked sub-agent. Do the task yourself, with
 
 @dataclass(frozen=True, eq=False)
 class SubAgent:
-    """An agent that works for another one, in its own thread.
+    """An agent that works for another agent, in its own thread.
 
     It runs `agent`, or a new agent with `instructions`. `tools` are names of the parent's tools
-    that it may use, and tools of its own, which take precedence; it sees no other tools. `model`
-    is its model, `steps` the maximum number of model calls for a task. With `forked`, it is a
-    copy of its parent instead, with all the parent's instructions and tools.
+    that it may use, and tools of its own, which take precedence; it sees no other tools. `model` is
+    its model, `steps` the maximum number of model calls for a task. With `forked`, it is a copy of
+    its parent instead, with all the parent's instructions and tools.
     """
 
     name: str
@@ -48,11 +48,11 @@ class SubAgent:
             return
         where = f"sub-agent {self.name!r}"
         if not isinstance(self.description, str) or not self.description.strip():
-            yield f"{where} has no description: describe what it is for"
+            yield f"{where} has no description: describe its purpose"
         if (self.agent is None) == (self.instructions is None) and not self.forked:
             yield f"{where}: pass either an agent or instructions"
         if self.steps is not None and not self.steps > 0:
-            yield f"{where}: steps is {self.steps}: pass more than 0, or None"
+            yield f"{where}: steps must be more than 0 or None, got {self.steps}"
         yield from (f"{where}: {fault}" for fault in self._tool_faults(parent))
 
     def _tool_faults(self, parent: Agent) -> Iterator[str]:
@@ -60,11 +60,11 @@ class SubAgent:
         open = any(not isinstance(item, Tool) for item in _listed(parent))  # has a source of tools
         for item in self.tools:
             if item == DELEGATION:
-                yield f"{item!r} cannot be inherited: give the sub-agent its own sub-agents"
+                yield f"{item!r} cannot be inherited: pass sub-agents to the sub-agent itself"
             elif isinstance(item, str) and item not in known and not open:
                 yield f"its parent has no tool {item!r}"
             elif not isinstance(item, (str, Tool)):
-                yield f"{item!r} is neither a tool nor the name of one"
+                yield f"{item!r} is neither a tool nor the name of a tool"
         if not self.forked:
             yield from faults(self.within(parent))
 
@@ -105,7 +105,7 @@ class SubAgent:
         )
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
-        """The tool by which an agent delegates tasks to these sub-agents."""
+        """The tool with which an agent delegates tasks to these sub-agents."""
         return _delegation(all)
 
 
@@ -154,7 +154,7 @@ def family(agent: Agent) -> dict[str, Agent]:
 
 
 def models_of(agent: Agent) -> frozenset[str]:
-    """Return the models that the agent and its sub-agents name, in any mode."""
+    """Return the models that the agent and its sub-agents use, in any mode."""
     agents = family(agent).values()
     modes = (mode.model for one in agents for mode in one.modes)
     return frozenset(filter(None, (*(one.model for one in agents), *modes)))
@@ -169,8 +169,8 @@ def steps_of(agent: Agent) -> list[int]:
 
 
 def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
-    """Return a function that finds all tools with a given name: those of the agent and its
-    sub-agents, in any mode."""
+    """Return a function that finds all tools with a given name, of the agent and its sub-agents, in
+    any mode."""
 
     def named(name: str) -> list[Tool]:
         places = [(one, mode) for one in family(agent).values() for mode in one.modes]

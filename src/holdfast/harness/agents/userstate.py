@@ -1,7 +1,7 @@
-"""The user state: its validation, and the one way to change it, for sessions and tools alike.
+"""The user state: its validation, and the only way to change it, for both sessions and tools.
 
-A change is based on the latest state and written only if that state is still the latest. So
-concurrent changes are all kept, and each resulting state is validated as a whole.
+A change is based on the latest state and written only if that state is still the latest. This keeps
+all concurrent changes, and each resulting state is validated as a whole.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Write = Callable[[list[NewEvent], int], Awaitable[bool]]
 
 
 class WithEvents(Struct, frozen=True):
-    """Returned by a function that changes the state, to write custom events, each (kind, payload),
-    together with the change."""
+    """The return value of a function that changes the state and writes custom events, each (kind,
+    payload), together with the change."""
 
     result: Any = None
     events: tuple[tuple[str, Any], ...] = ()
@@ -126,7 +126,7 @@ async def change(
     kind: Any,
     custom: Callable[[str, Any], Any],
 ) -> Any:
-    """Let `edit` change a copy of the state, and write the changes, if there are any. `edit` is
+    """Call `edit` to change a copy of the state, and write the changes, if there are any. `edit` is
     called again if another writer changed the state first. A nested change becomes part of the
     outer change.
 
@@ -171,7 +171,7 @@ async def _edited(log: str, draft: _Draft, edit: Edit) -> Any:
 
 
 def setting(entries: Any, drop: tuple[str, ...] = (), *, all: bool = False) -> Edit:
-    """Return an edit that sets and drops entries; with `all`, it also drops every entry that it
+    """Return an edit that sets and removes entries; with `all`, it also removes every entry that it
     does not set."""
     given: Any = entries
     if not isinstance(given, Mapping):

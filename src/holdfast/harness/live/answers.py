@@ -1,7 +1,7 @@
-"""Checks whether an answer fits a question. Pure.
+"""Checks whether an answer matches a question. Pure.
 
 Only the JSON Schema keywords that questions and types use are supported: `type`, `enum`, `items`,
-`required`, `properties`, `anyOf`, and `$ref` within the schema. The tool checks the rest.
+`required`, `properties`, `anyOf`, and `$ref` within the schema. The tool checks everything else.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def mismatch(
     path: str = "the answer",
     named: dict[str, Any] | None = None,
 ) -> str | None:
-    """Return what is wrong with `value`, as text, or None. `named` are the schemas that `$ref` can
-    refer to (default: the schema's own `$defs`)."""
+    """Return a description of what is wrong with `value`, or None. `named` are the schemas that
+    `$ref` can refer to (default: the schema's own `$defs`)."""
     if not isinstance(schema, dict):
         return None  # `true`: any value fits
     named = schema.get("$defs", {}) if named is None else named

@@ -10,8 +10,8 @@ from ...cancellation import ended
 
 
 class Debounced:
-    """Runs `work` once, `delay` seconds after the first request; further requests until then
-    have no effect. Only one call runs at a time, and no task is created before the work is due."""
+    """Runs `work` once, `delay` seconds after the first request; further requests before that have
+    no effect. Only one call runs at a time, and no task is created before the work is due."""
 
     def __init__(self, delay: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._delay, self._work = delay, work

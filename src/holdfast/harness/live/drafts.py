@@ -13,8 +13,8 @@ LATEST = 32  # completed messages that are remembered, to ignore late text
 
 
 class MessagesInFlight:
-    """The messages in flight of one log. `flying` maps the ids of their future events to their
-    texts so far."""
+    """The messages in flight of one log. `flying` maps the ids of their future events to their text
+    so far."""
 
     def __init__(self) -> None:
         self.flying: dict[str, Growing] = {}

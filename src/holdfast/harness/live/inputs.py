@@ -1,4 +1,4 @@
-"""Accepting messages: validate them, write them to the log, and only then acknowledge them."""
+"""Accepts messages: validates them, writes them to the log, and only then acknowledges them."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ async def _same(live: Live, event: NewEvent, seq: int) -> None:
     if known is not None and (known.text, known.parts) != (given.text, given.parts):
         raise InvalidValue(
             field="key",
-            problem=f"is {ids.input_key(event.id)!r}, which was used for another message",
+            problem=f"{ids.input_key(event.id)!r} was used for another message",
             remedy="use a new key for a new message",
         )
 
 
 def message_id(key: str | None) -> str:
-    """Return the id of an input: derived from its key, so that the same key gives the same id, or
-    else a new one."""
+    """Return the id of an input. It is derived from the input's key, so that the same key yields
+    the same id; without a key, it is new."""
     if key is None:
         return new_id()
     check_name("key", key, limit=KEY)

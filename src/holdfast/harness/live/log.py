@@ -105,7 +105,7 @@ class Live:
         return self.state
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Wait until `true()` holds; it is checked after each event."""
+        """Wait until `true()` returns True; it is called after each event."""
         if true():
             return
         if self.failure is not None:

@@ -1,5 +1,5 @@
-"""Reading a log when it is opened, from its last snapshot or from its beginning, and deciding when
-the next snapshot is due."""
+"""Reads a log when it is opened, from its last snapshot or from its beginning, and decides when the
+next snapshot is due."""
 
 from __future__ import annotations
 
@@ -94,18 +94,19 @@ class LogLoader:
 
 
 class Snapshots:
-    """The position of the last snapshot of a log, and where the model's history started then."""
+    """The position of the last snapshot of a log, and where the model's history started at that
+    time."""
 
     def __init__(self) -> None:
         self._head = self._upto = 0
 
     def note(self, state: State) -> None:
-        """Record that a snapshot of this state exists."""
+        """Record that there is a snapshot of this state."""
         self._head, self._upto = state.head, state.window.upto
 
     def due(self, log: str, state: State) -> Snapshot | None:
-        """Return a snapshot if one is due: the last one is old, or precedes the latest compaction
-        of the model's history. The log is opened from the latest snapshot."""
+        """Return a snapshot if one is due, because the last snapshot is old or precedes the latest
+        compaction of the model's history. The log is opened from the latest snapshot."""
         if state.head - self._head < SNAPSHOT and state.window.upto == self._upto:
             return None
         self.note(state)

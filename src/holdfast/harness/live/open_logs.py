@@ -1,4 +1,4 @@
-"""The open logs of one harness. Each is opened once, however many callers need it."""
+"""The open logs of one harness. Each log is opened once, regardless of the number of callers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The conversation as the model reads it: converts events to prompt messages. Pure.
 
-A message appears where a run took it from the queue, not where it arrived. Each call is followed
-by exactly one result. Content that only another model can read is left out. Finished turns are
-rendered once. The same events always give the same messages, byte for byte.
+A message appears where a run took it from the queue, not where it arrived. Each call is followed by
+exactly one result. Content that only another model can read is omitted. Finished turns are rendered
+once. The same events always yield the same messages, byte for byte.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class History:
         return tuple(_joined([*self._start(now), *now]))
 
     def blobs(self, model: str) -> set[str]:
-        """Return the hashes of the attachments that `messages` needs, without those that were
+        """Return the hashes of the attachments that `messages` needs, without attachments that were
         already rendered for `model` in a finished turn."""
         new = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
         parts = [part for message in new if message.role == "user" for part in message.parts]
@@ -150,7 +150,7 @@ class History:
 
     def _earlier(self, model: str, blobs: Mapping[str, bytes]) -> list[PromptMessage]:
         """Return the messages of the finished turns. The next message may be merged into the last
-        one."""
+        message."""
         known = self._known(model)
         rendered = self._rendered[2] if known else []
         for turn in self.turns[known:]:
@@ -161,7 +161,7 @@ class History:
         return rendered
 
     def _start(self, messages: list[PromptMessage]) -> list[PromptMessage]:
-        """Return the messages, with an introduction before the first one if it is needed."""
+        """Return the messages, with an introduction before the first message if it is needed."""
         if self.summary:
             return [FromUser((Text(SUMMARY + self.summary),))]
         begins = messages and isinstance(messages[0], FromModel)

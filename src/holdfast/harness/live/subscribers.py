@@ -1,5 +1,5 @@
-"""Subscribers of a log: each gets every event once and in order, and text as it is streamed. A slow
-subscriber delays neither the others nor the log."""
+"""Subscribers of a log: each subscriber gets every event once and in order, and text as it is
+streamed. A slow subscriber does not delay other subscribers or the log."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class ListenedLog(Protocol):
 
 class Listener:
     """One reader of a log: it gets the events that it missed, then `CaughtUp`, then live events.
-    Each event comes once, in order, and deltas have no gaps. A reader that falls behind reads
-    from the log: its buffer is bounded in number and bytes, and large data stays in the log
+    Each event is delivered once, in order, and deltas have no gaps. A reader that falls behind
+    reads from the log: its buffer is bounded in number and bytes, and large data stays in the log
     until it is read. Without `whole`, events with large data are stubs (`is_stub`). Close the
     listener, or read it to its end."""
 

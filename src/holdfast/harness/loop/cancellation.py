@@ -11,8 +11,8 @@ GRACE = 1.0  # seconds that work gets to end after it was cancelled
 
 
 class Stoppable:
-    """Work that can be stopped: at the next safe point (`stop`), at once (`halt`), or for good
-    because of an error such as a lost lease (`lost`)."""
+    """Work that can be stopped: at the next safe point (`stop`), immediately (`halt`), or
+    permanently because of an error such as a lost lease (`lost`)."""
 
     def __init__(self) -> None:
         self.stopping = False  # at the next safe point
@@ -35,7 +35,7 @@ class Stoppable:
         self.halt()
 
     def reset(self) -> None:
-        """Clear an earlier halt, unless the work was stopped for good."""
+        """Clear an earlier halt, unless the work was stopped permanently."""
         if not self.stopping and self.failure is None:
             if self._halted.done():
                 self._halted = asyncio.get_running_loop().create_future()

@@ -1,6 +1,6 @@
 """Decides the next step from the state. Pure: no clock, no I/O, no memory.
 
-The same log gives the same decision in every process, at any time, also after a crash.
+The same log leads to the same decision in every process, at any time, even after a crash.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _ending(state: State, run: Run, bounds: RunBounds, now: int) -> Finish | Non
 
 
 def _open_calls(state: State) -> Step | None:
-    """Return the next step for the open calls of the last message, most urgent first."""
+    """Return the most urgent step for the open calls of the last message."""
     # A nested call is handled together with its parent, as long as that one is open.
     calls = {id: call for id, call in state.calls.items() if call.parent not in state.calls}
     if lost := {id: call for id, call in calls.items() if call.status == "started"}:
@@ -131,8 +131,8 @@ def _begun(calls: Mapping[str, OpenCall]) -> Step:
 
 
 def _asking(state: State) -> Step:
-    """Return the step that waits for a person or for sub-agents, or that closes questions because a
-    steering message superseded them."""
+    """Return the step that waits for user input or for sub-agents, or that closes questions because
+    a steering message superseded them."""
     asked = (id for id, item in state.pending.items() if item.call in state.calls)
     instead = tuple(
         id for id in asked if not ids.is_child(id)

@@ -1,9 +1,9 @@
 """Delegation: the events between a thread and the threads of its sub-agents. Every step can be
-repeated after a crash, since ids derive from the id of the call.
+repeated after a crash, since ids are derived from the id of the call.
 
-A call that delegates a task creates the thread of the sub-agent, and waits as a pending item.
-The end of the sub-agent's run is the answer to that item. The answer stays due until the
-sub-agent's log records that it was delivered.
+A call that delegates a task creates the thread of the sub-agent, and waits as a pending item. The
+end of the sub-agent's run is the answer to that item. The answer stays due until the sub-agent's
+log records that it was delivered.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ async def _make(
 
 
 def _granted(driving: Driving, thread: str) -> list[NewEvent]:
-    """Return the events that pass the current grants on to the sub-agent's thread."""
+    """Return the events that copy the current grants to the sub-agent's thread."""
     grants = driving.state.grants
     given: list[dict[str, Any]] = [{"tool": name} for name in grants.tools]
     given += [{"category": name} for name in grants.categories]
@@ -239,7 +239,7 @@ async def _outcome(driving: Driving) -> dict[str, Any]:
 
 
 def _used(event: Event) -> dict[str, int]:
-    """Return the usage that an event records: that of a model call in this thread, or that of a
+    """Return the usage that an event records: the usage of a model call in this thread, or of a
     sub-agent."""
     payload = typed(event)
     if isinstance(payload, ev.MessageCompleted):

@@ -35,8 +35,9 @@ class Effects(Reading):
         return self._driving
 
     async def update_state(self, function: Edit | None = None, /, **changes: Any) -> Any:
-        """Set entries of the user state; or let a function change a copy of the latest state, and
-        return its result. The function is called again if another writer was faster."""
+        """Set entries of the user state, or call a function that changes a copy of the latest
+        state, and return its result. The function is called again if another writer changed the
+        state first."""
         return await _change_state(self._acts(), self.agent, function or setting(changes))
 
     async def set_state(self, **entries: Any) -> None:
@@ -54,7 +55,7 @@ class Effects(Reading):
         await self._acts().write(_message(self._driving, self.name, text, how))
 
     async def switch_mode(self, mode: str, text: str | None = None) -> None:
-        """Switch to another mode from the next step on. `text`, if given, joins the run together
+        """Switch to another mode from the next step on. `text`, if passed, joins the run together
         with the switch."""
         driving, agent = self._acts(), self.agent
         left: Mode | None = None
@@ -94,11 +95,11 @@ class Effects(Reading):
         check_name("id", id, limit=128)
         check_length("content", len(str(content)))
         if len(self._driving.state.contexts) >= ENTRIES and id not in self._driving.state.contexts:
-            problem = f"is over the limit of {ENTRIES} contexts"
+            problem = f"the run already has {ENTRIES} added contexts, the maximum"
             raise InvalidValue(field="id", problem=problem, remedy="remove some first")
         if id in self._driving.state.contexts and not replace:
             raise InvalidValue(
-                field="id", problem=f"is {id!r}, which exists already", remedy="pass replace=True"
+                field="id", problem=f"{id!r} already exists", remedy="pass replace=True"
             )
         payload = ev.ContextAdded(
             id=id, content=content, role=role, scope=scope, consume=consume, on=on
@@ -107,7 +108,8 @@ class Effects(Reading):
         return id
 
     async def remove_context(self, *ids: str) -> int:
-        """Remove added contexts, all of them if none is named. Returns how many were removed."""
+        """Remove added contexts; without arguments, all of them. Returns the number of removed
+        contexts."""
         known = self._driving.state.contexts
         gone = [id for id in (ids or known) if id in known]
         if gone:
@@ -129,12 +131,15 @@ async def _change_state(driving: Driving, agent: Agent, edit: Edit) -> Any:
 
 
 def _message(driving: Driving, by: str, text: str, how: How) -> NewEvent:
-    """Create a message as if a user had sent it; `by` names the function that sent it."""
+    """Create a message as if a user had sent it. `by` is the name of the function that sent it."""
     run, waiting = driving.state.run, len(driving.state.queue)
     if waiting >= MOST:
         raise QueueFull(session=driving.live.key.session, limit=MOST)
     if run is not None and run.chain >= CHAIN:
-        raise ToolError(problem=f"at most {CHAIN} runs may start each other in a row")
+        raise ToolError(
+            problem=f"this run belongs to a chain of {CHAIN} runs that started each other, "
+            "which is the maximum"
+        )
     payload = ev.MessageReceived(text=text, how=how, metadata={"by": by})
     under = run.id if run is not None else None
     return NewEvent.of("message.received", payload, actor=by, run=under)

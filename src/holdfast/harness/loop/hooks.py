@@ -17,8 +17,8 @@ DEPTH = 25  # rounds of hooks that are called for events of other hooks
 
 
 async def catch_up(driving: Driving) -> None:
-    """Collect the events that were written while no driver was active: those after the last event
-    of a run."""
+    """Collect the events that were written while no driver was active, which are the events after
+    the last event of a run."""
     if not driving.config.agent.hooks:
         return
     live, missed = driving.live, list[Event]()

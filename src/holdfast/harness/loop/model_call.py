@@ -32,7 +32,8 @@ PIECE = LIMITS.draft_bytes // 8  # characters of a draft that are written at a t
 
 
 class CallFailure(NamedTuple):
-    """Why no model could answer: the fault, its exception, and the model that was called last."""
+    """The reason why no model could answer: the fault, its exception, and the model that was called
+    last."""
 
     fault: RunFault
     error: BaseException | None
@@ -105,9 +106,9 @@ def _model(driving: Driving, ref: str) -> Model:
     try:
         return driving.config.model(ref)
     except InvalidValue as error:
-        remedy = f"serve {ref!r} with a provider, or choose another model ({error.remedy})"
+        remedy = f"add a provider for {ref!r}, or choose another model ({error.remedy})"
         raise ModelError(
-            model=ref, problem="the model is not served here", remedy=remedy
+            model=ref, problem="no provider for this model is configured", remedy=remedy
         ) from error
 
 

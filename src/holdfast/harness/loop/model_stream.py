@@ -1,7 +1,7 @@
 """Model output, checked and cleaned chunk by chunk.
 
-A custom model may return anything. Values that the log cannot hold are written as text where that
-is harmless; everything else is an error of the model.
+A custom model may return anything. Values that cannot be logged are written as text where that is
+harmless; everything else is an error of the model.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ async def _next(ref: str, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
 
 
 def _kept(ref: str, chunk: Any) -> Chunk:
-    """Return the chunk in a form that the log can hold."""
+    """Return the chunk in a form that can be logged."""
     match chunk:
         case TextChunk(text=str()) | ThoughtChunk(text=str()):
             text = clean(chunk.text)
@@ -134,7 +134,7 @@ def _kept(ref: str, chunk: Any) -> Chunk:
 
 
 def arguments(given: Any) -> Any:
-    """Return the arguments as JSON. Values that JSON cannot hold become text, which every tool
+    """Return the arguments as JSON. Values that JSON cannot represent become text, which every tool
     rejects."""
     try:
         text = to_json(given)

@@ -1,5 +1,5 @@
 """Nested calls: one tool invokes another. The inner call is checked, logged and carried out like
-any other; the model sees only the result of the outer one."""
+any other call; the model sees only the result of the outer call."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def invoke(
 
 
 async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult:
-    """Wait for the approval, if one is needed. Then carry the call out, or return its outcome."""
+    """Wait for the approval, if needed. Then carry out the call, or return its outcome."""
     id = call.id
     with outer.time.held():  # waiting for a person does not count
         while await _waits(driving, id):

@@ -85,7 +85,7 @@ async def take_up(driving: Driving) -> None:
 
 
 async def hand_over(driving: Driving) -> None:
-    """Hand the run over to the next driver at once."""
+    """Hand the run over to the next driver immediately."""
     while driving.mine and driving.state.active is not None:
         payload = ev.RunWaiting(due=driving.now(), reason="handover")
         events = [*interrupted(driving, "handover", shown=False)]

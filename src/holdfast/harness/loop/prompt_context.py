@@ -125,7 +125,7 @@ def _parts(name: str, role: str, said: Any) -> list[ContextPart]:
 
 
 async def build(driving: Driving) -> Built:
-    """Render all contexts. Raises `ContextFailed` if a required one fails."""
+    """Render all contexts. Raises `ContextFailed` if a required context fails."""
     mode, reading = driving.config.mode(driving.state), Reading(driving)
     policy = driving.config.policy
     parts: list[ContextPart] = []
@@ -160,7 +160,7 @@ def check_length(what: str, size: int) -> None:
     if size > CONTEXT:
         raise InvalidValue(
             field=what,
-            problem=f"has {size} characters, which is too much in addition to the conversation",
+            problem=f"has {size} characters, too many in addition to the conversation",
             remedy=f"use at most {CONTEXT}",
             limit=CONTEXT,
         )

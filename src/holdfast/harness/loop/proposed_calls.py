@@ -67,8 +67,8 @@ def too_many(driving: Driving, call: str) -> NewEvent:
 async def decision_events(
     driving: Driving, call: ev.Call, tool: Tool | None, *, again: int = 0
 ) -> list[NewEvent]:
-    """Return the events that decide on one call; none if it may be carried out. With `again`, a new
-    approval is requested, whatever the outcome of an earlier one."""
+    """Return the events that decide on one call; none if the call may be carried out. With `again`,
+    a new approval is requested, regardless of an earlier decision."""
     if tool is None:
         problem = f"There is no tool {call.name!r} here."
         refused = ToolResult(content=problem, failed=True, code="no_such_tool")
@@ -115,7 +115,7 @@ async def approval(
 
 
 def denied(driving: Driving, tool: Tool) -> bool:
-    """Whether a rule or the mode denies the tool now, whatever was decided when the call was
+    """Whether a rule or the mode denies the tool now, regardless of the decision when the call was
     proposed."""
     rules, mode = driving.shared.state.rules, driving.config.mode(driving.state)
     return hidden(tool.name, tool.category, rules) or mode.approval == "deny"
@@ -162,8 +162,8 @@ def title(call: ev.Call) -> str:
 def outcome(
     driving: Driving, call: str, result: ToolResult, how: Any = None, **more: Any
 ) -> NewEvent:
-    """Create the event with the outcome of a call. Its id derives from the call's id, so that there
-    is only one."""
+    """Create the event with the outcome of a call. Its id is derived from the call's id, so that
+    there is only one such event."""
     text = None if result.data is None else msgspec.json.encode(result.data).decode()
     same = text is None or text == result.content
     payload = ev.ToolFinished(

@@ -88,7 +88,8 @@ async def _performed(step: Step, driving: Driving) -> None:
 
 
 def _must_be_understood(driving: Driving) -> None:
-    """Raise if a newer version wrote to the log: it can be shown, but not driven."""
+    """Raise an error if a newer version wrote to the log, which can then be shown but not
+    driven."""
     if (seq := driving.state.too_new) is not None:
         key = driving.live.key
         raise LogDamaged(

@@ -36,7 +36,7 @@ class Expire(Struct, frozen=True):
 
 
 class Supersede(Struct, frozen=True):
-    """Close these items, since a message came instead of an answer."""
+    """Close these items, since a message arrived instead of an answer."""
 
     items: tuple[str, ...]
 
@@ -74,19 +74,19 @@ class RunTools(Struct, frozen=True):
 
 
 class Conclude(Struct, frozen=True):
-    """Write the outcomes of calls that are not carried out, or not again."""
+    """Write the outcomes of calls that are not carried out, or not repeated."""
 
     calls: tuple[str, ...]
 
 
 class AskOutcome(Struct, frozen=True):
-    """Ask a person whether these calls took effect, since their outcomes are unknown."""
+    """Ask the user whether these calls took effect, since their outcomes are unknown."""
 
     calls: tuple[str, ...]
 
 
 class Wait(Struct, frozen=True):
-    """Release the log until a person answers."""
+    """Release the log until the user answers."""
 
     due: int | None
 

@@ -1,6 +1,6 @@
 """Tool calls: write the intent to the log, run the tool, write the outcome to the log.
 
-This is the only module that calls a tool. Whatever a tool does, the run continues.
+This is the only module that calls a tool. The run continues, whatever a tool does.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def check_tools(driving: Driving) -> None:
 
 
 async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
-    """A call that is ready to run, or the event to write instead. If the tool has changed since
-    the decision, approval is requested again. If the tool no longer exists, the driver stops
+    """Return a call that is ready to run, or the event to write instead. If the tool has changed
+    since the decision, approval is requested again. If the tool no longer exists, the driver stops
     before anything happens."""
     call = await _call(driving, id, open)
     config = driving.config
@@ -167,7 +167,7 @@ def unreadable(driving: Driving, seq: int) -> LogDamaged:
     """Return the error for an event whose calls can no longer be read."""
     key = driving.live.key
     return LogDamaged(
-        problem=f"event {seq} cannot be read any more: abort the run to continue",
+        problem=f"event {seq} is no longer readable: abort the run to continue",
         tenant=key.tenant,
         session=key.session,
         thread=key.thread,
@@ -221,7 +221,7 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
 
 
 async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult:
-    """Write the outcome. If the log cannot hold it, because it is too large or not JSON, the
+    """Write the outcome. If the outcome cannot be logged, because it is too large or not JSON, the
     tool counts as failed."""
     try:
         await driving.write(outcome(driving, ready.call.id, result))

@@ -67,7 +67,7 @@ class Acting(Effects):
     async def delegate(
         self, name: str, task: str, *, model: str | None = None, forked: bool | None = None
     ) -> ToolResult:
-        """Delegate a task to a sub-agent, and wait; returns its result."""
+        """Delegate a task to a sub-agent, and wait for its result."""
         if self.answer is not None:
             if self.answer.outcome != "answered":
                 await stop(self._driving, [self.call])
@@ -94,7 +94,7 @@ class Acting(Effects):
 
     @property
     def mode_after_plan(self) -> str | None:
-        """Return the mode to switch to once a plan is approved, if this mode names one."""
+        """Return the mode to switch to once a plan is approved, if this mode defines one."""
         return self.agent.mode(self.mode).after_plan
 
 

@@ -1,5 +1,5 @@
-"""Typed answers. A run that must return one ends with a call of the tool `final_result`, whose only
-argument is the answer. This works with every model that can call tools."""
+"""Typed answers. A run that must return a typed answer ends with a call of the tool `final_result`,
+whose only argument is the answer. This works with every model that can call tools."""
 
 from __future__ import annotations
 

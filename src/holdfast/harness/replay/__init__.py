@@ -1,8 +1,8 @@
 """Replay: runs a recorded conversation again, with the recorded answers.
 
-`play` is the entry point. `recording` and `track` hold the recorded events and the position of the
-replay, `store` compares the events that drivers write, `recorded_models` and `recorded_tools`
-return the recorded answers and results, and `report` holds the result.
+`play` is the entry point. `recording` and `track` contain the recorded events and the position of
+the replay, `store` compares the events that drivers write, `recorded_models` and `recorded_tools`
+return the recorded answers and results, and `report` contains the result.
 """
 
 from .player import play

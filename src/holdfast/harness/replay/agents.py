@@ -17,8 +17,8 @@ from .track import Track
 
 @dataclass(frozen=True, eq=False)
 class ReplayAgent(Agent):
-    """An agent with recorded tools. `known` are the tools that the log names but the agent does
-    not have."""
+    """An agent with recorded tools. `known` are the tools that occur in the log but that the agent
+    does not have."""
 
     props: Any = None
     known: Mapping[str, Tool] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class ReplayAgent(Agent):
 
 def quiet(agent: Agent, track: Track, props: RecordedTools) -> Agent:
     """Return the program's agent with recorded tools and without hooks. Sources of tools are not
-    connected; the tools that the log names are used instead."""
+    connected; the tools that occur in the log are used instead."""
     listed = [*agent.tools, *(item for mode in agent.modes for item in mode.tools)]
     sources = any(not isinstance(item, Tool) for item in listed)
     modes = [
@@ -89,8 +89,8 @@ def _parts(built: ev.ContextBuilt, role: str) -> list[tuple[str, str]]:
 
 
 def from_log(track: Track, props: RecordedTools) -> dict[str, Tool]:
-    """Return recorded tools for all calls that have a fingerprint. A call without a fingerprint
-    named a tool that did not exist."""
+    """Return recorded tools for all calls that have a fingerprint. A call without a fingerprint was
+    a call of a tool that did not exist."""
     found: dict[str, Tool] = {}
     thread = threads(track)
     for message in track.every(ev.MessageCompleted):

@@ -1,7 +1,5 @@
-"""Comparison of a replayed event with the recorded one. Pure.
-
-Ids, times and costs are not compared. If a text was redacted in the recording, only its remaining
-parts are compared.
+"""Compares a replayed event with the recorded event. Pure. Ids, times and costs are not compared.
+If text was redacted in the recording, only its remaining parts are compared.
 """
 
 from __future__ import annotations
@@ -39,9 +37,9 @@ CALL = ("name", "arguments", "fingerprint")
 
 
 class ComparisonTerms(Struct, frozen=True, kw_only=True):
-    """What is compared. `whole`: everything, since the program's agent is available; otherwise
-    only what does not depend on the agent. `masked`: some texts were redacted. `bare`: all texts
-    were."""
+    """The scope of the comparison. With `whole`, everything is compared, since the program's agent
+    is available; otherwise only values that do not depend on the agent. `masked` means that some
+    text was redacted, `bare` that all text was redacted."""
 
     whole: bool = True
     masked: bool = False
@@ -118,7 +116,7 @@ def _call(call: dict[str, Any]) -> list[Any]:
 
 
 def _values(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the differences between two values, in the order of the recorded one."""
+    """Yield the differences between two values, in the order of the recorded value."""
     if isinstance(old, dict) and any(map(masked, old)):
         return  # even the names are redacted
     if isinstance(old, dict) and isinstance(new, dict):
@@ -132,7 +130,7 @@ def _values(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def same(old: Any, new: Any) -> bool:
-    """Whether a value equals the recorded one, ignoring parts that were redacted."""
+    """Whether a value equals the recorded value, ignoring parts that were redacted."""
     if isinstance(old, str) and PLACEHOLDER.search(old) is not None:
         if not isinstance(new, str):
             return PLACEHOLDER.fullmatch(old) is not None
@@ -143,7 +141,7 @@ def same(old: Any, new: Any) -> bool:
 
 
 def _fits(pieces: list[str], text: str) -> bool:
-    """Whether a text consists of these pieces in order, with anything between them."""
+    """Whether text consists of these pieces in order, with anything between them."""
     first, *middle, last = pieces
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False

@@ -52,7 +52,7 @@ class ReplayDrivers:
             driving.halt()
 
     def run_out(self, track: Track) -> None:
-        """Let the run reach its time limit."""
+        """Make the run reach its time limit."""
         track.late = True
         self.tune(track)
         if (driving := self.drives.get(track.key)) is not None:

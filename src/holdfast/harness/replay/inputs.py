@@ -25,7 +25,7 @@ CHANGES = (
 
 
 class RecordedInputs:
-    """Supplies the recorded inputs: each message after the previous one was answered, and each
+    """Supplies the recorded inputs: each message after the previous message was answered, and each
     decision for the same call as in the recording."""
 
     def __init__(self, stage: ReplayStore, track: Track, live: Live) -> None:
@@ -48,7 +48,8 @@ class RecordedInputs:
         await self._live.reach(done.head)
 
     async def _decide(self) -> bool:
-        """Settle the pending items with the recorded decisions. Returns whether there was one."""
+        """Settle the pending items with the recorded decisions. Returns whether there was a
+        decision."""
         decided = False
         for id, item in list(self._live.state.pending.items()):
             opened = await self._live.payload(item.seq, ev.PendingOpened)
@@ -81,8 +82,8 @@ class RecordedInputs:
         return [e.actor for e, p in votes if isinstance(p, ev.PendingVoted) and p.id == id]
 
     async def _next_message(self) -> bool:
-        """Send the next recorded message, and the changes before it. Returns whether there was
-        one."""
+        """Send the next recorded message, and the changes before it. Returns whether there was a
+        message."""
         if self._live.state.active is not None:
             return False
         for place in list(self._left):

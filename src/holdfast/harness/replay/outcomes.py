@@ -71,8 +71,8 @@ def typed(track: Track) -> dict[int, str | None]:
 
 
 def answers(track: Track) -> bool:
-    """Whether the agent itself requested typed answers: its model was asked for one, or gave
-    one, although no message requested it."""
+    """Whether the agent, not a message, required typed answers: the model was asked for one or
+    returned one without a message that requested it."""
     if typed(track):
         return False
     for event, payload in track.recorded():

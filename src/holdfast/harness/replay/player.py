@@ -1,4 +1,4 @@
-"""The player: drives each recorded log again with the real loop, in memory, without a network."""
+"""Drives each recorded log again with the real loop, in memory, without a network."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ async def play(
     resources: Any,
     ignore: Collection[str],
 ) -> Replayed:
-    """Replay a recording with `agent`, or with an agent built from the log. From model call
-    `from_step` on, `model` answers and the functions in `tools` are called."""
+    """Replay a recording with `agent`, or with an agent built from the log. Starting with model
+    call `from_step`, `model` answers and the functions in `tools` are called."""
     swapped = swapped_tools(tools)
     if from_step is None and (swapped or model is not None):
         from_step = 1
@@ -99,7 +99,7 @@ class _Player:
         await self._logs.aclose()
 
     async def all(self) -> None:
-        """Play all logs; `main` first, since the others need its state."""
+        """Play all logs; `main` first, since the other logs need its state."""
         for key in sorted(self._stage.tracks, key=lambda key: key.thread != "main"):
             await self.child(key)
 

@@ -32,7 +32,7 @@ def clock(track: Track) -> int:
 
 
 def _next_expiry(track: Track) -> int:
-    """Return when the first open item expires."""
+    """Return the time at which the first open item expires."""
     open: dict[str, int] = {}
     for payload in track.payloads[: track.at]:
         if isinstance(payload, (ev.PendingOpened, ev.PendingExtended)):
@@ -54,7 +54,7 @@ def ends_with(track: Track, code: str) -> bool:
 
 def breaks(track: Track) -> Literal["lost", "left"] | None:
     """Return how a driver ends here, if it does: `lost` if its process crashed, `left` if it handed
-    the run over. This is derived from the next events only, since texts may be redacted. In the
+    the run over. This is derived from the next events only, since text may be redacted. In the
     event of a run that waits for a user, `reason` is empty, and its due time may have passed before
     the event was written."""
     ahead = track.ahead()

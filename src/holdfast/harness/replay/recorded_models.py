@@ -28,7 +28,7 @@ class RecordedFailure(HoldfastError):
         self.fault = fault
 
     def __str__(self) -> str:
-        return f"recorded: {self.fault}"
+        return f"the recording has a failure here: {self.fault}"
 
 
 def _classify(error: BaseException, fault: RunFault) -> dict[str, Any] | None:
@@ -49,7 +49,7 @@ class RecordedModels(Models):
         return ReplayedModel(ref, self._stage, self._track, self._swapped)
 
     def check(self, ref: str, field: str = "model") -> None:
-        """Every recorded model is allowed."""
+        """Accept every recorded model."""
 
 
 class ReplayedModel:
@@ -109,7 +109,7 @@ class ReplayedModel:
         if isinstance(payload, ev.MessageCompleted):
             if payload.model is not None and payload.model != self.ref and "/" in payload.model:
                 raise ModelUnavailable(
-                    model=self.ref, problem="another model gave the recorded answer"
+                    model=self.ref, problem="the recorded answer came from a different model"
                 )
             for chunk in recorded_chunks(payload):
                 yield chunk

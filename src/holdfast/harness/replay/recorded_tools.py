@@ -1,5 +1,5 @@
-"""Tools that return the recorded results. Only replacement tools are really called, from the step
-on at which they replace the recorded ones."""
+"""Tools that return the recorded results. Only replacement tools are really called, starting with
+the step at which they replace the recorded tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .track import Track
 
 
 class GivenArguments(dict[str, Any]):
-    """Arguments converted for a function; `raw` are the original ones."""
+    """Arguments converted for a function; `raw` are the original arguments."""
 
     raw: dict[str, Any]
 
@@ -65,8 +65,8 @@ class AnyForm(DictForm):
 
 
 class RecordedTools:
-    """The recorded tools of one log. The tools in `swapped` are really called, from their step
-    on."""
+    """The recorded tools of one log. The tools in `swapped` are really called, starting with their
+    step."""
 
     def __init__(self, stage: ReplayStore, track: Track, swapped: Mapping[str, Tool]) -> None:
         self._stage, self._track, self._swapped = stage, track, swapped
@@ -96,7 +96,7 @@ class RecordedTools:
         )
 
     def fitted(self, known: Mapping[str, Tool]) -> dict[str, Tool]:
-        """Set the fingerprint of each tool to the one it had at this point of the recording."""
+        """Set the fingerprint of each tool to its fingerprint at this point of the recording."""
         for name, item in known.items():
             object.__setattr__(item, "fingerprint", fingerprint(self._track, name))
         return dict(known)
@@ -182,7 +182,7 @@ def final(known: str | None) -> Tool:
 
 
 def swapped_tools(tools: Mapping[str, Any]) -> dict[str, Tool]:
-    """Convert the functions and tools that replace recorded tools to tools."""
+    """Return the replacements of recorded tools; plain functions are converted to tools."""
     found = {}
     for name, given in tools.items():
         if not isinstance(given, Tool) and not callable(given):

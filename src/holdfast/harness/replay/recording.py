@@ -1,4 +1,4 @@
-"""Recordings: the events of each thread to replay, read from a store or a bundle."""
+"""Recordings: the events to replay, by thread, read from a store or a bundle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .report import RedactionMode
 
 
 class Recording:
-    """The events of each thread, and how many of them it shares with its parent."""
+    """The events of each thread, and the number of events that it shares with its parent."""
 
     def __init__(self, mode: RedactionMode = "local") -> None:
         self.mode = mode
@@ -60,7 +60,7 @@ class _Stored(Recording):
 
 
 async def stored_recording(store: Store, scope: Scope, thread: str | None) -> Recording:
-    """Read the threads of a session from a store, or one of them."""
+    """Read all threads of a session from a store, or one thread."""
     found = _Stored(store, scope)
     for row in await threads_of(store, scope):
         if thread in (None, row.thread):

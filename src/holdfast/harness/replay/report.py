@@ -1,4 +1,4 @@
-"""The result of a replay, and the notes from which it is made. Pure."""
+"""The result of a replay, and the notes from which it is built. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MOST = 100  # divergences in a report
 
 class Divergence(Struct, frozen=True, kw_only=True):
     """A difference between the replay and the recording. `step` counts the model calls of the
-    thread, `seq` is the number of the recorded event, `path` the place of the difference in it."""
+    thread, `seq` is the number of the recorded event, `path` the location of the difference in
+    it."""
 
     thread: str
     step: int
@@ -37,10 +38,10 @@ class Replayed(Struct, frozen=True, kw_only=True):
     """The result of a replay.
 
     `same` means that the replay produced everything that was recorded. `first` is the first
-    divergence, `others` are the later ones if the replay continued. `steps` counts model calls,
-    `compared` the events that were compared, `given` the inputs that were handed in. `stopped`
-    says why the replay ended; `asked` is the model call at that point. `events` maps each thread
-    to the new events that replace the recorded ones. `mode` is that of the bundle.
+    divergence, `others` are the later divergences if the replay continued. `steps` counts model
+    calls, `compared` the events that were compared, `given` the inputs that were supplied.
+    `stopped` says why the replay ended; `asked` is the model call at that point. `events` maps each
+    thread to the new events that replace the recorded events. `mode` is the mode of the bundle.
     """
 
     same: bool
@@ -91,7 +92,7 @@ class ReplayNotes:
 
 
 def shown(value: Any) -> Any:
-    """Return a value for a report; long texts are truncated."""
+    """Return a value for a report; long strings are truncated."""
     if isinstance(value, str) and len(value) > SHOWN:
         return f"{value[:SHOWN]}… ({len(value)} characters)"
     return value

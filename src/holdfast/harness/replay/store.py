@@ -1,8 +1,7 @@
-"""The store of a replay: it compares what a driver writes with the recorded events, and puts the
-recorded events into the log.
-
-So ids and times are the recorded ones, and each step is decided on exactly the recorded state.
-After the replay has left the recording, a log is an ordinary one.
+"""The store of a replay. It compares the events that a driver writes with the recorded events, and
+puts the recorded events into the log. Ids and times are therefore the recorded ids and times, and
+each step is decided on exactly the recorded state. After the replay has left the recording, a log
+is an ordinary log.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class ReplayStore(MemoryStore):
         await self.hand_in(track)
 
     async def hand_in(self, track: Track) -> None:
-        """Add all inputs up to the next event of a driver."""
+        """Append all inputs up to the next event of a driver."""
         while not track.free and (event := track.outside()) is not None:
             place = track.at
             await self._child_of(track, event)
@@ -80,7 +79,7 @@ class ReplayStore(MemoryStore):
                 await self._play(track)
 
     async def _child_of(self, track: Track, event: Event) -> None:
-        """Replay a sub-agent before its answer is handed in."""
+        """Replay a sub-agent before its answer is supplied."""
         payload = typed(event)
         if self.child is None or not isinstance(payload, ev.PendingSettled):
             return
@@ -172,8 +171,8 @@ class ReplayStore(MemoryStore):
         )
 
     def _counted(self, events: Sequence[NewEvent]) -> list[NewEvent]:
-        """Return the events to compare: without those that tools write, and, if the program's agent
-        is not available, without decisions about calls."""
+        """Return the events to compare: without events that tools write, and, if the program's
+        agent is not available, without decisions about calls."""
         whole = self.plan.terms.whole
         made = [n for n, event in enumerate(events) if event.kind == "message.completed"]
         about = made[0] if made and not whole else len(events)
@@ -196,7 +195,7 @@ class ReplayStore(MemoryStore):
         events: Sequence[NewEvent],
         expected: int | None,
     ) -> None:
-        """Compare events, and add the recorded ones in their place."""
+        """Compare events, and append the recorded events in their place."""
         ids: dict[str, str] = {}
         if not counted:
             self._nothing(track, events)
@@ -223,7 +222,8 @@ class ReplayStore(MemoryStore):
             await self._play(track)
 
     def _nothing(self, track: Track, events: Sequence[NewEvent]) -> None:
-        """Handle an append that has nothing to compare. Too many in a row count as a divergence."""
+        """Handle an append that has nothing to compare. Too many such appends in a row count as a
+        divergence."""
         place, times = self._empty.get(track.key, (track.at, 0))
         times = times + 1 if place == track.at else 1
         self._empty[track.key] = track.at, times
@@ -333,7 +333,7 @@ class ReplayStore(MemoryStore):
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        """Do nothing: nobody reads drafts."""
+        """Do nothing, since drafts are not read."""
 
     async def drafts(self, key: Key) -> list[Draft]:
         """Return the draft of a driver that crashed in the recording."""

@@ -1,7 +1,7 @@
 """One recorded log, and the position of its replay.
 
-The replay must produce again the events that a driver decided to write. All other events are
-inputs, which are added at their recorded positions. Pure.
+The replay must reproduce the events that a driver decided to write. All other events are inputs,
+which are added at their recorded positions. Pure.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Track:
 
     def _ours(self, whole: bool, masked: bool, ignore: Collection[str]) -> list[bool]:
         """Return, for each event, whether the replay must produce it. Without the program's agent,
-        approvals and denials cannot be decided again; if texts are redacted, typed answers cannot
-        be checked."""
+        approvals and denials cannot be decided again; if text is redacted, typed answers cannot be
+        checked."""
         completed = [p for p in self.payloads if masked and isinstance(p, ev.MessageCompleted)]
         nested = {call.id for p in completed for call in p.calls if call.name == FINAL}
         begun: set[str] = set()  # calls that were started, or needed an approval

@@ -1,4 +1,4 @@
-"""Sandboxes, where a session's tools read and write files and run commands: the port, and the
+"""Sandboxes, in which a session's tools read and write files and run commands: the port, and the
 implementations for a local folder and Docker."""
 
 from .docker import DockerSandbox, Mount

@@ -1,8 +1,7 @@
-"""Archives of a work folder, as `.tar.gz`: packed from a place, and unpacked into one.
-
-An archive holds only regular files and folders, and skips `.git`. It is not trusted: names, types
-and sizes are all checked before anything is written. Each file is written through the place, which
-keeps every path inside. This works for every kind of place.
+"""Archives of a work folder, as `.tar.gz`: packed from a place, and unpacked into one. An archive
+contains only regular files and folders, without `.git`. It is not trusted: names, types and sizes
+are all checked before anything is written. Each file is written through the place, which rejects
+paths outside of it. This works for every kind of place.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ _PIECE = 1 << 16
 
 
 async def pack(place: Place, to: Path) -> None:
-    """Pack the files of a place into the file `to`. The same files give the same bytes. Links and
-    other special files are left out."""
+    """Pack the files of a place into the file `to`. The same files yield the same bytes. Links and
+    other special files are omitted."""
     size = 0
     packing = await asyncio.to_thread(_Packing, to)
     try:
@@ -55,11 +54,11 @@ async def pack(place: Place, to: Path) -> None:
 
 
 async def unpack(place: Place, data: bytes) -> Restored:
-    """Unpack an archive into a place. Files with the same path are replaced; all others stay.
+    """Unpack an archive into a place. Files with the same path are replaced; all other files stay.
 
     Raises an error, before anything is written, if the archive is damaged or too large, or has a
     link, a device, or a path that leads outside. Then the files are written one by one, each
-    atomically. If one fails, those before it stay, and the same archive can be sent again."""
+    atomically. If one fails, the files before it stay, and the same archive can be sent again."""
     files = size = 0
     await asyncio.to_thread(_check, data)
     with closing(_members(data)) as members:
@@ -100,7 +99,7 @@ async def _entries(place: Place) -> AsyncGenerator[DirectoryEntry, None]:
 
 
 async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
-    """Return the entries of a folder; empty if it was removed meanwhile."""
+    """Return the entries of a folder; empty if the folder was removed in the meantime."""
     try:
         return await place.tree(path, depth=1, limit=ENTRIES + 2)
     except NoSuchFile:
@@ -109,7 +108,7 @@ async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
 
 
 def _check_legible(path: str) -> None:
-    """Reject a name that is not valid UTF-8: its escaped form would not open the file."""
+    """Reject a name that is not valid UTF-8, since its escaped form would not open the file."""
     if "\ufffd" in path:
         raise SandboxError(
             problem=f"{path!r} has a name that is not valid UTF-8: rename it", path=path
@@ -117,7 +116,7 @@ def _check_legible(path: str) -> None:
 
 
 async def _read(place: Place, entry: DirectoryEntry, left: int) -> bytes | None:
-    """Return the bytes of a file, or None if it was removed meanwhile."""
+    """Return the bytes of a file, or None if it was removed in the meantime."""
     try:
         data = await place.read(entry.path, limit=left + 1)
     except NoSuchFile:
@@ -303,8 +302,8 @@ def _within(field: str, found: int, limit: int) -> None:
     if found > limit:
         raise InvalidValue(
             field=field,
-            problem=f"are over the limit of {limit}",
-            remedy="remove some, or transfer them one by one",
+            problem=f"there are more than {limit} {field}",
+            remedy="remove some, or transfer files one by one",
             limit=limit,
         )
 
@@ -313,8 +312,8 @@ def _check_depth(path: str) -> None:
     if path.count("/") + 1 > DEPTH:
         raise InvalidValue(
             field="depth",
-            problem=f"is over the limit of {DEPTH} levels for {path[:200]!r}",
-            remedy="move it to a higher folder, or remove it",
+            problem=f"{path[:200]!r} is nested deeper than {DEPTH} folders",
+            remedy="move it up, or remove it",
             limit=DEPTH,
         )
 

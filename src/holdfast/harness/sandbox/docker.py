@@ -1,7 +1,7 @@
 """A sandbox in a Docker container, controlled by the `docker` command.
 
 The session's files are in a folder on this machine, mounted into the container. Tools read and
-write files in that folder; commands run by `docker exec`. The daemon must see the same files as
+write files in that folder; commands run with `docker exec`. The daemon must see the same files as
 this process.
 """
 
@@ -32,8 +32,9 @@ _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,44}[a-z0-9])?")
 
 
 class Mount(Struct, frozen=True, kw_only=True):
-    """An extra mount in the container. A relative `source` is inside the session's own folder; an
-    absolute one is trusted. `env` names a variable that is set to `target` for commands."""
+    """An extra mount in the container. A relative `source` is inside the session's own folder;
+    an absolute path is trusted. `env` is the name of a variable that is set to `target` for
+    commands."""
 
     source: str
     target: str
@@ -49,9 +50,9 @@ class DockerSandbox(FolderSandbox):
 
     `workspace` is a folder on this machine with one folder for each session; with `shared`, all
     sessions use it directly. It is mounted at /workspace. With `persistence` "workspace", closing
-    the session removes the container and keeps the files; with "container", it stops the
-    container and keeps what was installed in it. An existing container is used as it is. Commands
-    have no network unless `network` names one, and run as `user`, by default the user of this
+    the session removes the container and keeps the files; with "container", it stops the container
+    and keeps the software that was installed in it. An existing container is used unchanged.
+    Commands have no network unless `network` is set, and run as `user`, by default the user of this
     process. `mounts` are extra mounts, or a function of session and resources that returns them.
     """
 
@@ -225,7 +226,7 @@ class DockerPlace(FolderPlace):
             return str(PurePosixPath(WORKSPACE, names))
 
     async def _end(self, mark: str) -> None:
-        """End a command inside the container, since ending `docker exec` alone leaves it
+        """End a command inside the container, since ending `docker exec` alone leaves the command
         running."""
         grace = f"{self._sandbox.cli.grace:g}"
         with suppress(SandboxError):  # the container is gone, and the command with it

@@ -1,9 +1,9 @@
 """File access inside one folder, by untrusted paths.
 
-A path is resolved from the folder down, one name at a time, each relative to the open folder
-before it. The kernel never follows a link: this module reads the link and resolves its target.
-So a folder that is replaced by a link meanwhile cannot lead outside. A hard link to a file
-outside cannot be detected. Everything here blocks: call it in a thread.
+A path is resolved one name at a time, starting from the folder; each name is opened relative to the
+previous open folder. The kernel never follows a link: this module reads the link and resolves its
+target. So a folder that is replaced by a link in the meantime cannot lead outside. A hard link to a
+file outside cannot be detected. Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ class _Walk:
         return [name for name in path.split("/") if name not in ("", ".")]
 
     def go(self, path: str, *, make: bool = False, into: bool = False, last: bool = False) -> str:
-        """Enter the folders of a path and return the last name: that of a file that is not a link,
-        or "." if the path is the current folder. `into` enters the last name as well; `last`
+        """Enter the folders of a path and return the last name: the name of a file that is not a
+        link, or "." if the path is the current folder. `into` enters the last name as well; `last`
         returns the last name even if it is a link."""
         left = self.names_of(path)[::-1]
         _check_depth(len(left) - 1)
@@ -328,7 +328,7 @@ def _check_depth(folders: int) -> None:
 
 
 def _levels(name: str, opened: int) -> int:
-    """Return the greatest depth of nested folders, starting with this one."""
+    """Return the greatest depth of nested folders, starting with this folder."""
     most = 0
     for folder, folders, _, _ in os.fwalk(name, dir_fd=opened):
         most = max(most, folder.count("/") + 1)

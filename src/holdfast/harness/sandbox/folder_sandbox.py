@@ -17,7 +17,8 @@ from .removal import IsGone, SweptFolders, WorkFolders, sweep
 
 
 class FolderSandbox:
-    """A sandbox with a folder below `dir` for each session; with `shared`, `dir` itself for all."""
+    """A sandbox with a folder below `dir` for each session; with `shared`, all sessions use `dir`
+    itself."""
 
     def __init__(self, dir: Path, *, shared: bool) -> None:
         self._dir, self._shared = dir, shared
@@ -78,7 +79,7 @@ class FolderPlace:
             self._running.discard(running)
 
     def _stop(self) -> None:
-        """Accept no more commands, and end those that are running."""
+        """Accept no more commands, and end the running commands."""
         self._closed = True
         for running in self._running:
             running.stop()

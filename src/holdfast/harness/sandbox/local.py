@@ -24,13 +24,12 @@ from .process import Running
 
 
 class LocalSandbox(FolderSandbox):
-    """One folder below `dir` for each session; with `shared`, `dir` itself for all.
-
-    `env` is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict
-    is added to those, "inherit" is the environment of this process. `timeout` is the default
-    time limit of a command, in seconds. `output_limit` is how many bytes of each stream are
-    kept. A command that must end is terminated, and killed `kill_grace` seconds later. `shell`
-    is the program that runs commands given as text: by default bash if it is installed, else sh.
+    """One folder below `dir` for each session; with `shared`, all sessions use `dir` itself. `env`
+    is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict is added
+    to these, and "inherit" is the environment of this process. `timeout` is the default time limit
+    of a command, in seconds. `output_limit` is the number of bytes of each stream that are kept. A
+    command that must end is terminated, and killed `kill_grace` seconds later. `shell` is the
+    program that runs commands given as text: by default bash if it is installed, else sh.
     """
 
     def __init__(

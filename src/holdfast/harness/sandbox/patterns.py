@@ -1,5 +1,5 @@
-"""Path patterns: `*`, `?` and `[ab]` within a name, `**` for any number of folders, `{a,b}` for
-either. Pure; the time to match is proportional to the lengths of path and pattern."""
+"""Path patterns: `*`, `?` and `[ab]` within a name, `**` for any number of folders, `{a,b}` for a
+or b. Pure; the time to match is proportional to the lengths of path and pattern."""
 
 from __future__ import annotations
 

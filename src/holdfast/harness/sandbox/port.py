@@ -1,8 +1,8 @@
 """The sandbox port and its values: where a session's tools read, write and run commands.
 
-A `Sandbox` opens a `Place` for a session; all threads of one session share it. Only the sandbox
-knows what kind of place it is (a folder, a container, none). Every method is asynchronous, and none
-blocks the event loop.
+A `Sandbox` opens a `Place` for a session; all threads of one session share it. The rest of Holdfast
+does not depend on the kind of place (a folder, a container, none). Every method is asynchronous and
+does not block the event loop.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class DirectoryEntry(Struct, frozen=True):
 class Place(Protocol):
     """An open sandbox of one session. `folder` is the path of its files as a command sees it.
 
-    Paths are relative to that folder, or absolute inside it. A path that leads out of it, by
+    Paths are relative to that folder, or absolute inside it. A path that leads outside of it, by
     `..` or by a link, raises `OutsideSandbox`; any other failure raises `SandboxError`.
     """
 
@@ -109,9 +109,9 @@ class Place(Protocol):
         ...
 
     async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
-        """The files that match, relative to the folder, in a stable order, at most `limit`.
-        `*` and `?` match within a name, `**` any number of folders, `{a,b}` either. Links are not
-        followed; `.git` and `node_modules` are skipped unless the pattern names them."""
+        """The files that match, relative to the folder, in a stable order, at most `limit`. `*` and
+        `?` match within a name, `**` matches any number of folders, `{a,b}` matches a or b. Links
+        are not followed; `.git` and `node_modules` are skipped unless the pattern contains them."""
         ...
 
     async def tree(
@@ -148,13 +148,13 @@ class Sandbox(Protocol):
         ...
 
     async def destroy(self, session: Scope) -> None:
-        """Remove everything of a deleted session, whether it is open here or not. Safe to call
+        """Remove all files of a deleted session, whether it is open here or not. Safe to call
         twice."""
         ...
 
 
 def digest(scope: Scope) -> str:
-    """A hash that names a session's place: ids never appear in paths or names."""
+    """A hash that identifies a session's place, so that ids never appear in paths or names."""
     return hashlib.sha256(msgspec.json.encode((scope.tenant, scope.session))).hexdigest()
 
 

@@ -1,9 +1,9 @@
 """Runs one process on this machine, and ends it together with every process it started.
 
-A thread watches each process, so this does not depend on the event loop's child watcher. A
-process leads its own group, and its children inherit a mark in their environment. On Linux the
-mark finds children that left the group. When the process ends, its remaining children are
-killed: nothing outlives its command.
+A thread watches each process, so this does not depend on the event loop's child watcher. A process
+leads its own group, and its children inherit a mark in their environment. On Linux the mark finds
+children that left the group. When the process ends, its remaining children are killed, so that no
+process outlives its command.
 """
 
 from __future__ import annotations
@@ -261,8 +261,8 @@ def _signal_group(process: subprocess.Popen[bytes], what: signal.Signals) -> Non
 
 
 def _kill_marked(mark: str) -> bool:
-    """Kill the processes whose environment has the mark; return whether there was one. Works only
-    where /proc shows environments."""
+    """Kill the processes whose environment has the mark. Returns whether there was such a process.
+    Works only where /proc shows environments."""
     found = False
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         if not name.isdigit():

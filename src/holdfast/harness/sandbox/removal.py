@@ -1,8 +1,6 @@
-"""Removal of work folders: the intent is recorded first, nothing recurses, and failures are
-reported and retried later.
-
-A folder is renamed before it is removed, so that a new session with the same id starts with an
-empty one. Blocking calls run in a thread.
+"""Removes work folders. The intent is recorded first, nothing is recursive, and failures are
+reported and retried later. A folder is renamed before it is removed, so that a new session with the
+same id starts with an empty folder. Blocking calls run in a thread.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ class SweptFolders(Struct, frozen=True):
 
 
 class Left:
-    """The entries that could not be removed: their number, and the first with its reason."""
+    """The entries that could not be removed: their number, and the first entry with its reason."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -95,7 +93,7 @@ def clear(opened: int, left: Left) -> None:
 
 
 def _pass(top: int, names: dict[str, str], left: Left) -> int:
-    """One pass over the folder and its subfolders; returns how many entries were removed."""
+    """Make one pass over the folder and its subfolders. Returns the number of removed entries."""
     went = 0
     for name, is_folder in _entries(top):
         path = names.get(name, name)
@@ -115,7 +113,7 @@ def _pass(top: int, names: dict[str, str], left: Left) -> int:
 
 
 def _is_removed(name: str, above: int) -> bool:
-    """Remove a folder if it is empty; return whether it is gone."""
+    """Remove a folder if it is empty. Returns whether the folder no longer exists."""
     try:
         os.rmdir(name, dir_fd=above)
     except FileNotFoundError:
@@ -126,8 +124,8 @@ def _is_removed(name: str, above: int) -> bool:
 
 
 def _empty(top: int, name: str, path: str, names: dict[str, str], left: Left) -> int:
-    """Remove the files of a folder at the top, and move its subfolders to the top; returns how
-    many entries were removed or moved."""
+    """Remove the files of a folder at the top, and move its subfolders to the top. Returns the
+    number of entries that were removed or moved."""
     went = 0
     _allow(name, top)
     opened = os.open(name, _FOLDER, dir_fd=top)
@@ -158,7 +156,7 @@ def _entries(opened: int) -> list[tuple[str, bool]]:
 
 
 def _allow(name: str, opened: int) -> None:
-    """Give the owner full access to a folder; a folder of another user stays as it is."""
+    """Give the owner full access to a folder. A folder of another user is not changed."""
     with suppress(OSError):
         found = os.stat(name, dir_fd=opened, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o700 != 0o700:
@@ -230,8 +228,8 @@ class WorkFolders:
 
     def remove(self, scope: Scope) -> None:
         """Remove a session's folder, and the remains of earlier removals. Raises `SandboxError` if
-        something could not be removed. A folder that differs from the recorded one belongs to a new
-        session, and stays."""
+        something could not be removed. A folder that differs from the recorded folder belongs to a
+        new session, and stays."""
         folder = self.of(scope)
         intended = _intent(f"{folder}{INTENT}")
         failures: list[SandboxError] = []
@@ -319,8 +317,8 @@ def _intent(path: Path | str) -> Intent | None:
 
 
 async def mark_for_removal(sandbox: Any, scope: Scope, store: str) -> None:
-    """Let a sandbox record that a session is about to be deleted, if it supports that. A full disk
-    does not prevent the deletion."""
+    """Record in a sandbox that a session is about to be deleted, if the sandbox supports that. A
+    full disk does not prevent the deletion."""
     if (write := getattr(sandbox, "condemn", None)) is not None:
         with suppress(OSError):
             await write(scope, store)
@@ -337,7 +335,7 @@ async def clear_sandbox(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
 
 async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFolders:
     """Finish the deletions that were started. `is_gone` returns True for a deleted session, False
-    for an existing one, None if unknown. Then remove the remains of earlier removals."""
+    for an existing session, and None if unknown. Then remove the remains of earlier removals."""
     done = 0
     for intent in await asyncio.to_thread(folders.intents):
         gone = await is_gone(intent.scope, intent.store)

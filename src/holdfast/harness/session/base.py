@@ -72,7 +72,7 @@ class SessionCore(Generic[S]):
         return self.host.config.of(self.key, self.live.state)
 
     def touch(self) -> None:
-        """Note that the session is in use."""
+        """Record that the session is in use."""
         self.used = asyncio.get_running_loop().time()
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class SessionCore(Generic[S]):
             raise HarnessClosed(what=f"session {self.key.session!r}")
 
     def check(self) -> None:
-        """Raise if the session is closed, if its log is gone, or if it has expired."""
+        """Raise an error if the session is closed, was deleted or has expired."""
         self.check_open()
         if self.live.failure is not None:
             raise self.live.failure
@@ -106,7 +106,7 @@ class SessionCore(Generic[S]):
 
     def rest(self) -> Rest | None:
         """Return `finished` if nothing is left to do in this thread, `waiting` if it can continue
-        only with input from a person, and None while work is in progress."""
+        only with user input, and None while work is in progress."""
         return rest_of(self.live.state, self.config.bounds, wall_clock())
 
     async def place(self) -> Place:
@@ -116,7 +116,7 @@ class SessionCore(Generic[S]):
     async def append(
         self, *events: NewEvent, live: Live | None = None, expected: int | None = None
     ) -> int:
-        """Append, wait until the local state includes the events, and wake a driver. Returns the
+        """Append events, wait until the local state includes them, and wake a driver. Returns the
         number of the last event."""
         self.check()
         live = live or self.live
@@ -126,7 +126,7 @@ class SessionCore(Generic[S]):
         return done.seqs[-1]
 
     async def append_if(self, *events: NewEvent, live: Live, head: int) -> bool:
-        """Append if event `head` is still the last one. Otherwise wait for the newer events and
+        """Append if event `head` is still the last event. Otherwise wait for the newer events and
         return False."""
         try:
             await self.append(*events, live=live, expected=head)

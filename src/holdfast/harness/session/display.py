@@ -48,8 +48,8 @@ class DisplayView(SessionPart):
         return live.stage.now(live.in_flight.now())
 
     async def changes(self) -> AsyncGenerator[Display, None]:
-        """Yield the current display, then a new one whenever it changes. Updates are at least 16
-        ms apart; the last one is exact. Ends when the session is closed."""
+        """Yield the current display, then a new display after each change. Updates are at least 16
+        ms apart, and the last update is never skipped. Ends when the session is closed."""
         self._core.check()
         live, bell = self._core.live, Bell()
         live.subscribers.join(bell)

@@ -64,8 +64,8 @@ class Forks(SessionPart, Generic[S]):
         actor: str | None = None,
     ) -> S:
         """Create a thread that shares all events up to `at` and continues separately. The parent is
-        not changed. Raises `UnsafePoint` if a call or an item is open at that point. `actor` is who
-        asked for the fork."""
+        not changed. Raises `UnsafePoint` if a call or an item is open at that point. `actor` is the
+        user who requested the fork."""
         core, live = self._core, self._core.live
         core.check()
         where = self._key(new_id() if thread is None else thread)
@@ -87,19 +87,19 @@ class Forks(SessionPart, Generic[S]):
     async def edit(
         self, seq: int, text: str, *, actor: str | None = None, thread: str | None = None
     ) -> S:
-        """Replace the text of message `seq`, and run it again in a fork named `thread`;
-        repeating the call with the same name has no further effect. Everything else about the
-        message stays. The new text is from `actor`, or else from the original sender. Raises
-        `InvalidValue` if event `seq` is not a message."""
+        """Replace the text of message `seq`, and run it again in a fork named `thread`; repeating
+        the call with the same name has no further effect. Everything else about the message stays.
+        The sender of the new text is `actor`, by default the original sender. Raises `InvalidValue`
+        if event `seq` is not a message."""
         check_text("text", text)
         return await self._again(seq, text, actor, thread)
 
     async def regenerate(
         self, seq: int, *, actor: str | None = None, thread: str | None = None
     ) -> S:
-        """Send message `seq` again, unchanged, in a fork, as `edit` does. `actor` is who asked for
-        it; the sender of the message stays the same. Raises `InvalidValue` if event `seq` is not a
-        message."""
+        """Send message `seq` again, unchanged, in a fork, as `edit` does. `actor` is the user who
+        requested it; the sender of the message stays the same. Raises `InvalidValue` if event `seq`
+        is not a message."""
         return await self._again(seq, actor=actor, thread=thread)
 
     async def restore(self, id: str) -> S:
@@ -110,7 +110,7 @@ class Forks(SessionPart, Generic[S]):
         if seq is None or made is None:
             raise InvalidValue(
                 field="id",
-                problem=f"is {id!r}, and no checkpoint has this id",
+                problem=f"checkpoint {id!r} does not exist",
                 remedy="use an id that checkpoints.list returns",
             )
         where, head = (core.live, seq) if made.shared is None else (core.shared, made.shared)
@@ -130,8 +130,8 @@ class Forks(SessionPart, Generic[S]):
         thread: str | None = None,
     ) -> S:
         """Fork and send the messages. If `thread` was created for the same request before, that
-        thread is continued and nothing is duplicated. Raises `SessionExists` if it was created
-        in another way."""
+        thread is continued and nothing is duplicated. Raises `SessionExists` if it was created by a
+        different request."""
         core, outputs = self._core, self._core.host.runtime.outputs
         core.check()
         back = await regeneration_of(core.live, seq)
@@ -173,7 +173,7 @@ async def row_of(store: Store, where: Key) -> Row:
 
 
 async def _keep(core: SessionCore[Any], where: Key, then: State) -> None:
-    """Write a snapshot of a fork, so that opening it does not read all the events it shares."""
+    """Write a snapshot of a fork, so that opening the fork does not read all shared events."""
     store = core.host.store
     row = await row_of(store, where)
     async for event in store.read(where, after=then.head, log=row.log):

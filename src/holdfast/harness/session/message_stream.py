@@ -85,7 +85,7 @@ class MessageStream(StreamResult):
         return watch.run
 
     def _is_done(self, watch: MessageWatch, item: Item | None = None) -> bool:
-        """Whether this item is the last one for the message."""
+        """Whether this item is the last item of the message."""
         core, state = self._core, self._core.live.state
         newest = isinstance(item, Event) and item.seq == state.head
         return watch.is_done(state, core.rest, asked=self._asked, newest=newest)
@@ -131,7 +131,7 @@ class MessageStream(StreamResult):
                 await ended(asked)
 
     def _conclude(self, watch: MessageWatch, asked: asyncio.Task[None]) -> None:
-        """Raise the reason why the stream ended, if no event gave one."""
+        """Raise the error that ended the stream, if no event contains the reason."""
         core = self._core
         if self._is_done(watch):
             return
@@ -141,7 +141,7 @@ class MessageStream(StreamResult):
         watch.end = Conclusion("waiting", core.live.state.head)
 
     async def _until_asked(self, listener: Listener) -> None:
-        """Stop reading once a sub-agent of the run waits for a person."""
+        """Stop reading once a sub-agent of the run waits for user input."""
         try:
             await Subagents(self._core).until_asked()
             self._asked = True
@@ -155,9 +155,9 @@ def _was(item: Item, head: int) -> bool:
 
 
 async def wait(core: SessionCore[Any], output_type: Any = None) -> Result:
-    """Wait until the current or last run waits for a person or has ended, and the queue is empty.
-    The typed answer has `output_type`, or else the type that its message requested in this process;
-    otherwise it is plain JSON."""
+    """Wait until the current or last run waits for user input or has ended, and the queue is empty.
+    A typed answer is converted to `output_type`, or else to the type that its message requested in
+    this process; otherwise it is plain JSON."""
     core.check()
     live = core.live
     while True:
@@ -183,7 +183,7 @@ async def _watched(live: Live, run: Run | None, head: int) -> MessageWatch:
 
 async def _until_it_waits(core: SessionCore[Any]) -> bool:
     """Wait until nothing is left to do in this thread and in the sub-agents that it waits for.
-    Returns whether one of those waits for a person."""
+    Returns whether one of those waits for user input."""
     live = core.live
 
     def waits() -> bool:

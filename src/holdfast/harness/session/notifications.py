@@ -59,8 +59,8 @@ Policy: TypeAlias = Callable[[Notice, bool], Route]
 
 
 class NoticeDelivery(Struct, frozen=True):
-    """The delivery of a notice. `seq` is the event that carries the notice, or 0 if the notice was
-    dropped at once."""
+    """The delivery of a notice. `seq` is the event that contains the notice, or 0 if the notice was
+    dropped immediately."""
 
     notice: Notice
     route: Route
@@ -96,7 +96,7 @@ class Notifications(SessionPart):
         - `mention`: the model reads the summary with its next call.
         - `drop`: nothing is written.
 
-        A repeated `key` means the same notice. A mention replaces an unread one with the same
+        A repeated `key` means the same notice. A mention replaces an unread mention with the same
         source and the same `about`.
         """
         notice = Notice(
@@ -115,8 +115,8 @@ class Notifications(SessionPart):
         if chosen not in ("steer", "queue", "mention", "drop"):
             raise InvalidValue(
                 field="policy",
-                problem=f"returned {chosen!r}",
-                remedy="return 'steer', 'queue', 'mention' or 'drop'",
+                problem=f"must return 'steer', 'queue', 'mention' or 'drop', got {chosen!r}",
+                remedy="correct the policy",
             )
         if chosen == "drop":
             return NoticeDelivery(notice, chosen, "dropped")
@@ -192,8 +192,8 @@ class Notifications(SessionPart):
 def _too_many() -> InvalidValue:
     return InvalidValue(
         field="about",
-        problem=f"is over the limit: {ENTRIES} notices are unread",
-        remedy="pass the same `about` for notices that may replace each other",
+        problem=f"the session already has {ENTRIES} unread notices, the maximum",
+        remedy="pass the same `about` for notices that replace each other",
         limit=ENTRIES,
     )
 
@@ -212,7 +212,7 @@ def _marked(notice: Notice) -> dict[str, Any]:
 
 
 def _carried(event: Event) -> tuple[Notice, Route] | None:
-    """Return the notice that an event carries, and its route."""
+    """Return the notice that an event contains, and its route."""
     payload = typed(event)
     if (
         not isinstance(payload, (ev.MessageReceived, ev.ContextAdded))

@@ -1,5 +1,5 @@
-"""The pending items of a session, in its thread and in those of its sub-agents, and the decisions
-about them."""
+"""The pending items of a session, in its thread and in the threads of its sub-agents, and the
+decisions about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ RESPONSES = get_args(Response)
 
 
 async def asks(core: SessionCore[Any]) -> tuple[Ask, ...]:
-    """Return the pending items of this thread, oldest first, then those of its sub-agents."""
+    """Return the pending items of this thread, oldest first, then the pending items of its
+    sub-agents."""
     found, children = [], Subagents(core)
     for id, item in core.live.state.pending.items():
         if not ids.is_child(id) or await children.gone(id):
@@ -44,7 +45,7 @@ async def settle_item(
     channel: str | None = None,
 ) -> Decision:
     """Decide on an item of this thread or of a sub-agent's thread; None means the only pending
-    one. `channel` names where the decision came from."""
+    item. `channel` says where the decision came from."""
     core.check()
     store, live = core.host.store, core.live
     where, item = await thread_of_item(store, core.key, item)
@@ -78,7 +79,7 @@ async def extend_item(
 
 
 class _PendingPart(SessionPart):
-    """The pending items of one type: approvals, or all others."""
+    """The pending items of one type: approvals, or all other items."""
 
     _approvals: bool
 
@@ -91,7 +92,7 @@ class _PendingPart(SessionPart):
         return [item for id, item in pending if self._matches(item.what) and not ids.is_child(id)]
 
     async def list(self) -> list[Ask]:
-        """The items, oldest first, then those of sub-agents that work for this thread."""
+        """The items of this thread, oldest first, then the items of sub-agents that work for it."""
         self._core.check_open()
         return [one for one in await asks(self._core) if self._matches(one.what)]
 
@@ -129,7 +130,7 @@ class Approvals(_PendingPart):
         reason: str | None = None,
         actor: str | None = None,
     ) -> Decision | None:
-        """Decide on a call, given by the id of its item or of the call; by default the oldest.
+        """Decide on a call, by default the oldest. The id is the id of the item or of the call.
         Returns None, and does nothing, if the call is no longer pending."""
         check_choice("decision", decision, RESPONSES)
         waiting = [one for one in await self.list() if item in (None, one.id, one.call)]

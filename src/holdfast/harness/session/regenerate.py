@@ -1,4 +1,4 @@
-"""Running a message again: where to fork, and which messages to send in the fork."""
+"""Runs a message again: determines where to fork, and which messages to send in the fork."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..live.log import Live
 
 
 class SentMessage(Struct, frozen=True):
-    """A message as the model read it, and who sent it."""
+    """A message as the model read it, and its sender."""
 
     seq: int
     message: ev.MessageReceived
@@ -56,7 +56,7 @@ async def regeneration_of(live: Live, seq: int) -> Regeneration:
         if event.seq == seq:
             before = state
             if not isinstance(payload, ev.MessageReceived):
-                raise _refused(f"is {seq}, an event of kind {event.kind}")
+                raise _refused(f"event {seq} is a {event.kind} event, not a message")
         _note(found, event, payload)
         if isinstance(payload, ev.RunStarted):
             begun, read = state, []
@@ -67,7 +67,7 @@ async def regeneration_of(live: Live, seq: int) -> Regeneration:
         state = fold((event,), state)
     else:
         if seq not in found:
-            raise _refused(f"is {seq}, and the log has no such event")
+            raise _refused(f"{seq} is past the end of the log")
         return Regeneration(seq - 1, _numbers(before.queue), (found[seq],))
     if before.safe and not before.queue:
         return Regeneration(seq - 1, (), (found[seq],))

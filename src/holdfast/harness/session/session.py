@@ -84,8 +84,8 @@ class Session:
     async def send(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
     ) -> Result:
-        """Send a message, and wait until its run waits for a person or has ended. The message is in
-        the log before anything else happens; cancelling this call does not stop the run.
+        """Send a message, and wait until its run waits for user input or has ended. The message is
+        in the log before anything else happens; cancelling this call does not stop the run.
 
         Options: `busy` (queue, steer, interrupt, reject), `key` (idempotency), `actor`, `metadata`,
         `model`, `limits`.
@@ -103,7 +103,7 @@ class Session:
         return await self._core.post(content, output_type=output_type, **options)
 
     async def wait(self, output_type: Any = None) -> Result:
-        """Wait until the current or last run waits for a person or has ended, and the queue is
+        """Wait until the current or last run waits for user input or has ended, and the queue is
         empty. A typed answer has the type that its message requested in this process. If another
         process sent the message, pass the type; otherwise the answer is plain JSON."""
         return await wait(self._core, output_type)
@@ -116,16 +116,15 @@ class Session:
         run: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Abort the active run, in whichever process it is driven; with `run`, only if the active
-        run has this id. Calls with the same `key` count once. The text so far and the queue are
-        kept."""
+        """Abort the active run, in any process; with `run`, only if the active run has this id.
+        Calls with the same `key` count once. The text so far and the queue are kept."""
         await self._core.abort(reason, actor=actor, run=run, key=key)
 
     # Pending items
 
     async def pending(self) -> list[Ask]:
-        """The pending items, oldest first, then those of sub-agents that work for this thread.
-        All of them can be decided here."""
+        """The pending items of this thread, oldest first, then the pending items of sub-agents that
+        work for it. All of them can be decided here."""
         self._core.check_open()
         return [*await asks(self._core)]
 
@@ -137,8 +136,9 @@ class Session:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Decision:
-        """Approve a tool call, optionally with other arguments (`InvalidValue` if the tool does
-        not take them; the item stays open). Without an item: the only one that is pending."""
+        """Approve a tool call, optionally with other arguments. Without `item`, the only pending
+        item is approved. Raises `InvalidValue` if the tool does not accept the arguments; the item
+        then stays open."""
         answer = None if arguments is None else {"arguments": dict(arguments)}
         return await settle_item(
             self._core, item, "approved", actor=actor, reason=reason, answer=answer
@@ -153,7 +153,7 @@ class Session:
     async def answer(
         self, answer: Any, item: str | None = None, *, actor: str | None = None
     ) -> Decision:
-        """Answer a question, or record the result of a call whose outcome is unknown.
+        """Answer a question, or record the result of a call whose outcome is unknown. Raises
         `InvalidValue` for an item that can only be approved or denied."""
         return await settle_item(self._core, item, "answered", actor=actor, answer=answer)
 
@@ -175,9 +175,9 @@ class Session:
     # Reading
 
     def subscribe(self, after: int | None = None) -> Listener:
-        """Yield every event after number `after` (default: from now on), and the deltas of
-        messages in flight. A slow reader does not slow down the run. The iteration ends when the
-        session is closed, and when the process is asked to terminate."""
+        """Yield every event after number `after` (default: from now on), and the deltas of messages
+        in flight. A slow reader does not slow down the run. The iteration ends when the session is
+        closed, or when the process receives a termination signal."""
         self._core.check()
         listener = self._core.live.listen(after)
         self._core.host.subscribed(listener)
@@ -263,7 +263,7 @@ class Session:
             await core.append(*events)
 
     async def close(self) -> None:
-        """Close this live object; the conversation stays stored, and its run continues."""
+        """Close this live object. The conversation stays stored, and its run continues."""
         await self._core.host.close(self.id)
 
 

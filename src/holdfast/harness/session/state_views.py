@@ -82,8 +82,8 @@ class FollowUps(Queue):
         return not len(self)
 
     async def add(self, text: str, **options: Any) -> int:
-        """Queue a message behind all others; if nothing is running, it is taken up at once. Returns
-        the number by which it can be edited, moved and removed."""
+        """Queue a message behind all other messages. If nothing is running, a run starts
+        immediately. Returns the number with which the message can be edited, moved and removed."""
         return await self._core.post(text, **options, busy="queue")
 
 
@@ -103,7 +103,7 @@ class UsageView(SessionPart):
         return await self._read(usage.by_model)
 
     async def last(self) -> dict[str, int]:
-        """The counts of the latest model call, including those that are specific to its vendor."""
+        """The counts of the latest model call, including counts that are specific to its vendor."""
         return await self._read(usage.last)
 
     async def table(self) -> list[Spent]:

@@ -82,14 +82,14 @@ class Subagents(Generic[S]):
         return chosen(self._core.shared.state, name)
 
     async def set_model(self, ref: str | None, name: str | None = None) -> None:
-        """Set the model of one sub-agent, or of all sub-agents that have none set, from their next
-        task on, in all threads of the session. None removes the setting."""
+        """Set the model of one sub-agent, or of all sub-agents without their own setting, from
+        their next task on, in all threads of the session. None removes the setting."""
         core, setting = self._core, subagent_model_key(name)
         if name is not None and name not in [item.name for item in core.config.agent.subagents]:
             raise InvalidValue(
                 field="name",
-                problem=f"is {name!r}",
-                remedy="name one of the agent's sub-agents, or leave the name out for all",
+                problem=f"{name!r} is not a sub-agent of this agent",
+                remedy="pass the name of one, or omit it for all",
             )
         if ref is not None:
             core.config.models.check(ref)
@@ -108,14 +108,14 @@ class Subagents(Generic[S]):
 
     async def gone(self, item: str) -> bool:
         """Whether the thread of the sub-agent behind this item was deleted. In that case only a
-        person can answer the item."""
+        user can answer the item."""
         key, thread = self._live.key, child_of(item)
         where = Key(key.tenant, key.session, thread or "")
         return thread is None or await self._live.store.row(where) is None
 
     async def asked(self) -> bool:
         """Wait while this thread waits only for sub-agents. Returns True as soon as one of them
-        waits for a person, and False when the thread continues."""
+        waits for user input, and False when the thread continues."""
         while delegates(self._live.state):
             before = self.working
             tasks = [asyncio.create_task(self._asks(thread)) for thread in before]
@@ -129,12 +129,12 @@ class Subagents(Generic[S]):
         return False
 
     async def until_asked(self) -> None:
-        """Wait until a sub-agent of this thread waits for a person."""
+        """Wait until a sub-agent of this thread waits for user input."""
         while not await self.asked():
             await self._live.until(lambda: delegates(self._live.state))
 
     async def _asks(self, thread: str) -> bool:
-        """Whether a sub-agent waits for a person. If it has ended, wait until its answer has
+        """Whether a sub-agent waits for user input. If it has ended, wait until its answer has
         arrived here."""
         try:
             result = await (await self.open(thread)).wait()
@@ -168,8 +168,8 @@ async def used(live: Live) -> dict[str, int]:
 
 
 async def thread_of_item(store: Store, key: Key, item: str | None) -> tuple[Key, str | None]:
-    """Return the thread in which an item is pending, searched from `key` down through its
-    sub-agents, and the id of the item. If `item` is None, the only pending item is used; raises
+    """Return the thread in which an item is pending, and the id of the item. The search covers the
+    thread `key` and its sub-agents. If `item` is None, the only pending item is used. Raises
     `NotPending` unless there is exactly one."""
     rows = await _down(store, key)
     open = [(row.key, id) for row in rows for id in row.pending if not ids.is_child(id)]

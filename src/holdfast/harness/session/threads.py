@@ -31,9 +31,9 @@ Messages: TypeAlias = list[Message]
 
 
 class ThreadSettings(SessionPart):
-    """Small named values that belong to one thread: its metadata, which lists can be filtered by.
+    """Small named values that belong to one thread: its metadata, by which lists can be filtered.
     Each value is written separately, so concurrent writers lose nothing. A clone starts with the
-    values of its parent. Those of thread `main` are the session's metadata."""
+    values of its parent. The values of thread `main` are the session's metadata."""
 
     def all(self) -> dict[str, Any]:
         """A copy of all values."""
@@ -44,8 +44,8 @@ class ThreadSettings(SessionPart):
         return self.all().get(name, default)
 
     async def set(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Set some values; the others stay. Raises `InvalidValue` if there would be too many, or if
-        they would be too large."""
+        """Set some values, and keep the others. Raises `InvalidValue` if there would be too many
+        values, or if they would be too large."""
         changes = {**(changes or {}), **more}
         if changes:
             await self._append(ev.MetadataChanged(set=changes))
@@ -56,15 +56,15 @@ class ThreadSettings(SessionPart):
 
 
 class Threads(Forks[S]):
-    """The threads of a session, including this one."""
+    """The threads of a session, including this thread."""
 
     def __init__(self, core: SessionCore[S]) -> None:
         super().__init__(core)
         self.settings = ThreadSettings(core)
 
     async def create(self, title: str | None = None, *, id: str | None = None) -> S:
-        """Create an empty thread with the mode and model of this one. Raises `SessionExists` if the
-        name is taken."""
+        """Create an empty thread with the mode and model of this thread. Raises `SessionExists` if
+        the name is already used."""
         core, state = self._core, self._state
         where = self._key(new_id() if id is None else id)
         created = ev.ThreadCreated(agent=core.config.agent.key, title=title, parent=MAIN)
@@ -98,7 +98,9 @@ class Threads(Forks[S]):
     async def rename(self, title: str, thread: str | None = None) -> None:
         """Change the title of a thread (default: this one)."""
         if not isinstance(title, str) or not title.strip():
-            raise InvalidValue(field="title", problem=f"is {title!r}", remedy="pass a title")
+            raise InvalidValue(
+                field="title", problem=f"must not be empty, got {title!r}", remedy="pass a title"
+            )
         core, where = self._core, self._key(thread)
         core.check()
         event = NewEvent.of("thread.renamed", ev.ThreadRenamed(title=title))
@@ -120,10 +122,10 @@ class Threads(Forks[S]):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[Row]:
-        """The threads that match all filters, most recently active first. `title` matches a part
-        of the title, ignoring case; `forks` selects only forks, or no forks; `settings` must be
-        equal. Threads of sub-agents are included on request. A page may be short; only the last
-        one has no cursor."""
+        """The threads that match all filters, most recently active first. `title` matches a part of
+        the title, ignoring case; `forks` selects only forks, or no forks; `settings` must be equal.
+        Threads of sub-agents are included on request. A page may be short; only the last page has
+        no cursor."""
         self._core.check_open()
         key, agent = self._core.key, self._core.config.agent.key
         query = Query(
@@ -152,7 +154,7 @@ class Threads(Forks[S]):
 
     async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
         """The beginning of the first user message of each thread that has one, without reading any
-        log. A fork without messages of its own shows its parent's."""
+        log. A fork without messages of its own shows the message of its parent."""
         self._core.check_open()
         wanted = None if threads is None else set(threads)
         rows: dict[str, Row] = {}
@@ -176,7 +178,8 @@ def _answers(row: Row, title: str | None, parent: str | None, forks: bool | None
 
 
 def _first(rows: Mapping[str, Row], name: str) -> str | None:
-    """Return the first message of a thread; for a fork without one, its parent's."""
+    """Return the first message of a thread; for a fork without messages, the first message of its
+    parent."""
     while (row := rows.get(name)) is not None:
         if row.first_message is not None or row.parent is None or row.parent.at == 0:
             return row.first_message
@@ -186,7 +189,7 @@ def _first(rows: Mapping[str, Row], name: str) -> str | None:
 
 async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> None:
     """Reject the deletion of thread `main`, of a thread that does not exist or belongs to another
-    agent, and of one under legal hold."""
+    agent, and of a thread under legal hold."""
     if where.thread == MAIN:
         raise InvalidValue(
             field="thread",
@@ -202,8 +205,8 @@ async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> No
 
 
 async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> None:
-    """Abort the active run, in whichever process it is driven, and clear its queue. Wait, up to
-    `patience` seconds, until it has ended and a parent that waits for it has its result."""
+    """Abort the active run, in any process, and clear its queue. Wait, up to `patience` seconds,
+    until it has ended and a parent that waits for it has its result."""
     if (run := live.state.active) is None:
         return
     waiting = [item.seq for item in live.state.queue]

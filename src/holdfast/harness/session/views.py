@@ -50,7 +50,8 @@ class ModeView(SessionPart):
     ) -> bool:
         """Switch to another mode from the next step on, with the model that is set for it. `text`
         is then sent as a message, with `key` and `actor` as in `post`. Returns False if the mode
-        was already active. Raises `InvalidValue` if the current mode does not lead to it."""
+        was already active. Raises `InvalidValue` if the current mode does not allow this
+        transition."""
         core, agent = self._core, self._core.config.agent
         left: Mode | None = None
         await core.catch_up()
@@ -135,13 +136,11 @@ class StateView(SessionPart):
     ) -> dict[str, Any]: ...
 
     async def update(self, changes: Edit | Mapping[str, Any] | None = None, /, **more: Any) -> Any:
-        """Set entries, and return the whole state. Entries that others set at the same time are
-        kept.
-
-        A function, plain or async, gets a copy of the latest state to change, and its return value
-        is returned. It is called again if another writer was faster. Nested updates inside it
-        become part of its change. It may return `WithEvents` to write events together with the
-        change.
+        """Set entries, and return the whole state. Entries that other writers set at the same time
+        are kept. A function, plain or async, gets a copy of the latest state to change, and its
+        return value is returned. The function is called again if another writer changed the state
+        first. Nested updates inside it become part of its change. It may return `WithEvents` to
+        write events together with the change.
 
         A change that does not fit the agent's `state_type`, or that is too large, is rejected as a
         whole. A change without effect is not written.
@@ -175,9 +174,9 @@ class StateView(SessionPart):
 
 
 class Permissions(SessionPart):
-    """The permissions of the agent: which tools need no approval, and which are denied. Rules
-    belong to the whole session and are permanent; grants end with the driver that they were
-    given to."""
+    """The permissions of the agent: the tools that need no approval, and the tools that are denied.
+    Rules belong to the whole session and are permanent; grants end with the driver that received
+    them."""
 
     @property
     def rules(self) -> Rules:
@@ -201,8 +200,9 @@ class Permissions(SessionPart):
         if rule is not None and len(known) >= LIMITS.map_entries:
             raise InvalidValue(
                 field="rule",
-                problem=f"is over the limit: the session has {len(known)} rules",
-                remedy="remove some rules first, or use categories",
+                problem=f"cannot be added, because the session already has {len(known)} rules, "
+                f"the maximum",
+                remedy="remove some, or use categories",
                 limit=LIMITS.map_entries,
             )
         payload = ev.PermissionChanged(
@@ -238,7 +238,7 @@ def _one_name(tool: str | None, category: str | None) -> None:
 
 
 class Queue(SessionPart):
-    """The queued messages, in the order in which they will be taken up."""
+    """The queued messages, in the order in which they will be handled."""
 
     def __len__(self) -> int:
         return len(self._state.queue)
@@ -268,7 +268,7 @@ class Queue(SessionPart):
         await self._change(ev.QueueChanged(order=[*seqs]), seqs)
 
     async def edit(self, seq: int, text: str, *, actor: str | None = None) -> None:
-        """Replace the text of a queued message; the new text is from `actor`."""
+        """Replace the text of a queued message. `actor` is the author of the new text."""
         check_text("text", text)
         await self._change(ev.QueueChanged(texts={str(seq): text}), (seq,), actor)
 
@@ -284,8 +284,8 @@ class Queue(SessionPart):
                 if seq not in [item.seq for item in state.queue]:
                     raise InvalidValue(
                         field="seq",
-                        problem=f"is {seq}, which is not in the queue",
-                        remedy="list the queue again",
+                        problem=f"message {seq} is not in the queue",
+                        remedy="read the queue again",
                     )
             event = NewEvent.of("queue.changed", payload, id=id, actor=actor)
             if await core.append_if(event, live=core.live, head=state.head):
@@ -293,7 +293,7 @@ class Queue(SessionPart):
 
 
 class Timers(SessionPart):
-    """Messages that are sent at a set time. Timers are durable: any process that serves the agent
+    """Messages that are sent at a given time. Timers are durable: any process that serves the agent
     fires them."""
 
     @property
@@ -318,7 +318,7 @@ class Timers(SessionPart):
         if len(self._state.timers) >= ENTRIES and id not in self._state.timers:
             raise InvalidValue(
                 field="id",
-                problem=f"is over the limit of {ENTRIES} timers",
+                problem=f"the session already has {ENTRIES} timers, the maximum",
                 remedy="clear some first",
                 limit=ENTRIES,
             )
@@ -346,8 +346,8 @@ class Checkpoint(Struct, frozen=True):
 
 
 class Checkpoints(SessionPart):
-    """Named positions in the log. You can fork at any safe event; a checkpoint makes one easy to
-    find."""
+    """Named positions in the log. You can fork at any safe event; a checkpoint makes an event easy
+    to find."""
 
     async def create(
         self, label: str | None = None, metadata: Mapping[str, Any] | None = None

@@ -1,2 +1,2 @@
-"""Telemetry of runs: `logs` has log records and their redaction, `sinks` the targets of records,
-`spans` OpenTelemetry traces."""
+"""Telemetry of runs: `logs` contains log records and their redaction, `sinks` the targets of
+records, and `spans` OpenTelemetry traces."""

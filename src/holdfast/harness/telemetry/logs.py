@@ -1,8 +1,8 @@
 """Logging: structured records under the standard logger `holdfast`, redacted before they are
 written.
 
-The harness and agents write to a `BoundLog`; `LogConfig` says where records go in addition to the
-standard library's handlers. Logging never raises.
+The harness and agents write to a `BoundLog`; `LogConfig` sets where records are written, in
+addition to the standard library's handlers. Logging never raises.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LogConfig(Struct, frozen=True, kw_only=True):
     structlog logger, or a function of a record's dict; `Sink` adds a level and a format to one.
     `redact` is a `Redactor`, or names of additional secrets. With `propagate`, records also go to
     the handlers that the program has configured for the logger `holdfast`. Without sinks and
-    handlers, warnings and errors from `level` on are written to standard error.
+    handlers, warnings and errors of at least `level` are written to standard error.
     """
 
     level: Level = "info"
@@ -96,8 +96,8 @@ class LogConfig(Struct, frozen=True, kw_only=True):
 
 
 class Logs:
-    """The open sinks of one harness. Write to `log`. Closing flushes all sinks and closes those
-    that were opened here, not handlers and loggers of the caller."""
+    """The open sinks of one harness. Write to `log`. Closing flushes all sinks and closes the sinks
+    that were opened here, but not handlers and loggers of the caller."""
 
     def __init__(self, config: LogConfig) -> None:
         keys = config.redact
@@ -172,7 +172,7 @@ class BoundLog:
     """Writes records with bound fields: `log.bind(run=run).info("started", category="run")`.
 
     `event` is a short name; `error` may be a fault or an exception. Standard fields are at the top
-    level of a record, all others under `fields`.
+    level of a record, all other fields under `fields`.
     """
 
     def __init__(self, logs: Logs, fields: Mapping[str, Any] | None = None) -> None:
@@ -199,7 +199,8 @@ class BoundLog:
         self._write(logging.ERROR, event, message, fields)
 
     def deltas(self, **fields: Any) -> Deltas:
-        """Log the streamed text of one model call, as `model_deltas` of the configuration says."""
+        """Log the streamed text of one model call, as set by `model_deltas` in the
+        configuration."""
         return Deltas(self.bind(category="model", **fields), self._logs.model_deltas)
 
     def _write(self, level: int, event: str, message: str | None, fields: dict[str, Any]) -> None:
@@ -215,8 +216,8 @@ class BoundLog:
 
 
 class Deltas:
-    """The streamed text of one model call. In mode `full` it is logged by whole lines, so that a
-    secret is not split, which would hide it from redaction."""
+    """The streamed text of one model call. In mode `full` it is logged by whole lines, because
+    redaction would not find a secret that is split."""
 
     def __init__(self, log: BoundLog, mode: Literal["none", "summary", "full"]) -> None:
         self._log, self._mode = log, mode

@@ -81,7 +81,7 @@ class JSONLFormatter(logging.Formatter):
 
 
 class PrettyFormatter(logging.Formatter):
-    """A readable line. Line breaks in it are escaped, so that no text can look like another
+    """A readable line. Line breaks in it are escaped, so that a message cannot look like another
     record; a traceback follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -115,7 +115,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _ends(text: str) -> str:
-    """Return the first and the last line of a text with several lines."""
+    """Return the first and the last line of text with several lines."""
     lines = text.splitlines() or [""]
     return text if len(lines) == 1 else f"{lines[0]} … {lines[-1].strip()}"
 
@@ -146,7 +146,7 @@ FORMATTERS: dict[str, type[logging.Formatter]] = {"pretty": PrettyFormatter, "js
 
 
 class Structured(Protocol):
-    """A structlog logger, or a compatible one."""
+    """A structlog logger, or a compatible logger."""
 
     def bind(self, **fields: Any) -> Any: ...
     def info(self, event: str, **fields: Any) -> Any: ...
@@ -244,7 +244,7 @@ def _print(formatter: logging.Formatter, record: logging.LogRecord) -> None:
 
 
 class LogFile:
-    """A file that lines are appended to; opened for the first line."""
+    """A file to which lines are appended. It is opened for the first line."""
 
     def __init__(self, path: Path, formatter: logging.Formatter) -> None:
         self.path, self._formatter = path, formatter
@@ -295,7 +295,7 @@ class Drain:
                 atexit.register(self._at_exit)
 
     def flush(self) -> bool:
-        """Wait until all queued records are passed on; False if that takes too long."""
+        """Wait until all queued records are passed on. Returns False if that takes too long."""
         if self._thread is None:
             return True
         done = threading.Event()

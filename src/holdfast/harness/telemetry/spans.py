@@ -1,8 +1,9 @@
-"""Traces by OpenTelemetry's GenAI conventions: a span for each run, model call and tool call.
+"""Traces that follow OpenTelemetry's GenAI conventions: a span for each run, model call and tool
+call.
 
 The package is imported if tracing is enabled or the program already uses it; otherwise spans do
-nothing. Spans name models, tools and ids. They never hold content: no messages, no arguments, no
-results, no error messages.
+nothing. Spans contain the names of models and tools, and ids. They never contain content: no
+messages, arguments, results or error messages.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class OpenSpan:
         self.set("gen_ai.response.model", model)
 
     def finish(self, *reasons: str) -> None:
-        """Record why the model stopped."""
+        """Record the reason why the model stopped."""
         self.set("gen_ai.response.finish_reasons", list(reasons) or None)
 
     def fail(self, code: str) -> None:
@@ -196,8 +197,9 @@ class RunSpan:
 
 
 def tracing(enabled: bool | None = None, tracer_provider: TracerProvider | None = None) -> Tracing:
-    """Create the tracing of a harness. With None, it is enabled if a provider is given or the
-    program has set one; with True, always, and `MissingExtra` is raised without the package."""
+    """Create the tracing of a harness. With None, it is enabled if a provider is passed or the
+    program has set one. With True, it is always enabled, and `MissingExtra` is raised if the
+    package is not installed."""
     if enabled is None:
         known = sys.modules.get("opentelemetry.trace")
         enabled = tracer_provider is not None or (

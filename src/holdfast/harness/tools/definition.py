@@ -1,7 +1,7 @@
 """The declaration of a tool: a function that a model may call, and how its arguments are parsed.
 
-A `Tool` is immutable and holds no state of a run. From its declarations the harness decides when
-it may be called, how many calls run at once and for how long.
+A `Tool` is immutable and has no state of a run. Its declarations determine when it may be called,
+how many calls run concurrently, and for how long.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HIDDEN = ("form", "function")  # fields that a manifest leaves out
 
 
 class ArgumentForm(Protocol):
-    """How a function takes its arguments: as parameters of its signature, or as one dict that
+    """How a function receives its arguments: as parameters of its signature, or as one dict that
     matches a JSON Schema."""
 
     @property
@@ -68,10 +68,10 @@ class DictForm:
 class Tool:
     """A function that a model may call. Created by `@tool` or `Tool.from_schema`.
 
-    `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments; `approvals` is how
-    many approvers must agree. `repeat_safe` allows a call whose outcome is unknown to be
+    `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments; `approvals` is the
+    required number of approvers. `repeat_safe` allows a call whose outcome is unknown to be
     repeated. Without it, `on_unknown` says whether to ask the user or to report it to the model.
-    Times are in seconds; `concurrency` limits the calls of this tool at once in one run.
+    Times are in seconds; `concurrency` limits the concurrent calls of this tool in one run.
     """
 
     name: str
@@ -181,7 +181,7 @@ class Tool:
 
 
 class ToolContext(Protocol):
-    """Passed to a tool's function for a parameter of this type, whatever its name. It is not
+    """Passed to a tool's function for a parameter of this type, regardless of its name. It is not
     part of the schema. `key` is the same across retries, resumes and workers: use it as the
     idempotency key of requests to other services."""
 
@@ -256,11 +256,11 @@ def tool(
     description: str | None = None,
     **options: Any,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Create a tool from a typed function. The model sees its name, its docstring and the types
-    of its parameters; a parameter of type `ToolContext` gets the call's context.
+    """Create a tool from a typed function. The model sees its name, its docstring and the types of
+    its parameters; a parameter of type `ToolContext` gets the call's context.
 
-    Raises `InvalidValue` for a parameter that a model cannot pass: one without a type or with a
-    type that has no JSON form, `*args`, `**kwargs`, or a positional-only parameter.
+    Raises `InvalidValue` for a parameter that a model cannot pass: a parameter without a type or
+    with a type that has no JSON form, `*args`, `**kwargs`, or a positional-only parameter.
     """
 
     def make(function: Callable[..., Any], names: Mapping[str, Any]) -> Tool:
@@ -325,8 +325,8 @@ def _check_approval(function: Callable[..., Any], schema: dict[str, Any], where:
         if parameter.kind is parameter.POSITIONAL_ONLY or (needed and parameter.name not in known):
             raise InvalidValue(
                 field=where,
-                problem=f"takes {parameter.name!r}, which is not an argument of the tool",
-                remedy="take the tool's arguments by name, `context`, or **arguments",
+                problem=f"has a parameter {parameter.name!r} that is not an argument of the tool",
+                remedy="use the names of the tool's arguments, `context`, or **arguments",
             )
 
 

@@ -34,7 +34,7 @@ def _begins(line: str) -> bool:
 
 def _google(lines: list[str]) -> dict[str, str]:
     """Parse an `Args:` section. Each line at the first indent is a parameter; lines that are
-    indented more continue the one above."""
+    indented more continue the previous line."""
     found: dict[str, str] = {}
     inside, indent, name = False, 0, None
     for line in lines:

@@ -1,8 +1,7 @@
 """Built-in tools for files and commands: read, write, edit, find, search, run.
 
-They work in the session's sandbox, of any kind. An error of the sandbox, or a command that fails,
-is a failed result with the code `sandbox_failed`: the model reads the reason and may try another
-way.
+They work in the session's sandbox, whatever its kind. If the sandbox or a command fails, the result
+is a failure with the code `sandbox_failed`: the model reads the reason and may try something else.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ async def edit_file(
     context: ToolContext,
     expected: Annotated[int, Meta(ge=1)] = 1,
 ) -> ToolResult:
-    """Replace a text in a file, if it occurs exactly as often as expected.
+    """Replace text in a file, if it occurs exactly as often as expected.
 
     Args:
         path: The file, relative to the working folder.
@@ -133,7 +132,7 @@ async def edit_file(
     found = data.count(search.encode())
     if found != expected:
         return _failed(
-            f"{path} has the text {found} times, not {expected}: nothing was changed",
+            f"{path}: the text occurs {found} times, not {expected}; nothing was changed",
             data={"path": path, "found": found, "expected": expected},
         )
     await place.write(path, data.replace(search.encode(), replace.encode()))
@@ -282,7 +281,7 @@ def _data(ran: Ran) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    """Keep the beginning and the end of a long text: the end often has the error."""
+    """Keep the beginning and the end of long text, because the end often has the error."""
     if len(text) <= SHOWN:
         return text
     half = SHOWN // 2

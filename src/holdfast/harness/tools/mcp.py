@@ -1,8 +1,9 @@
 """MCP servers as sources of tools (extra `mcp`).
 
-Each server has one task that owns its connection: it opens and closes it, because the client
-library cannot close in one task what it opened in another. After a lost connection, the next use
-reconnects. A call that was in progress when the connection was lost fails and is not sent again.
+Each server has one task that owns its connection: this task opens and closes it, because the client
+library cannot close a connection in another task than the one that opened it. After a lost
+connection, the next use reconnects. A call that was in progress when the connection was lost fails
+and is not sent again.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class MCPServer:
     """One MCP server. Use it with `async with`, or `connect` and `close`.
 
     `approval` applies to all its tools. `overrides` changes the declarations of single tools, by
-    the server's name for them; None leaves a tool out. `timeout` is for one call, in seconds.
-    Credentials never appear in its repr or in the errors it raises.
+    their names on the server; None omits a tool. `timeout` is for one call, in seconds. Credentials
+    never appear in its repr or in the errors it raises.
     """
 
     def __init__(
@@ -133,14 +134,15 @@ class MCPServer:
 
     async def tools(self) -> list[Tool]:
         """Return the tools that the server has now. Raises `InvalidValue` if two tools get the same
-        name, a schema is invalid, or an override names an unknown tool."""
+        name, a schema is invalid, or an override is for an unknown tool."""
         found = await self._listed()
         missing = sorted(set(self._overrides) - {one.name for one in found})
         if missing:
             raise InvalidValue(
                 field="overrides",
-                problem=f"has unknown tools of server {self.name!r}: {', '.join(missing)}",
-                remedy="use the server's own names: " + ", ".join(one.name for one in found),
+                problem=f"contains tools that server {self.name!r} does not have "
+                f"({', '.join(missing)})",
+                remedy=f"use names of its tools ({', '.join(one.name for one in found)})",
             )
         wanted = [one for one in found if self._overrides.get(one.name, {}) is not None]
         tools = [self._tool(one) for one in wanted]
@@ -148,7 +150,7 @@ class MCPServer:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InvalidValue(
                 field="tools",
-                problem=f"have duplicate names on server {self.name!r}: {', '.join(twice)}",
+                problem=f"have duplicate names on server {self.name!r} ({', '.join(twice)})",
                 remedy="rename them with overrides",
             )
         return tools

@@ -31,7 +31,7 @@ class ServerFailed(HoldfastError):
 
 
 class McpConnection:
-    """One connection, opened once. It ends by `close`, or when the server closes it."""
+    """One connection, opened once. It ends when `close` is called or the server closes it."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self._transport = transport
@@ -137,7 +137,7 @@ class McpLink:
             raise self._failed(f"failed: {type(error).__name__}: {error}") from None
 
     async def _live(self) -> McpConnection:
-        """Return the open connection; opens a new one if the last one has ended."""
+        """Return the open connection, or open a new connection if the last one has ended."""
         async with self._lock:
             if not self._open:
                 raise ServerFailed(server=self._name, problem="is not connected")

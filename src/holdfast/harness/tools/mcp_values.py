@@ -12,7 +12,7 @@ _LONGEST = 64
 
 
 def tool_name(name: str) -> str:
-    """Convert a text to a name that every model accepts. A long name is cut and gets a hash."""
+    """Convert a string to a name that every model accepts. A long name is cut and gets a hash."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if len(plain) <= _LONGEST:
         return plain
@@ -31,8 +31,8 @@ def risk_of(hints: Any) -> tuple[Risk | None, bool]:
 
 
 def result_of(answer: Any) -> ToolResult:
-    """Convert a server's answer. The model reads the texts; the data is the structured content,
-    together with images and audio if there are any (base64, unchanged)."""
+    """Convert a server's answer. The model reads the text content; the data is the structured
+    content, together with images and audio if there are any (base64, unchanged)."""
     texts: list[str] = []
     media: list[dict[str, Any]] = []
     refs: list[Ref] = []

@@ -1,7 +1,7 @@
 """Converts a JSON value to a Python type, or lists every issue with it.
 
-msgspec stops at the first error. So when a value does not convert, its parts are converted one
-by one, each by its own type, to find every issue and its path.
+msgspec stops at the first error. Therefore, if a value cannot be converted, its parts are converted
+one by one, each by its own type, to find every issue and its path.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read(kind: Any, value: Any, path: str) -> tuple[Any, list[Issue]]:
 
 
 def _parts(kind: Any, value: Any, path: str, error: Exception) -> list[Issue]:
-    """Return the issues with the parts of `value`, and with the whole value if it has its own."""
+    """Return the issues with the parts of `value`, and issues with the whole value."""
     found = [issue for issues in _each(_plain(kind, value), value, path) for issue in issues]
     own = _issue(error, path)
     if found and own.path == path and "missing required" not in own.problem:
@@ -127,7 +127,7 @@ def _needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _plain(kind: Any, value: Any) -> Any:
-    """Return the type without its wrappers; for a union, the one member that fits `value`."""
+    """Return the type without its wrappers; for a union, the member that fits `value`."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
         return _plain(typing.get_args(kind)[0], value)
@@ -139,7 +139,7 @@ def _plain(kind: Any, value: Any) -> Any:
 
 
 def unnamed(kind: Any) -> Any:
-    """Resolve a `NewType` or a `type` alias to the type it names."""
+    """Resolve a `NewType` or a `type` alias to the type it refers to."""
     while hasattr(kind, "__supertype__") or type(kind).__name__ == "TypeAliasType":
         kind = kind.__supertype__ if hasattr(kind, "__supertype__") else kind.__value__
     return kind

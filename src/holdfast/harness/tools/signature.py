@@ -69,7 +69,7 @@ class Signature:
 
 
 def _fresh(default: Any) -> Any:
-    """Copy a mutable default, so that no call changes it for the next one."""
+    """Copy a mutable default, so that a call cannot change it for the next call."""
     return deepcopy(default) if isinstance(default, list | dict | set) else default
 
 
@@ -138,9 +138,9 @@ def _check(parameter: inspect.Parameter, kind: Any, where: str) -> None:
             where, "is positional-only", "remove the slash, so that it can be passed by name"
         )
     if parameter.kind is parameter.VAR_POSITIONAL:
-        raise _wrong(where, "is a *parameter", "take one list, as in `items: list[str]`")
+        raise _wrong(where, "is a *parameter", "use one list, as in `items: list[str]`")
     if parameter.kind is parameter.VAR_KEYWORD:
-        raise _wrong(where, "is a **parameter", "take one dict, as in `options: dict[str, str]`")
+        raise _wrong(where, "is a **parameter", "use one dict, as in `options: dict[str, str]`")
     if kind is _NONE:
         problem = "has no type"
         remedy = "annotate it, so that the model knows what to pass"
@@ -187,7 +187,7 @@ def _noted(kind: Any) -> str:
 
 
 def uses_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether the type, or one nested in it, belongs to pydantic. Does not import pydantic."""
+    """Whether the type, or a type nested in it, belongs to pydantic. Does not import pydantic."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
         inner, *notes = typing.get_args(kind)

@@ -52,7 +52,7 @@ class Skills:
 
     def active(self, state: dict[str, Any]) -> list[str]:
         """Return the keys of the active skills, in the order of activation. Skills that no longer
-        exist are left out."""
+        exist are omitted."""
         found = state.get(STATE)
         return [key for key in found if key in self._skills] if isinstance(found, list) else []
 
@@ -130,8 +130,8 @@ class Skills:
         return ToolResult(content=content, failed=True, code="unknown_skill")
 
     def _lock(self) -> asyncio.Lock:
-        """Return one lock for each event loop. Without it, one of two concurrent changes would be
-        lost."""
+        """Return the lock of the current event loop. Without a lock, one of two concurrent changes
+        would be lost."""
         return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def _gated(self, skill: Skill, inner: Tool) -> Tool:
@@ -171,5 +171,5 @@ def _check(skills: tuple[Skill, ...]) -> None:
     faults += ["a key is empty" for key in keys if not key.strip()]
     if faults:
         raise InvalidValue(
-            field="skills", problem="; ".join(faults), remedy="give each a unique name"
+            field="skills", problem="; ".join(faults), remedy="use a unique name for each"
         )

@@ -20,8 +20,8 @@ SLUG = 48
 
 
 class GivenTask(Struct, frozen=True, omit_defaults=True):
-    """A task as a model writes it. Without an id, it keeps the id of a task with the same
-    content, or gets a new one."""
+    """A task as a model writes it. Without an id, it keeps the id of a task with the same content,
+    or gets a new id."""
 
     content: str
     status: Literal["pending", "in_progress", "completed"] = "pending"
@@ -68,7 +68,7 @@ def changed(before: Sequence[Task], id: str, changes: Mapping[str, Any]) -> list
     """Change one task. If it is set to in progress, the task that was in progress becomes
     pending."""
     if not changes:
-        raise ToolError(problem="no changes given: pass content, status or active")
+        raise ToolError(problem="no changes were passed: pass content, status or active")
     _known(before, id)
     found = []
     for task in before:

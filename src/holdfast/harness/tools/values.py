@@ -29,7 +29,8 @@ class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permission(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that a tool accesses. Information for users and policies; it grants nothing."""
+    """A resource that a tool accesses. This is information for users and policies; it does not
+    grant access."""
 
     kind: Literal["filesystem", "shell", "network", "custom"]
     access: str | None = None
@@ -109,7 +110,8 @@ class BadArguments(HoldfastError):
 
 
 def bad_arguments(tool: str, issues: list[Issue]) -> BadArguments:
-    """Return the error for these issues. It lists the first `ISSUES` and counts all others."""
+    """Return the error for these issues. It lists the first `ISSUES` issues and counts all
+    others."""
     if (more := len(issues) - ISSUES) > 0:
         issues = [*issues[:ISSUES], Issue(ROOT, f"has {more} more issues")]
     return BadArguments(tool=tool, issues=issues)
@@ -117,7 +119,7 @@ def bad_arguments(tool: str, issues: list[Issue]) -> BadArguments:
 
 def as_result(value: Any) -> ToolResult:
     """Convert the return value of a tool to a result. Text is for the model; any other value is
-    data, and the model reads its JSON. A failure always has a code and a text for the model."""
+    data, and the model reads its JSON. A failure always has a code and text for the model."""
     if isinstance(value, ToolResult):
         return _whole(value)
     if value is None:

@@ -71,9 +71,8 @@ class Drivers:
         task.add_done_callback(lambda _: self._driven(live))
 
     def noticed(self, live: Live) -> None:
-        """Handle an event that needs a driver. If its writer serves the agent, it drives the
-        log. A writer that only answers does not, so check after a short delay whether the log is
-        driven."""
+        """Handle an event that needs a driver. If its writer serves the agent, it drives the log. A
+        writer that only answers does not drive the log, so a check follows after a short delay."""
         if self._looker is not None and not self._closed and live.key not in self._tasks:
             self._alarms.set(live, AWHILE)
 
@@ -104,14 +103,14 @@ class Drivers:
         await self.look()
 
     async def look(self) -> None:
-        """Drive all due logs of this agent and its sub-agents that have no driver: as many at once
-        as the harness allows, and the others as soon as slots are free."""
+        """Drive all due logs of this agent and its sub-agents that have no driver: as many
+        concurrently as the harness allows, and the others as soon as slots are free."""
         self._work.begin()
         await self._sweep()
 
     async def _sweep(self) -> None:
-        """Take up as many logs as there are free slots. If there may be more, search again as soon
-        as slots are free."""
+        """Start drivers for as many logs as there are free slots. If there may be more logs, search
+        again as soon as slots are free."""
         async with self._one:
             more = True
             if room := self._slots.free:
@@ -228,8 +227,8 @@ class Drivers:
             self.wake(live)
 
     async def _room(self) -> None:
-        """Wait for free slots. Logs in which a call waits for a person, possibly for days, give up
-        their slots."""
+        """Wait for free slots. Logs in which a call waits for user input, possibly for days, give
+        up their slots."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.ttl / 2):
@@ -255,7 +254,7 @@ class Drivers:
 
 
 class Alarms:
-    """Timers for the next check of logs: one per log, the last one set."""
+    """Timers for the next check of logs. Each log has one timer: the last one that was set."""
 
     def __init__(self, due: Callable[[Live], None]) -> None:
         self._due = due

@@ -1,5 +1,5 @@
-"""Recovery: finds due logs that have no driver, skips those that cannot be driven here, and
-limits how many are taken up at once."""
+"""Recovery: finds due logs that have no driver, skips logs that cannot be driven here, and limits
+the number of logs that are recovered concurrently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FREE = 4  # search again when a quarter of the slots is free
 
 
 class Slots:
-    """The logs that were taken up and are being driven, up to a maximum."""
+    """The recovered logs that are being driven, up to a maximum."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -48,7 +48,7 @@ class Slots:
 
 class DueLogs:
     """The due logs of some agents. A log that cannot be driven is skipped until it grows. In one
-    sweep, each log is taken up once."""
+    sweep, each log is recovered once."""
 
     def __init__(self, store: Store, tenant: str, agents: Sequence[str]) -> None:
         self._store, self._tenant, self._agents = store, tenant, agents

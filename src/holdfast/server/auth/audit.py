@@ -108,7 +108,7 @@ def _private(path: str, flags: int) -> int:
 
 def unmade(path: Path) -> str | None:
     """Return the reason why a path and its missing parent folders cannot be created, or None if
-    they can be created or exist. Leaves nothing behind."""
+    they can be created or exist. Creates nothing permanently."""
     above = path.absolute()
     try:
         while not above.exists():
@@ -162,7 +162,7 @@ class Audit:
 
 
 def masked(record: AuditRecord, redactor: Redactor) -> AuditRecord:
-    """Return a copy of the record with secrets masked: its path may contain some."""
+    """Return a copy of the record with secrets masked, since its path may contain secrets."""
     hide = redactor.text
     return msgspec.structs.replace(
         record,

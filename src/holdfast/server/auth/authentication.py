@@ -87,8 +87,8 @@ class Authenticator:
         return caller
 
     async def still(self, shown: RequestCredentials, caller: Caller) -> bool:
-        """Whether these credentials still identify the same caller, with at least the same scopes.
-        Also True if the check itself fails."""
+        """Return whether these credentials still identify the same caller, with at least the same
+        scopes. Returns True if the check itself fails."""
         try:
             known = await self.find(shown)
         except Exception as error:  # a custom handler may raise anything
@@ -103,7 +103,7 @@ class Authenticator:
     def _limited(self, shown: RequestCredentials, address: str) -> Iterator[None]:
         """Context manager for an authentication attempt. Raises `RateLimited` if the address had
         too many failed attempts. Tokens that were accepted before are always checked. API keys are
-        always checked too, since they are too long to guess, but only a few at a time."""
+        always checked too, since they are too long to guess, but only a few concurrently."""
         with contextlib.ExitStack() as inside:
             try:
                 if _hash(shown) not in self._known:
@@ -117,7 +117,7 @@ class Authenticator:
             yield
 
     def _unauthorized(self, shown: RequestCredentials) -> Unauthorized:
-        """Return the error for an unknown caller. Only clients on this machine are told if the
+        """Return the error for an unknown caller. Only clients on this machine learn whether the
         server has no keys."""
         here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
         if isinstance(self._handler, NoAuth):
@@ -172,7 +172,7 @@ class KeyAuth:
 
 
 def split(key: str) -> tuple[str, str] | None:
-    """Return the id and the secret of a key, or None if the text is not a key."""
+    """Return the id and the secret of a key, or None if the string is not a key."""
     body = key.removeprefix(PREFIX)
     whole = key.startswith(PREFIX) and len(body) == NAME + SECRET
     if not whole or not body.isascii() or not body.isalnum():

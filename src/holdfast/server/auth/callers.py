@@ -1,5 +1,5 @@
-"""Authentication: from the credentials of a request to its `Caller`. A caller has a tenant, a
-principal in that tenant, and scopes, which say what it may do."""
+"""Authentication: determines the `Caller` of a request from its credentials. A caller has a tenant,
+a principal in that tenant, and scopes, which say what it may do."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ class AuthHandler(Protocol):
 
 
 class SharedSecret:
-    """One secret for all clients, which count as one principal. Compared in constant time."""
+    """One secret for all clients, which count as one principal. The secret is compared in constant
+    time."""
 
     def __init__(
         self,
@@ -134,8 +135,8 @@ class LocalTokenAuth:
 
 class NoAuth:
     """Accepts every caller on this machine and no other: a request must come from a loopback
-    address, have a loopback host name, and not come through a proxy. So no web page can reach the
-    server."""
+    address, have a loopback host name, and not come through a proxy. This prevents web pages from
+    reaching the server."""
 
     def __init__(self, *, tenant: str = "main", principal: str = "local") -> None:
         self._caller = caller(tenant, principal, SCOPES)
@@ -150,7 +151,7 @@ class NoAuth:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host, with or without a port, names this machine."""
+    """Whether a host, with or without a port, is this machine."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name in LOCAL
 
@@ -174,7 +175,7 @@ def check_tenant(tenant: str) -> None:
 
 
 def check_scopes(scopes: Iterable[str]) -> frozenset[str]:
-    """Return the scopes; rejects unknown ones."""
+    """Return the scopes, and reject unknown scopes."""
     given = frozenset(scopes)
     if unknown := sorted(given - {*SCOPES}):
         raise InvalidValue(

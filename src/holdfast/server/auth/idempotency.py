@@ -1,9 +1,9 @@
 """Idempotency keys: a request with an `Idempotency-Key` takes effect once, even if it is repeated.
 
-Each key has a log in the default store, under a reserved tenant. Its first events hold the hash of
-the request, its last the response. The holder of the log's lease does the work; all others wait for
-the response. The lease of a process that crashes expires; the next attempt does the work again with
-the same ids, so that it finds what was done before.
+Each key has a log in the default store, under a reserved tenant. Its first events contain the hash
+of the request, its last event the response. The holder of the log's lease does the work; all others
+wait for the response. If a process crashes, its lease expires; the next attempt does the work again
+with the same ids, so that it finds the results of the earlier attempt.
 
 Messages do not need this: the key becomes the id of their event.
 """
@@ -52,7 +52,7 @@ SESSION = "session"  # the metadata of a row that name the session of its respon
 
 class KeyedRequest(Struct, frozen=True, kw_only=True):
     """A request with an idempotency key: the key, a hash of the content, and the session that the
-    request names."""
+    request refers to."""
 
     key: str
     hash: str
@@ -88,9 +88,9 @@ class IdempotencyStore:
         self.tenants: set[str] = set()  # the tenants with requests in this process
 
     async def do(self, caller: Caller, asked: KeyedRequest, work: Work) -> StoredResponse:
-        """Return the response to a request: the stored one, or else the response of `work`. `work`
-        gets an id for the object it creates, which is the same for every attempt, and whether there
-        was an earlier attempt."""
+        """Return the response to a request: the stored response, or else the response of `work`.
+        `work` gets an id for the object it creates, which is the same for every attempt, and
+        whether there was an earlier attempt."""
         check_key(asked.key)
         record = name(caller, asked.key)
         where = Key(TENANT + caller.tenant, record, "main")
@@ -128,7 +128,7 @@ class IdempotencyStore:
         return False
 
     async def _known(self, where: Key, asked: KeyedRequest) -> StoredResponse | None:
-        """Return the stored response, if any. Raises `KeyReused` if the key is bound to another
+        """Return the stored response, or None. Raises `KeyReused` if the key is bound to another
         request."""
         try:
             async for event in self._store.read(where):
@@ -161,7 +161,7 @@ class IdempotencyStore:
         except TimeoutError:
             self._check()
             raise RateLimited(
-                what="requests with this key at a time", limit=1, retry_after=TTL
+                what="concurrent requests with this idempotency key", limit=1, retry_after=TTL
             ) from None
 
     async def _told(self, where: Key, asked: KeyedRequest, left: int) -> StoredResponse | None:
@@ -224,7 +224,7 @@ class IdempotencyStore:
         return told + await self._drop(made, but)
 
     async def forget_person(self, tenant: str, user: str, but: str | None = None) -> int:
-        """Delete all stored responses to requests of a person."""
+        """Delete all stored responses to requests of a user."""
         return await self._drop(Query(tenant=TENANT + tenant, user=user), but)
 
     async def _drop(self, query: Query, but: str | None = None) -> int:

@@ -1,8 +1,8 @@
-"""API keys: hashed, with one log for each key in the store, so that every replica knows them and
+"""API keys: hashed, with one log for each key in the store, so that every replica can read them and
 their history is kept. A key is shown once, when it is created.
 
-A key consists of `hk_`, an id of twelve characters, and a secret of forty-three. The log holds the
-SHA-256 of the secret. The secret is long and random, so a slower hash is not needed.
+A key consists of `hk_`, an id of twelve characters, and a secret of forty-three characters. The log
+contains the SHA-256 of the secret. The secret is long and random, so a slower hash is not needed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class ApiKeys:
             check_name("label", label)
         if expires is not None and expires <= self._clock():
             raise InvalidValue(
-                field="expires", problem=f"{expires} is in the past", remedy="give a future time"
+                field="expires",
+                problem=f"{expires} is in the past",
+                remedy="pass a time in the future",
             )
         id, secret = random_text(NAME), random_text(SECRET)
         issued = KeyIssued(
@@ -115,7 +117,7 @@ class ApiKeys:
         return sorted({info.tenant for info in await self.list() if info.revoked is None})
 
     async def list(self, tenant: str | None = None) -> list[ApiKeyInfo]:
-        """Return all keys, or those of a tenant, newest first."""
+        """Return all keys, or the keys of a tenant, newest first."""
         query = Query(tenant=TENANT, workspace=tenant, order="created")
         rows = every_row(self._store, query, batch=PAGE)
         return [(await self._record(row.session)).info async for row in rows]
@@ -133,7 +135,7 @@ class ApiKeys:
         return (await self._record(id)).info
 
     async def rotate(self, id: str, *, grace: int = 0, expires: int | None = None) -> NewKey:
-        """Create a new secret for a key; the old one stays valid for `grace` seconds."""
+        """Create a new secret for a key. The old secret stays valid for `grace` seconds."""
         while True:
             record = await self._record(id)
             if record.info.revoked is not None:

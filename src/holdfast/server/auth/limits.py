@@ -19,8 +19,10 @@ BUCKETS = 10_000  # callers whose rate is counted
 class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of one process of a server.
 
-    - `rate`: requests a second of one principal, or None for no limit; `burst`: how many at once
-    - `concurrent` and `streams`: at a time, of one principal; `requests`: at a time, of all
+    - `rate`: requests per second of one principal, or None for no limit; `burst`: the number of
+      requests allowed at once
+    - `concurrent` and `streams`: concurrent requests and streams of one principal; `requests`:
+      concurrent requests of all principals
     - `reader_bytes`, `principal_bytes` and `process_bytes`: unsent data in memory, for one reader
       of a stream, all readers of one principal, and all readers
     - `stall_seconds`: how long a client may read nothing before it is disconnected
@@ -56,7 +58,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and not value > 0:
-                yield f"limits.{name} is {value!r}: give a number above 0"
+                yield f"limits.{name} must be a number above 0, got {value!r}"
 
 
 class RateLimiter:

@@ -65,7 +65,7 @@ class RequestContext:
         return self.caller.principal
 
     def new_id(self, prefix: str = "") -> str:
-        """Return an id for a new object; the same for the same idempotency key."""
+        """Return an id for a new object. The same idempotency key always yields the same id."""
         return new_id() if self.once is None else f"{prefix}{self.once}"
 
     def repeated(self, *errors: type[Exception]) -> suppress:
@@ -73,8 +73,8 @@ class RequestContext:
         return suppress(*(errors if self.again else ()))
 
     def acting_for(self, user: str | None) -> str:
-        """Return the owner of the sessions: the caller, or `user` if the caller has the scope
-        `sessions:all`."""
+        """Return the owner of the sessions: the caller, or `user` if it is set and the caller has
+        the scope `sessions:all`."""
         if user is None or user == self.caller.principal:
             return self.caller.principal
         if not self.caller.may("sessions:all"):
@@ -144,7 +144,8 @@ class RequestContext:
             return None
 
     async def engine_of(self, place: TenantStore, row: Row) -> Serving:
-        """The engine of a session, which is the engine of its main thread (`UnknownAgent`)."""
+        """Return the engine of a session, which is the engine of its main thread. Raises
+        `UnknownAgent`."""
         if row.thread != "main":
             row = await main_row(place, row.session)
             await self.service.uploads.adopt(place, row)
@@ -189,7 +190,7 @@ def check_metadata(*names: str, field: str = "metadata") -> None:
         if name.startswith(RESERVED):
             raise InvalidValue(
                 field=f"{field}.{name[:100]}",
-                problem=f"names that begin with {RESERVED!r} are reserved for the server",
+                problem=f"is reserved, as are all names that begin with {RESERVED!r}",
                 remedy="use another name",
             )
 

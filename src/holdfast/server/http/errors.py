@@ -99,7 +99,7 @@ def known_as(error: Exception, scope: Scope) -> HoldfastError:
 
 
 def _shown(error: HoldfastError, request: str) -> HoldfastError:
-    """Return the error as clients may see it. For an error of a store, clients see only that the
+    """Return the error as clients may see it. Errors of a store are replaced by a message that the
     store failed."""
     if type(error) is ServerError and error.reason is None:
         return ServerError(problem=f"the server failed: look for request {request} in its log")

@@ -16,7 +16,7 @@ PLAIN = ("", "identity")  # accepted values of Content-Encoding
 
 
 def asks_for(accept: str, kind: str) -> bool:
-    """Whether an `Accept` header names this media type."""
+    """Whether an `Accept` header contains this media type."""
     return any(quality > 0 for name, quality in _named(accept) if name == kind)
 
 
@@ -63,8 +63,8 @@ def check_plain(encoding: str) -> None:
 
 
 def both_framings() -> InvalidValue:
-    """Return the error for a request with both `Content-Length` and `Transfer-Encoding`: a proxy
-    may have used the other one."""
+    """Return the error for a request with both `Content-Length` and `Transfer-Encoding`, because a
+    proxy may have used the other header."""
     return InvalidValue(
         field="transfer-encoding",
         problem="is sent together with content-length",
@@ -73,8 +73,8 @@ def both_framings() -> InvalidValue:
 
 
 def guarded(headers: Iterable[tuple[bytes, bytes]], request: str) -> list[tuple[bytes, bytes]]:
-    """Add security headers to the headers of a response: it may not be framed, and a browser
-    neither runs nor loads anything from it, unless the response has its own policy."""
+    """Add security headers to a response: browsers may not show it in a frame, and do not run or
+    load anything from it, unless the response has its own policy."""
     found = [
         *headers,
         (b"x-request-id", request.encode()),

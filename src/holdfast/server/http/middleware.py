@@ -58,7 +58,7 @@ class RequestMiddleware(ASGIMiddleware):
 
     - `public`: no caller; `scope`: a scope of the caller
     - `body="raw"`: a body that is not JSON; `limit`: its size, if smaller than the general limit
-    - `once="own"`: the route handles idempotency keys itself; `once="same"`: the route gives the
+    - `once="own"`: the route handles idempotency keys itself; `once="same"`: the route returns the
       same response again, so it is not stored; `replayed`: called when a stored response is sent
     - `stream`: the response may be a stream; `waits`: the response may wait
     """
@@ -156,7 +156,7 @@ class RequestPipeline:
         return "stream" if lasts or waits else "request"
 
     def _check_path(self) -> None:
-        """Reject a path that routing would change: routing drops empty segments, decodes slashes
+        """Reject a path that routing would change. Routing drops empty segments, decodes slashes
         inside a segment, and replaces bytes that are not UTF-8."""
         raw = self._scope.get("raw_path") or quote(self._scope["path"]).encode()
         if PLAIN.fullmatch(raw):
@@ -183,13 +183,13 @@ class RequestPipeline:
         seen: set[str] = set()
         for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
             if name in seen and not repeats(handler, name):
-                raise InvalidValue(field=name, problem="is given twice", remedy="give it once")
+                raise InvalidValue(field=name, problem="occurs twice", remedy="send it once")
             seen.add(name)
             if name not in taken:
                 raise InvalidValue(
                     field=name[:100],
                     problem="is not a parameter of this route",
-                    remedy=instead(name[:100], sorted(taken)) if taken else "leave it out",
+                    remedy=instead(name[:100], sorted(taken)) if taken else "omit it",
                 )
 
     # The body

@@ -73,8 +73,8 @@ class OuterMiddleware:
             return None
         if not cors.is_origin_allowed(origin):
             return Forbidden(
-                problem="pages of this origin may not use this server: allow the origin with "
-                "--origin or the setting `origins`"
+                problem="this origin is not allowed (CORS): add it with --origin or the setting "
+                "`origins`"
             )
         wished = headers.get("access-control-request-headers", "").split(",")
         known = {*cors.allow_headers, *SIMPLE}

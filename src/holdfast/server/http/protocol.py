@@ -52,7 +52,7 @@ class StrictConnection(h11.Connection):
     def _check_lines(self, text: bytes) -> None:
         if _LONE.search(text):
             self._refuse(
-                "request", "has a line that does not end with CR LF", "end all lines with it"
+                "request", "has a line that does not end with CR LF", "end every line with CR LF"
             )
         if _FOLDED.search(text):
             self._refuse("request", "has a header that continues on the next line", "use one line")
@@ -106,7 +106,7 @@ class Protocol(H11Protocol):
             self.loop.call_later(LEFT, self._reset)
 
     def _reset(self) -> None:
-        """Reset the connection at once and discard all buffered data. A normal close would wait
+        """Reset the connection immediately and discard all buffered data. A normal close would wait
         until the client has read that data."""
         line = self.transport.get_extra_info("socket")
         if line is not None and line.fileno() >= 0:

@@ -177,7 +177,7 @@ def _prose(text: str | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Render a text in which backquotes mark code."""
+    """Render text in which backquotes mark code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
 

@@ -1,5 +1,5 @@
-"""Validation messages: which field of a request is invalid, and what it accepts. They are derived
-from msgspec's errors and from the types of the route, which a client does not see."""
+"""Validation messages: the invalid field of a request, and the values that it accepts. They are
+derived from msgspec's errors and from the types of the route, which a client does not see."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def invalid_request(error: ValidationException, scope: Scope) -> InvalidValue:
     """Return the error for the first fault of a request."""
     if (missing := MISSING.match(str(error.detail))) is not None:
         source, field = missing.groups()
-        return InvalidValue(field=field, problem=f"is missing ({source})", remedy="give it")
+        return InvalidValue(
+            field=field, problem=f"is missing ({source})", remedy="this parameter is required"
+        )
     extra: Any = error.extra
     first = extra[0] if isinstance(extra, list) and extra else {}
     first = first if isinstance(first, dict) else {}
@@ -88,36 +90,36 @@ def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, st
     fields = [field.encode_name for kind in objects for field in kind.fields]
     if (found := UNKNOWN.fullmatch(problem)) is not None:
         name = found[1][:LONGEST]
-        return _joined(where, name), "is not a field here", instead(name, fields)
+        return _joined(where, name), "is an unknown field", instead(name, fields)
     if (found := LACKING.fullmatch(problem)) is not None:
-        return _joined(where, found[1]), "is missing", "give it"
+        return _joined(where, found[1]), "is missing", "this field is required"
     if (found := NO_CHOICE.fullmatch(problem)) is not None and (choices := _choices(wanted)):
         value = found[1][:LONGEST]
-        return where or "body", f"{value!r} is not a choice", instead(value, choices)
+        return where or "body", f"{value!r} is not an allowed value", instead(value, choices)
     if NO_OBJECT.fullmatch(problem) is not None and fields:
         needed = [field.encode_name for kind in objects for field in kind.fields if field.required]
         shape = ", ".join(f'"{name}": …' for name in needed) or "…"
-        remedy = f"give an object, {{{shape}}}; its fields are: {', '.join(fields)}"
+        remedy = f"send an object, {{{shape}}}, with the fields {', '.join(fields)}"
         return where or "body", problem, remedy
     return where or "body", problem[:LONGEST], DOCUMENT
 
 
 def unreadable(detail: str, body: bytes) -> InvalidValue:
-    """Return the error for a body that is not valid JSON. Names a lone surrogate as the cause,
-    since the decoder reports it as truncated data."""
+    """Return the error for a body that is not valid JSON. Reports a lone surrogate as the cause,
+    because the decoder reports it as truncated data."""
     if (where := _half_a_character(body)) is not None:
         return InvalidValue(
             field=where or "body",
-            problem="has half of a surrogate pair (\\ud800 to \\udfff), which is not a character",
-            remedy="send the whole character, as two escapes or as UTF-8",
+            problem="contains a lone surrogate (\\ud800 to \\udfff)",
+            remedy="send both halves of the pair, or the character as UTF-8",
         )
-    problem = "ends before its JSON does" if detail == TRUNCATED else detail
+    problem = "ends before the end of its JSON value" if detail == TRUNCATED else detail
     return InvalidValue(field="body", problem=problem, remedy="send valid JSON")
 
 
 def _half_a_character(body: bytes) -> str | None:
-    """Return the path of the first text with a lone surrogate, or None if there is none or the body
-    is invalid JSON for another reason."""
+    """Return the path of the first string with a lone surrogate. Returns None if there is none, or
+    if the body is invalid JSON for another reason."""
     if len(body) > SEARCHED or not HALF.search(body):
         return None
     try:
@@ -128,7 +130,7 @@ def _half_a_character(body: bytes) -> str | None:
 
 
 def _half_in(value: Any) -> list[str] | None:
-    """Return the path to the first text with a lone surrogate, last step first."""
+    """Return the path to the first string with a lone surrogate, last step first."""
     if isinstance(value, str):
         return [] if SURROGATE.search(value) else None
     if isinstance(value, dict) and any(SURROGATE.search(name) for name in value):
@@ -150,18 +152,18 @@ def _half_in(value: Any) -> list[str] | None:
 def _in_words(
     problem: str, wanted: list[types.Type], bounds: Mapping[str, Any], source: str
 ) -> tuple[str, str] | None:
-    """Return problem and remedy for a value of the wrong type or size, or None if they cannot be
-    named."""
+    """Return a problem and a remedy for a value of the wrong type or size, or None if there is no
+    short description."""
     outside = source in ("query", "path")  # where every value is text and none is null
     kinds = [kind for kind in wanted if not (outside and isinstance(kind, types.NoneType))]
     words = [found for kind in kinds if (found := _words(kind, bounds)) is not None]
     if not words:
         return None
-    remedy = f"give {' or '.join(dict.fromkeys(words))}"
+    remedy = f"pass {' or '.join(dict.fromkeys(words))}"
     if (other := OTHER.fullmatch(problem)) is not None:
         if not outside:
             return f"is {SORTS.get(other[2], other[2])}", remedy
-        return f"is not {_words(kinds[0], {}) or 'such a value'}", remedy
+        return f"is not {_words(kinds[0], {}) or 'a valid value'}", remedy
     if (size := SIZE.fullmatch(problem)) is not None:
         less, more = ("short", "long") if size[1] else ("small", "large")
         return f"is too {less if size[2].startswith('>') else more}", remedy
@@ -178,14 +180,14 @@ def _words(kind: types.Type, bounds: Mapping[str, Any]) -> str | None:
     if isinstance(kind, types.StrType):
         least = next((b for b in (kind.min_length, bounds.get("min_length")) if b), None)
         most = next((b for b in (kind.max_length, bounds.get("max_length")) if b), None)
-        return "a text" + _range(least, most, " characters").replace(" from", " of")
+        return "a string" + _range(least, most, " characters").replace(" from", " of")
     return next((name for sort, name in PLAIN if isinstance(kind, sort)), None)
 
 
 def _range(least: float | None, most: float | None, what: str = "") -> str:
     if most is not None and most < LARGEST:
         return f" from {least or 0:g} to {most:.12g}{what}"
-    return "" if least is None else f" from {least:g}{what} on"
+    return "" if least is None else f" from {least:g}{what}"
 
 
 def _bounds(scope: Scope, key: str) -> Mapping[str, Any]:

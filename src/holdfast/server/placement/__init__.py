@@ -1,2 +1,2 @@
-"""Placement of sessions: which store each session is in, queries over several stores, unavailable
+"""Placement of sessions: the store of each session, queries over several stores, unavailable
 stores, and the sessions that are in use."""

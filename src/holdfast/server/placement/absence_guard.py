@@ -16,8 +16,8 @@ SEEN = 10_000  # sessions outside of the default store that are remembered
 
 @dataclass(eq=False, kw_only=True)
 class StoreUnasked(StoreUnavailable):
-    """It is unknown whether a store has a session. The message names only the store's kind, so
-    clients may read it."""
+    """Raised when an unavailable store may contain the session. The message contains only the kind
+    of the store, so clients may read it."""
 
 
 class AbsenceGuard:
@@ -44,6 +44,6 @@ class AbsenceGuard:
             known = scope is not None and self._seen.get(scope) == kind
             if known or self._unsure is None or self._breaker.away(kind) <= self._unsure:
                 raise StoreUnasked(
-                    problem=f"the {kind} store may have this session and is unavailable: try again "
-                    "later, or name the store of a new session"
+                    problem=f"the {kind} store is unavailable and may contain this session: try "
+                    f"again later; to create a new session, pass its store explicitly"
                 )

@@ -1,5 +1,5 @@
 """A circuit breaker for stores: a call to a store that may be unavailable has a deadline, and a
-store that has just failed is not called again at once."""
+store that has just failed is not called again immediately."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class _Failed(NamedTuple):
 
 
 class CircuitBreaker:
-    """Tracks the stores of a server by kind: each has `seconds` to answer, and an unavailable store
-    is recorded with the time of its first failure."""
+    """Tracks the stores of a server by kind. Each store has `seconds` to respond, and an
+    unavailable store is recorded with the time of its first failure."""
 
     def __init__(
         self, seconds: float = TIMEOUT, clock: Callable[[], float] = time.monotonic
@@ -36,8 +36,8 @@ class CircuitBreaker:
         self._left: set[asyncio.Task[Any]] = set()
 
     async def ask(self, kind: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work`. If the store cannot be opened or does not answer, raise a
-        `StoreError` or `MissingExtra`, and mark the store as unavailable."""
+        """Return the result of `work`. If the store cannot be opened or does not respond, mark it
+        as unavailable and raise a `StoreError` or `MissingExtra`."""
         known = self._away.get(kind)
         if known is not None and self._clock() < known.last + AGAIN:
             raise StoreUnavailable(problem=f"the {kind} store has just failed") from known.error
@@ -45,7 +45,7 @@ class CircuitBreaker:
         try:
             found = await self.within(self._patience(known), work)
         except TimeoutError as late:
-            error = StoreUnavailable(problem=f"the {kind} store does not answer")
+            error = StoreUnavailable(problem=f"the {kind} store does not respond")
             error.__cause__ = late
         except LogDamaged:
             raise
@@ -62,7 +62,8 @@ class CircuitBreaker:
         raise error
 
     def _patience(self, known: _Failed | None) -> float:
-        """How many seconds a store has to answer: few after a failure, then more each time."""
+        """Return how many seconds a store has to respond: few after a failure, then more each
+        time."""
         if known is None:
             return self._seconds
         return float(min(BRIEFLY * 2 ** (known.tries - 1), self._seconds))
@@ -70,7 +71,7 @@ class CircuitBreaker:
     async def within(self, seconds: float, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work` within this many seconds. Raises `TimeoutError`. Work that is
         too slow is cancelled but not awaited: a driver may ignore the cancellation until its server
-        answers."""
+        responds."""
 
         async def working() -> T:
             return await work()
@@ -100,6 +101,6 @@ class CircuitBreaker:
             await asyncio.wait({*self._left}, timeout=BRIEFLY)
 
     def away(self, kind: str) -> float:
-        """For how many seconds a store has been unavailable; 0.0 if it is available."""
+        """Return for how many seconds a store has been unavailable; 0.0 if it is available."""
         known = self._away.get(kind)
         return 0.0 if known is None else self._clock() - known.since

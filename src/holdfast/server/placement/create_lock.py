@@ -1,5 +1,6 @@
-"""A lock for creating a session: one request at a time creates a session with a given id, in any
-store and on any replica. Without it, one id could be created in two stores at the same moment.
+"""A lock for creating a session: only one request at a time can create a session with a given id,
+in any store and on any replica. Without it, one id could be created in two stores at the same
+moment.
 
 The lock is a claim of the id in the default store. It is released when the session exists; the lock
 of a process that crashed is taken over after a while.

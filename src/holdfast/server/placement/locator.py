@@ -1,9 +1,9 @@
-"""Which store each session is in. A session stays in the store that it was created in, and is found
-again by its id alone.
+"""Locates the store of each session. A session stays in the store that it was created in, and is
+found again by its id alone.
 
 Most sessions are in the default store. For a session in another store, the default store has an
-entry under a reserved tenant, which names that store. So every replica finds every session, and an
-operation on all sessions can visit every store that may hold one.
+entry under a reserved tenant, which contains the name of that store. So every replica finds every
+session, and an operation on all sessions can visit every store that may contain sessions.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class StoreOutcome:
 
     @property
     def place(self) -> TenantStore:
-        """The open store. Raises the error that occurred when it was opened."""
+        """Return the open store. Raises the error that occurred when it was opened."""
         if isinstance(self.outcome, HoldfastError):
             raise self.outcome
         return self.outcome
 
 
 class SessionLocator:
-    """The stores named by the settings of a server, and the store of each session.
+    """The stores in the settings of a server, and the store of each session.
 
     While a store that may have a session is unavailable, the session is not reported as missing for
     `unsure` seconds."""
@@ -87,7 +87,8 @@ class SessionLocator:
 
     @property
     def order(self) -> list[str]:
-        """The kinds of the stores: the default first, the others in the order of the settings."""
+        """The kinds of the stores: the default first, then the others in the order of the
+        settings."""
         return [*dict.fromkeys([self.default, *self._registry.named])]
 
     @property
@@ -120,9 +121,9 @@ class SessionLocator:
         self._registry.check(kind, options)
 
     async def everywhere(self, tenant: str) -> list[StoreOutcome]:
-        """Return every store that may hold sessions of a tenant, each once: the stores of the
-        settings, and stores named by entries with other options or of kinds that the settings no
-        longer have. The default store must answer; for any other store, the result may hold an
+        """Return every store that may contain sessions of a tenant, each once: the stores of the
+        settings, and the stores of entries with other options or with kinds that the settings no
+        longer have. The default store must respond; for any other store, the result may contain an
         error."""
         wanted = {_name(kept): kept for kept in map(StoreChoice, self.order)}
         query = Query(tenant=TENANT + tenant, order="created", newest_first=False)
@@ -142,8 +143,7 @@ class SessionLocator:
         return found
 
     def _kept(self, entry: Row | None) -> StoreChoice | None:
-        """Return the store that an entry names, or None for a memory store of an earlier
-        process."""
+        """Return the store of an entry, or None for a memory store of an earlier process."""
         if entry is None:
             return None
         kept = msgspec.convert(entry.metadata.get("kept"), StoreChoice)

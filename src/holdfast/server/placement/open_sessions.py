@@ -1,4 +1,4 @@
-"""Tracks which open sessions of a process are in use, and closes idle ones."""
+"""Tracks which open sessions of a process are in use, and closes idle sessions."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class SessionsInUse:
                         await harness.close(session)
 
     def _unused(self) -> Iterator[tuple[Harness, str]]:
-        """Return the sessions to close: those that have been idle for too long, and, if too many
-        are open, those that have been idle the longest. A session with a run stays open."""
+        """Return the sessions to close: sessions that have been idle for too long, and, if too many
+        are open, the sessions that have been idle the longest. A session with a run stays open."""
         now = time.monotonic()
         idle = [(use, place) for place, use in self._uses.items() if not use.users]
         too_many = len(self._uses) - self._limits.open_sessions

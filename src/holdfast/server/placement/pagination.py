@@ -1,5 +1,5 @@
 """Pagination over all stores of a server, one store after the other. If one store cannot fill a
-page, the page continues with the next store. A cursor names the store that it belongs to. An
+page, the page continues with the next store. A cursor contains the store that it belongs to. An
 unavailable store is skipped, and reported on that page and on all later pages."""
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ async def page(
 ) -> StoresPage[T]:
     """Return a page of the results of a query in all stores, or in `store` only. `fetch` is called
     for the stores that the page needs, and for all stores if a total is requested. `sift` filters
-    the items of a store; more items are fetched in place of those it removes.
-
-    If no store answers, raise the error of the first one; the cursor stays valid."""
+    the items of a store; more items are fetched in place of the removed items. If no store
+    responds, raise the error of the first store; the cursor stays valid."""
     kinds = places.order if store is None else [store]
     start, inner, passed = _read(query, kinds, cursor, one=store is not None)
     counted = isinstance(query, Query) and query.total
@@ -167,7 +166,7 @@ def _read(
 
 
 def _name(query: Query | PendingQuery, kind: str) -> str:
-    """Return the name of a store as used in cursors."""
+    """Return the name of a store in cursors."""
     about = (query.named, query, kind)
     text = msgspec.json.encode(about, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:16]

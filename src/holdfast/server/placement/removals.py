@@ -1,5 +1,5 @@
-"""The sessions that this process is deleting. A session is closed before it is deleted. So a reader
-of a closed session waits here until it is known whether the session was deleted."""
+"""The sessions that this process is deleting. A session is closed before it is deleted. A reader of
+a closed session therefore waits here until it is known whether the session was deleted."""
 
 from __future__ import annotations
 

@@ -70,8 +70,9 @@ async def move(
     form: FromQuery[Form] = "archive",
     to: Text = None,
 ) -> Response[Any]:
-    """Export a session as a bundle with everything, to continue it on another server. Here it is
-    sealed, as moved to `to`. 409 while it has a run. A repeated request gives the same bundle."""
+    """Export a session as a complete bundle, to continue it on another server. On this server the
+    session is sealed and marked as moved to `to`. Responds with 409 while a run is active. A
+    repeated request returns the same bundle."""
     ctx.caller.need("sessions:write")
     until = time.monotonic() + LETS_GO
     while True:
@@ -104,10 +105,11 @@ async def take(
     accept_redacted: FromQuery[bool] = False,
     store: Text = None,
 ) -> BundleTaken:
-    """Import a bundle as a session, under its own id or another. Importing it again gives the same
-    session. A bundle of another user needs the scope `sessions:all`. Continuing one needs the scope
-    `pending:decide`, or `admin` if the server requires two persons, because its permissions apply.
-    `warnings` say if no agent of this server serves it; then it can only be read and deleted."""
+    """Import a bundle as a session, under its own id or another. Importing it again returns the
+    same session. A bundle of another user requires the scope `sessions:all`. To continue a session,
+    its permissions must be trusted: this requires the scope `pending:decide`, or `admin` if the
+    server requires two-person approval. `warnings` says if no agent of this server serves the
+    session, which can then only be read and deleted."""
     caller, places = ctx.caller, ctx.service.places
     if purpose == "continue":
         caller.need("admin" if ctx.service.settings.two_person else "pending:decide")
@@ -192,7 +194,8 @@ def _not_yours() -> Forbidden:
 async def validate(
     request: Request[Any, Any, Any], allow_secrets: FromQuery[bool] = False
 ) -> BundleShown:
-    """Validate a bundle, and return a summary of it; 400 with every fault if it is invalid."""
+    """Validate a bundle, and return a summary of it. Responds with 400 and every fault if it is
+    invalid."""
     bundle = await validate_bundle(await request.body(), allow_secrets=allow_secrets)
     about = bundle.document
     return BundleShown(

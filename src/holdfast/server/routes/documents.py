@@ -67,7 +67,7 @@ FAILURES = {
 
 
 class NoLitestarPages(Router):
-    """Replaces Litestar's own pages, whose errors have a different format."""
+    """Disables Litestar's own pages, because their errors have a different format."""
 
     def register(self, value: Any) -> list[Any]:
         return []

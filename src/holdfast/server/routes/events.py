@@ -1,5 +1,5 @@
-"""The events of a session, as a stream or in pages; and the inbox, the pending items of all
-sessions."""
+"""The events of a session, as a stream or in pages; and the inbox, which lists the pending items of
+all sessions."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ After = Annotated[
     QueryParameter(
         name="after",
         max_length=600,
-        description="Return what follows this cursor: one from a response, the number of an event, "
-        "or `now` for the end of the log. The header Last-Event-ID takes precedence.",
+        description="Return the events after this cursor: a cursor from a response, an event "
+        "number, or `now` for the end of the log. The header Last-Event-ID takes precedence.",
     ),
 ]
 Limit = Annotated[int, QueryParameter(ge=1, le=1_000)]
@@ -86,7 +86,7 @@ async def events(
     input: Input = None,
     deltas: Deltas = True,
 ) -> Response[EventPage]:
-    """The events after a cursor: a page of JSON, or with `Accept: text/event-stream` a stream that
+    """The events after a cursor: a page of JSON, or with `Accept: text/event-stream`, a stream that
     continues with new events. `until` and `input` also request a stream."""
     place = last_event_id or after
     ends = {"until": until, "input": input}
@@ -112,7 +112,7 @@ def _streams(accept: str, ends: Mapping[str, object]) -> bool:
     if asked and not takes(accept, STREAM):
         raise InvalidValue(
             field=asked[0],
-            problem="is for streams, and this request does not accept one",
+            problem="applies only to streams, and this request does not accept a stream",
             remedy=f"send the header Accept: {STREAM}",
         )
     return bool(asked)
@@ -191,11 +191,11 @@ async def inbox(
     wait: Wait = 0.0,
     tag: Tag = None,
 ) -> PendingPage:
-    """The pending items of all sessions of the caller, oldest first; with the scope `sessions:all`
-    those of all users, or of `user`. They are listed store by store, the default store first, or
-    from `store` alone. With `wait`, the response is sent when an item is pending, or with `tag` if
-    the page has changed, and after `wait` seconds at the latest. An unavailable store is named in
-    `missing`, and tried again while waiting."""
+    """The pending items of all sessions of the caller, oldest first; with the scope `sessions:all`,
+    the pending items of all users, or of `user`. They are listed store by store, the default store
+    first, or from `store` alone. With `wait`, the response is sent when an item is pending, or with
+    `tag`, when the page has changed, but after `wait` seconds at the latest. Unavailable stores are
+    listed in `missing`, and retried while waiting."""
     everybody = user is None and ctx.caller.may("sessions:all")
     query = PendingQuery(
         tenant=ctx.caller.tenant,

@@ -88,7 +88,7 @@ async def _read(folder: Place, path: str) -> bytes:
 async def write(
     ctx: Context, request: Request[Any, Any, Any], session_id: SessionId, path: FilePath
 ) -> Written:
-    """Write a file atomically; missing folders above it are created."""
+    """Write a file atomically; missing parent folders are created."""
     data = await request.body()
     async with _folder(ctx, session_id, path=path) as folder:
         await folder.write(path, data)
@@ -97,7 +97,7 @@ async def write(
 
 @post(SESSION + "/files/edit", status_code=200, opt=WRITE, operation_id="edit_file")
 async def edit(ctx: Context, session_id: SessionId, data: JSONBody[EditFile]) -> Edited:
-    """Replace a text in a file."""
+    """Replace text in a file."""
     search, new = data.search.encode(), data.replace.encode()
     async with _folder(ctx, session_id, path=data.path) as folder:
         text = await _read(folder, data.path)
@@ -105,8 +105,8 @@ async def edit(ctx: Context, session_id: SessionId, data: JSONBody[EditFile]) ->
         if found == 0 or (found > 1 and not data.all):
             raise InvalidValue(
                 field="search",
-                problem=f"occurs {found} times in the file",
-                remedy="give a text that occurs once, or set all=true to replace every one",
+                problem=f"matches {found} times",
+                remedy="pass text that occurs once, or set all=true to replace all matches",
             )
         await folder.write(data.path, text.replace(search, new))
     return Edited(path=data.path, replaced=found)
@@ -119,7 +119,7 @@ async def edit(ctx: Context, session_id: SessionId, data: JSONBody[EditFile]) ->
     operation_id="make_folder",
 )
 async def make(ctx: Context, session_id: SessionId, data: JSONBody[MakeFolder]) -> None:
-    """Create a folder and those above it. Does nothing if it exists."""
+    """Create a folder and its parent folders. Does nothing if it exists."""
     async with _folder(ctx, session_id, path=data.path) as folder:
         await folder.make(data.path)
 
@@ -167,7 +167,7 @@ async def archive(ctx: Context, session_id: SessionId) -> Response[Any]:
     description="The body is a .tar.gz archive, as `pack_files` returns it.",
 )
 async def restore(ctx: Context, request: Request[Any, Any, Any], session_id: SessionId) -> Restored:
-    """Write the files of an archive into the work folder, replacing those with the same path. The
+    """Write the files of an archive into the work folder, replacing files with the same path. The
     whole archive is checked before anything is written."""
     data = await request.body()
     async with _folder(ctx, session_id) as place:

@@ -40,8 +40,8 @@ async def health(request: Request[Any, Any, Any]) -> Health:
     responses={503: ResponseSpec(Readiness, description="The server is not ready.")},
 )
 async def ready(request: Request[Any, Any, Any]) -> Response[Readiness]:
-    """Whether the server accepts requests and its default store can be read and written: 200, or
-    503 with the reason."""
+    """Whether the server accepts requests and its default store can be read and written. Responds
+    with 200, or with 503 and the reason."""
     service: Service = request.app.state[SERVICE]
     parts = {"server": "closing" if service.closed else "ok", "store": await _store(service)}
     right = all(part == "ok" for part in parts.values())

@@ -39,7 +39,12 @@ from ..http.context import Context, RequestContext, check_metadata
 from ..run_choices import check_again
 from .parameters import LAST, READ, SESSION, WRITE, SessionId, Thread
 
-Wait = Annotated[bool, QueryParameter(description="Wait until its run waits or has ended.")]
+Wait = Annotated[
+    bool,
+    QueryParameter(
+        description="Wait until the run of the message has ended or waits for user input."
+    ),
+]
 Seq = Annotated[int, PathParameter(ge=1, le=LAST)]
 Newest = Annotated[int, QueryParameter(ge=1, le=1_000)]
 SOON = 0.05  # seconds between two checks whether a message was accepted
@@ -180,8 +185,8 @@ async def _check_same(key: str, session: Session, seq: int, data: SendMessage) -
 
 
 def media(content: Content, limits: ServerLimits) -> Any:
-    """Convert the content of a message to the form that the harness takes. Rejects content that is
-    blank or exceeds the limits."""
+    """Convert the content of a message to the form that the harness accepts. Rejects content that
+    is blank or exceeds the limits."""
     if isinstance(content, str):
         check_said("content", content)
         return content
@@ -213,7 +218,7 @@ def check_said(field: str, *parts: str | MediaPart) -> None:
     """Reject blank content, which would start a run without input."""
     if not any(not isinstance(part, str) or part.strip() for part in parts):
         raise InvalidValue(
-            field=field, problem="is empty or blank", remedy="send a text or an attachment"
+            field=field, problem="is empty or blank", remedy="send text or an attachment"
         )
 
 
@@ -224,8 +229,7 @@ async def abort(
     data: JSONBody[Abort | None] = None,
     thread: Thread = "main",
 ) -> Status:
-    """Abort the current run, whichever replica drives it. Its output so far and the queue are
-    kept."""
+    """Abort the current run, on any replica. The output so far and the queue are kept."""
     async with ctx.session(session_id, thread, current=True) as session:
         body = data or Abort()
         await session.abort(body.reason, actor=ctx.actor, run=body.run, key=ctx.once)
@@ -307,7 +311,8 @@ async def edit(
     data: JSONBody[EditText],
     thread: Thread = "main",
 ) -> SessionView:
-    """Send a message again with another text, in a new thread that branches off before it."""
+    """Send a message again with other text, in a new thread that branches off before the
+    message."""
     check_said("text", data.text)
     async with ctx.session(session_id, thread) as session:
         await check_again(session, seq, ctx.choices(session))
@@ -319,7 +324,7 @@ async def edit(
 async def regenerate(
     ctx: Context, session_id: SessionId, seq: Seq, thread: Thread = "main"
 ) -> SessionView:
-    """Answer a message again, in a new thread that branches off before it."""
+    """Answer a message again, in a new thread that branches off before the message."""
     async with ctx.session(session_id, thread) as session:
         await check_again(session, seq, ctx.choices(session))
         forked = await session.thread.regenerate(seq, actor=ctx.actor, thread=ctx.once)

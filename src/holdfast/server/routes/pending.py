@@ -32,7 +32,7 @@ BASE = f"{SESSION}/pending"
 
 @get(BASE, opt=READ, operation_id="list_pending")
 async def waiting(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Asks:
-    """The pending items of a session, oldest first, including those of its sub-agents."""
+    """The pending items of a session and of its sub-agents, oldest first."""
     _, row = await ctx.find(session_id, thread)
     if row.sealed is not None:  # the session was moved, and its pending items with it
         return Asks(items=[])
@@ -53,8 +53,8 @@ async def approve(
     answer = None if body.arguments is None else {"arguments": body.arguments}
     if answer is not None and ctx.service.settings.two_person:
         raise Forbidden(
-            problem="this server requires two persons, so the arguments of a call cannot be "
-            "changed: approve it as it is, or deny it"
+            problem="this server requires two-person approval, so arguments cannot be changed: "
+            "approve the call unchanged, or deny it"
         )
     return await _decide(ctx, session_id, thread, item, "approved", body.reason, answer)
 
@@ -67,7 +67,7 @@ async def deny(
     data: JSONBody[Deny | None] = None,
     thread: Thread = "main",
 ) -> Decision:
-    """Deny a pending tool call; the model is told the reason."""
+    """Deny a pending tool call; the model receives the reason."""
     reason = None if data is None else data.reason
     return await _decide(ctx, session_id, thread, item, "denied", reason)
 
@@ -84,7 +84,7 @@ async def answer(
 async def extend(
     ctx: Context, session_id: SessionId, item: Item, data: JSONBody[Extend], thread: Thread = "main"
 ) -> Asks:
-    """Let a pending item expire in so many seconds, or never."""
+    """Set when a pending item expires: after this many seconds, or never."""
     async with ctx.session(session_id, thread, current=True) as session:
         await _check_other_person(ctx, session, item)
         await session.extend(item, data.seconds, actor=ctx.actor)
@@ -143,8 +143,9 @@ async def _decided(session: Session, item: str, outcome: str, actor: str) -> Dec
 
 
 async def _check_other_person(ctx: RequestContext, session: Session, item: str) -> None:
-    """If the server requires two persons, reject a decision by a person whose messages led to the
-    item: messages in its thread, or in the parent threads, which may have delegated the work."""
+    """If the server requires two-person approval, reject a decision by a user whose messages led
+    to the item: messages in its thread, or in the parent threads, which may have delegated the
+    work."""
     if not ctx.service.settings.two_person:
         return
     where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
@@ -157,7 +158,7 @@ async def _check_other_person(ctx: RequestContext, session: Session, item: str) 
             thread = None if parent is None else parent.thread
     if ctx.actor in asked:
         raise Forbidden(
-            problem="this server requires two-person approval: someone else must decide"
+            problem="this server requires two-person approval: another user must decide"
         )
 
 

@@ -1,4 +1,4 @@
-"""The data of one person in all stores: export and erasure."""
+"""The data of one user in all stores: export and erasure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ AnyUser = Annotated[
     ),
 ]
 Reason = Annotated[str, QueryParameter(min_length=1, max_length=400)]
-Shared = Annotated[bool, QueryParameter(description="Include their events in sessions of others.")]
+Shared = Annotated[
+    bool, QueryParameter(description="Include their events in the sessions of other users.")
+]
 Store = Annotated[
     str | None,
     QueryParameter(min_length=1, max_length=400, description="Only in this store; all by default."),
@@ -59,8 +61,8 @@ RECORDS = ResponseSpec(str, media_type=LINES, description="One line of JSON for 
 async def export(
     ctx: Context, user: User, shared: Shared = False, store: Store = None
 ) -> Response[Any]:
-    """Export all data of a user, one line of JSON for each record: of the caller, or with the scope
-    `sessions:all` of any user. Fails if a store is unavailable."""
+    """Export all data of the caller, one line of JSON for each record. With the scope
+    `sessions:all`, any user can be exported. Fails if a store is unavailable."""
     return await _export(ctx, user, shared, store)
 
 
@@ -74,7 +76,7 @@ async def export(
 async def export_any(
     ctx: Context, user: AnyUser, shared: Shared = False, store: Store = None
 ) -> Response[Any]:
-    """The same, for a user whose name cannot be part of a path."""
+    """Export all data of a user, given as a query parameter."""
     ctx.note(user=user)
     return await _export(ctx, user, shared, store)
 
@@ -100,7 +102,7 @@ async def _wanted(ctx: RequestContext, store: str | None) -> list[StoreOutcome]:
 async def lines(
     places: Sequence[TenantStore], user: str, shared: bool, naming: StoreNames
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the data of a person as lines of JSON, store by store."""
+    """Yield the data of a user as lines of JSON, store by store."""
     for place in places:
         sessions = Sessions(place.store, tenant=place.tenant)
         async with aclosing(sessions.export_person(user, shared=shared)) as found:
@@ -133,7 +135,7 @@ async def erase_any(
     dry_run: DryRun = False,
     store: Store = None,
 ) -> ErasedPerson:
-    """The same, for a user whose name cannot be part of a path."""
+    """Erase all data of a user, given as a query parameter."""
     ctx.note(user=user)
     return await _erase(ctx, user, reason, shared, dry_run, store)
 
@@ -166,7 +168,7 @@ def _fields(found: PersonErased) -> dict[str, Any]:
 
 
 def _unreached(kept: StoreChoice) -> Remains:
-    what = "the data of this person: the store failed, and some of the data may be erased"
+    what = "data of this user may remain, because the store failed during the erasure"
     return Remains(where=str(kept), what=what, remedy="erase again once the store is available")
 
 
@@ -191,8 +193,8 @@ def _together(done: Sequence[ErasedIn], dry_run: bool) -> ErasedPerson:
 async def _erase_in(
     ctx: RequestContext, place: TenantStore, user: str, reason: str, shared: bool, dry_run: bool
 ) -> PersonErased:
-    """Erase a person's data in one store, and the server's own records of the deleted sessions,
-    even if the store fails halfway."""
+    """Erase a user's data in one store, and the server's own records of the deleted sessions, even
+    if the store fails halfway."""
     sessions = ctx.sessions(place)
     if dry_run:
         return await sessions.erase_person(user, reason=reason, shared=shared, dry_run=True)
@@ -228,9 +230,8 @@ async def _forget(
 async def _stop(
     ctx: RequestContext, place: TenantStore, sessions: Sessions, user: str, going: ExitStack
 ) -> tuple[dict[str, str], list[Remains]]:
-    """Abort the runs of the person's sessions, on any replica, and remove the data of these
-    sessions outside of the store. Returns the agent of each session, and what could not be
-    removed."""
+    """Abort the runs of the user's sessions, on any replica, and remove the data of these sessions
+    outside of the store. Returns the agent of each session, and what could not be removed."""
     agents: dict[str, str] = {}
     left: list[Remains] = []
     async for row in sessions.walk(user=user):

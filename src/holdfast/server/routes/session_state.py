@@ -34,7 +34,7 @@ from .sessions import SEALED
 async def display(
     ctx: Context, session_id: SessionId, thread: Thread = "main"
 ) -> Response[DisplayShown]:
-    """All that a user interface shows of a session now, as one value."""
+    """Everything that a user interface shows of a session at the moment, as one value."""
     async with ctx.session(session_id, thread, current=True) as session:
         core = core_of(session)
         row = await core.live.store.row(core.key)
@@ -107,7 +107,7 @@ async def state(ctx: Context, session_id: SessionId) -> StateShown:
 async def change_state(
     ctx: Context, session_id: SessionId, data: JSONBody[ChangeState]
 ) -> StateShown:
-    """Set and drop entries of the user state. Concurrent changes of other entries are kept."""
+    """Set and remove entries of the user state. Concurrent changes of other entries are kept."""
     async with ctx.session(session_id) as session:
         if data.set:
             await session.state.update(data.set)
@@ -149,7 +149,7 @@ async def set_permission(
     ctx: Context, session_id: SessionId, data: JSONBody[SetRule]
 ) -> PermissionsShown:
     """Set the rule of a tool or a category in the whole session: allow, ask or deny. If the server
-    requires two persons, no rule can be `allow`."""
+    requires two-person approval, no rule can be `allow`."""
     if data.rule == "allow":
         _check_one_person(ctx)
     async with ctx.session(session_id) as session:
@@ -162,7 +162,7 @@ async def grant(
     ctx: Context, session_id: SessionId, data: JSONBody[Grant], thread: Thread = "main"
 ) -> PermissionsShown:
     """Allow a tool or a category until the current driver changes. Not available if the server
-    requires two persons."""
+    requires two-person approval."""
     _check_one_person(ctx)
     async with ctx.session(session_id, thread) as session:
         await session.permissions.grant(tool=data.tool, category=data.category)
@@ -184,10 +184,13 @@ async def revoke(
 
 
 def _check_one_person(ctx: RequestContext) -> None:
-    """Reject a standing permission if the server requires two persons: it would let one person act
-    alone."""
+    """Reject a standing permission if the server requires two-person approval, because it would let
+    one user act alone."""
     if ctx.service.settings.two_person:
-        raise Forbidden(problem="this server requires two persons, who decide each call by itself")
+        raise Forbidden(
+            problem="this server requires two-person approval, so standing "
+            "permissions cannot be set: decide on each call separately"
+        )
 
 
 def _permissions(session: Session) -> PermissionsShown:

@@ -35,7 +35,7 @@ BEGIN = {**WRITE, "replayed": session_uploads.give_again}
 
 @post("/sessions", opt=BEGIN, operation_id="create_session")
 async def create(ctx: Context, data: JSONBody[CreateSession | None] = None) -> SessionView:
-    """Create a session. 409 if there is a session with this id."""
+    """Create a session. Responds with 409 if there is a session with this id."""
     data = data or CreateSession()
     check_metadata(*data.metadata)
     id = data.id if data.id is not None else ctx.new_id()
@@ -53,7 +53,8 @@ async def create(ctx: Context, data: JSONBody[CreateSession | None] = None) -> S
 async def get_or_create(
     ctx: Context, session_id: SessionId, data: JSONBody[GetOrCreate | None] = None
 ) -> Response[SessionView]:
-    """The session with this id, which is created if it does not exist: 201 if it was created."""
+    """Return the session with this id, or create it if it does not exist. Responds with 201 if it
+    was created."""
     data = data or GetOrCreate()
     check_id(session_id)
     check_metadata(*data.metadata)
@@ -135,9 +136,9 @@ async def find(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> RowPage:
-    """The sessions that match all filters, the most recently active first: those of the caller, or
-    with the scope `sessions:all` those of all users. They are listed store by store, the default
-    store first, or from `store` alone. An unavailable store is named in `missing`."""
+    """The sessions of the caller that match all filters, the most recently active first. With the
+    scope `sessions:all`, the sessions of all users. They are listed store by store, the default
+    store first, or from `store` alone. Unavailable stores are listed in `missing`."""
     caller, places = ctx.caller, ctx.service.places
     if user is not None or not caller.may("sessions:all"):
         user = ctx.acting_for(user)
@@ -210,7 +211,7 @@ def alone(session: UnservedSession) -> Status:
 
 @patch(SESSION, opt=WRITE, operation_id="change_session")
 async def change(ctx: Context, session_id: SessionId, data: JSONBody[ChangeSession]) -> SessionView:
-    """Change the title of a session, and set or drop metadata."""
+    """Change the title of a session, and set or remove metadata."""
     check_metadata(*data.metadata)
     check_metadata(*data.drop, field="drop")
     place, row = await ctx.find(session_id)

@@ -1,4 +1,4 @@
-"""Surfaces: the channels that are bound to a session, and which session a message belongs to."""
+"""Surfaces: the channels that are bound to a session, and the session that a message belongs to."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def surfaces(ctx: Context, session_id: SessionId) -> MovedSurface:
 async def attach(
     ctx: Context, session_id: SessionId, data: JSONBody[AttachSurface]
 ) -> MovedSurface:
-    """Bind a surface to a session. 409 if another session has it; with `move`, it is moved from
-    that session, which must belong to the caller too."""
+    """Bind a surface to a session. Responds with 409 if another session has the surface. With
+    `move`, the surface is moved from that session, which must also belong to the caller."""
     place, _ = await ctx.find(session_id)
     sessions = ctx.sessions(place)
     move = data.move and await _may_take(ctx, sessions, data)
@@ -85,8 +85,8 @@ def shown(row: Row) -> MovedSurface:
 @post("/resolve", status_code=200, opt=WRITE, operation_id="resolve")
 async def resolve(ctx: Context, data: JSONBody[Resolve]) -> SessionView:
     """The session that a message belongs to: the session of its surface, else the most recent
-    session of the user, else a new one. Repeating a message, also to another replica, gives the
-    same session."""
+    session of the user, else a new one. Sending the same message again, even to another replica,
+    returns the same session."""
     user = ctx.acting_for(data.user)
     _, engine = ctx.service.engine(None)
     agent = engine.agent_key(data.agent)
@@ -130,8 +130,8 @@ async def _place(ctx: RequestContext, surface: tuple[str, str]) -> TenantStore:
             return found[0]
     if away:  # otherwise one surface could get two sessions
         raise StoreUnasked(
-            problem=f"the {away[0]} store may have a session of this surface and is unavailable: "
-            "try again later"
+            problem=f"the {away[0]} store is unavailable and may contain a session of this "
+            f"surface: try again later"
         )
     return default
 

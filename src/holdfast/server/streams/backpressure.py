@@ -1,5 +1,5 @@
 """Backpressure of streams: data is sent in batches, and only a little is buffered for each reader.
-Events that a slow reader has not read yet stay in the log. An event with large data is read when it
+Events that a slow reader has not read yet stay in the log. Large data of an event is read when it
 is sent, and its bytes are shared by all readers."""
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class StreamWriter:
             await self._room.wait()
 
     def _frames(self, part: Part) -> Iterator[bytes]:
-        """Convert a part to server-sent events: one, or several for a long unfinished text."""
+        """Convert a part to server-sent events: one, or several for a long unfinished message."""
         if not isinstance(part, Delta) or len(part.text) <= TEXT:
             yield self._frame(part)
             return

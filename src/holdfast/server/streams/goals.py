@@ -1,5 +1,5 @@
-"""When a stream ends: never by itself, when its session is idle, or when one message is
-answered."""
+"""The goals of streams. A stream ends when its session is idle, when one message is answered, or
+only when its reader disconnects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...wire import End
 class StreamGoal:
     """The base of all goals. It is never reached: the stream ends when its reader disconnects. The
     goal needs all events after number `first`, and their data if `reads` is set. If `session` is
-    set, the goal is also reached once a sub-agent waits for a person; `asked` is then set."""
+    set, the goal is also reached once a sub-agent waits for user input; `asked` is then set."""
 
     session: Session | None = None
     first: int | None = None
@@ -35,8 +35,7 @@ class StreamGoal:
 
 
 class SessionIdle(StreamGoal):
-    """Reached when nothing is running, or the session can continue only with input from a
-    person."""
+    """Reached when nothing is running, or the session can continue only with user input."""
 
     def __init__(self, session: Session) -> None:
         self.session: Session = session
@@ -57,7 +56,7 @@ class SessionIdle(StreamGoal):
 
 
 class MessageAnswered(SessionIdle):
-    """Reached when the run that took up a message has ended or waits for a person, or when the
+    """Reached when the run that handles a message has ended or waits for user input, or when the
     message is queued behind such a run. The last part contains the result."""
 
     reads = True

@@ -32,7 +32,7 @@ class SharedFrame:
 
 class Outbox:
     """Counts unsent bytes. A large response needs buffer space, unless no other large response is
-    in memory. So even a response that exceeds every limit can be sent, alone."""
+    in memory. So even a response that exceeds every limit can be sent on its own."""
 
     def __init__(self, limits: ServerLimits | None = None) -> None:
         self.limits = limits or ServerLimits()
@@ -50,8 +50,8 @@ class Outbox:
         return self._used[ALL]
 
     def patience(self, name: str = NOBODY) -> float:
-        """How many seconds a client of this principal may read nothing; fewer while others wait for
-        buffer space."""
+        """Return how many seconds a client of this principal may read nothing. The time is shorter
+        while other clients wait for buffer space."""
         stall = self.limits.stall_seconds
         return min(stall, PRESSED) if self._pressed(name) or self._pressed(ALL) else stall
 
@@ -138,14 +138,14 @@ class Outbox:
             self._freed.discard(future)
 
     def _refuse(self, short: str) -> None:
-        """Record that buffer space was lacking, because the client will try again."""
+        """Record that there was no buffer space, because the client will try again."""
         now = time.monotonic()
         self._refused = {name: until for name, until in self._refused.items() if until > now}
         self._refused[short] = now + 2 * PRESSED
 
     def _short(self, name: str, size: int) -> str | None:
-        """Return the name whose limit large data would exceed, the principal's or the process's, or
-        None if there is space."""
+        """Return the name of the limit that large data would exceed, of the principal or of the
+        process. Returns None if there is space."""
         return self._short_of((name, ALL), size)
 
     def _short_of(self, names: Iterable[str], size: int) -> str | None:

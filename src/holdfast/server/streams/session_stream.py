@@ -118,7 +118,7 @@ async def _goal(session: Readable, wish: StreamRequest) -> StreamGoal:
         raise InvalidValue(
             field="input",
             problem=f"event {wish.input} is not a message",
-            remedy="give the `seq` of the response that accepted the message",
+            remedy="pass the `seq` of the response that accepted the message",
         )
     return MessageAnswered(session, wish.input)
 
@@ -224,7 +224,7 @@ class SessionReader:
                 await ended(asked)
 
     async def _until_asked(self, session: Session) -> None:
-        """Wait until a sub-agent waits for a person."""
+        """Wait until a sub-agent waits for user input."""
         await session.subagents.until_asked()
         self._goal.asked = True
 

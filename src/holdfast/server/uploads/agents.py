@@ -1,8 +1,8 @@
-"""Agents that clients upload: checked before any work is done, identified by their content, and
-stored where every replica finds them.
+"""Agents that clients upload. They are checked before any work is done, identified by their
+content, and stored where every replica can find them.
 
-The manifest of an agent is stored next to its sessions, under a reserved tenant. So any replica can
-resume a session by its row alone.
+The manifest of an agent is stored next to its sessions, under a reserved tenant. Any replica can
+therefore resume a session from its row alone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Harden: TypeAlias = Callable[[AgentManifest], AgentManifest]
 
 
 class StoredAgent(Struct, frozen=True):
-    """An uploaded agent as it is stored: its engine and its manifest."""
+    """A stored agent that a client uploaded: its engine and its manifest."""
 
     engine: str
     described: AgentManifest
@@ -110,8 +110,9 @@ class UploadedAgents:
         engine: str,
         choices: Choices | None = None,
     ) -> Upload:
-        """Fetch an agent. Files and options of the request override those of the agent. Then
-        `harden` changes the manifest, and `choices` restricts what the client may choose."""
+        """Fetch an agent. Files and options of the request override the files and options of the
+        agent. Then `harden` changes the manifest, and `choices` restricts what the client may
+        choose."""
         given = {file.path: file.data() for file in files}
         if source is None:
             return Upload(files=given)
@@ -137,7 +138,9 @@ class UploadedAgents:
         adopt = getattr(self._engines[kept.engine], "adopt", None)
         if adopt is None:
             raise InvalidValue(
-                field="engine", problem="does not serve uploaded agents", remedy="use another"
+                field="engine",
+                problem="does not support uploaded agents",
+                remedy="choose another engine",
             )
         try:
             adopt(kept.described.agent(self._tools, key=kept.key), tenant)

@@ -1,4 +1,4 @@
-"""Git repositories that clients name: their addresses, and the files of one commit.
+"""Git repositories of clients: their addresses, and the files of one commit.
 
 A repository is not trusted. It is cloned without a work tree, so that its filters, hooks,
 submodules and links have no effect. Each git process has limits for memory, file size and time, and
@@ -67,11 +67,11 @@ _CONFIG = """
 
 
 class AddressError(ValueError):
-    """An address is invalid; the message says why."""
+    """Raised for an invalid address; the message contains the reason."""
 
 
 class GitError(Exception):
-    """A repository cannot be used; the message says why."""
+    """Raised if a repository cannot be used; the message contains the reason."""
 
 
 class GitAddress(NamedTuple):
@@ -84,12 +84,12 @@ class GitAddress(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> GitAddress:
-        """Parse a URL, or an absolute path on this machine. Raises `AddressError`, also for
+        """Parse a URL, or an absolute path on this machine. Raises `AddressError`, even for
         ambiguous addresses: encoded characters, `..`, `//` and user names."""
         if not url.isprintable() or url != url.strip():
             raise AddressError("contains spaces or invisible characters")
         if (found := _HIDDEN.search(url)) is not None:
-            raise AddressError(f"contains {found[0]!r}: leave out users, queries and escapes")
+            raise AddressError(f"contains {found[0]!r}: remove user names, queries and escapes")
         parts = _URL.fullmatch(f"file://{url}" if url.startswith("/") else url)
         if parts is None:
             raise AddressError("is neither scheme://host/path nor an absolute path")
@@ -245,8 +245,8 @@ class GitClone:
 
 
 async def _ended(process: Process) -> None:
-    """Wait for a killed process to end. Reads its pipes meanwhile, since a full pipe would block
-    it."""
+    """Wait for a killed process to end. Reads its pipes while waiting, since a full pipe would
+    block the process."""
     for stream in (process.stdout, process.stderr):
         while stream is not None and await stream.read(1 << 16):
             pass

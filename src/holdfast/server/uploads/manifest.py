@@ -1,7 +1,5 @@
-"""The manifest of an uploaded agent: `agent.toml` or `agent.json`. It contains only data.
-
-The manifest names tools of the server, but contains no code. So nothing that a client uploads is
-executed.
+"""The manifest of an uploaded agent: `agent.toml` or `agent.json`. It contains only data: the names
+of the server's tools, but no code. So nothing that a client uploads is executed.
 """
 
 from __future__ import annotations
@@ -102,14 +100,14 @@ def described(value: Any, name: str = "manifest") -> AgentManifest:
     except msgspec.ValidationError as error:
         raise InvalidValue(
             field=name,
-            problem=f"is not a manifest of an agent: {error}",
+            problem=f"is not a valid manifest ({error})",
             remedy="see docs/server.md",
         ) from error
 
 
 def check_asks(described: AgentManifest) -> None:
-    """Reject a mode that would use tools without approval: a client who uploads an agent may not
-    decide that. The operator's `harden` may."""
+    """Reject a mode that would use tools without approval. Clients who upload agents may not decide
+    this; the operator's `harden` may."""
     for n, mode in enumerate(described.modes):
         if mode.approval == "auto":
             raise InvalidValue(

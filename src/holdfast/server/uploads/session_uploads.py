@@ -1,5 +1,5 @@
-"""Uploads with a new session: an agent, files, variables. All of them are checked before anything
-is created, and a failure leaves nothing behind."""
+"""Uploads with a new session: an agent, files, variables. All uploads are checked before anything
+is created, and nothing remains after a failure."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def check(service: Service, data: GetOrCreate) -> None:
     if data.source is not None and data.agent is not None:
         raise InvalidValue(
             field="agent",
-            problem="cannot be given together with source",
-            remedy="give one of them",
+            problem="cannot be combined with source",
+            remedy="pass only one of them",
         )
     choices = service.choices(engine, key)
     if choices is not None:
@@ -67,7 +67,7 @@ async def bring(
 
 
 def told(brought: Upload) -> dict[str, object]:
-    """Return the session metadata that identify the uploaded agent."""
+    """Return the session metadata that identifies the uploaded agent."""
     if brought.identity is None:
         return {}
     return {IDENTITY: msgspec.to_builtins(brought.identity)}
@@ -103,8 +103,8 @@ def give(engine: Engine, place: TenantStore, id: str, given: Mapping[str, str]) 
 
 
 async def give_again(service: Service, state: dict[str, Any], id: str, body: bytes) -> None:
-    """Set the variables of a repeated request again, since the process that had them may be gone.
-    Does nothing if the session was deleted."""
+    """Set the variables of a repeated request again, since the process that had them may have
+    ended. Does nothing if the session was deleted."""
     told = msgspec.json.decode(body or b"null", type=CreateSession | None)
     given = None if told is None else told.envs
     names = service.settings.envs

@@ -26,20 +26,21 @@ def check(given: Mapping[str, str], allowed: Collection[str]) -> None:
             raise InvalidValue(
                 field="envs",
                 problem=f"{name!r} is not allowed",
-                remedy=f"the server allows: {there}",
+                remedy=f"the server allows {there}",
             )
         if "\0" in value:
-            raise InvalidValue(field=f"envs.{name}", problem="contains NUL", remedy="leave it out")
+            raise InvalidValue(field=f"envs.{name}", problem="contains NUL", remedy="remove it")
 
 
 class SessionVariables:
-    """The variables of sessions; kept only for the sessions that set some most recently."""
+    """The variables of sessions. They are kept only for the sessions that set variables most
+    recently."""
 
     def __init__(self) -> None:
         self._given: RecentMap[Scope, dict[str, str]] = RecentMap(ROOM)
 
     def give(self, scope: Scope, given: Mapping[str, str]) -> None:
-        """Set variables of a session, in addition to those already set."""
+        """Set variables of a session, in addition to the variables already set."""
         self._given[scope] = {**self.of(scope), **given}
 
     def of(self, scope: Scope) -> dict[str, str]:
