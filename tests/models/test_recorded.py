@@ -80,7 +80,7 @@ async def test_a_log_that_ends() -> None:
     with pytest.raises(Diverged):
         await listen(RecordedModel(log()), call(*done))
     more = with_entry(len(LOG), ("message.received", {"text": "more"}))
-    with pytest.raises(ModelError, match="no further message") as caught:
+    with pytest.raises(ModelError, match="no more model messages") as caught:
         await listen(RecordedModel(more), call(*done))
     assert not isinstance(caught.value, Diverged)
 

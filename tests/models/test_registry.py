@@ -63,7 +63,7 @@ def test_a_model_is_made_once() -> None:
         ([Shop(" ")], "providers[0]: the namespace ' ' is blank"),
         ([Shop("")], "providers[0]: the namespace '' is blank"),
         ([Shop(None)], "providers[0]: the namespace None is blank"),
-        ([Shop(names="gpt")], "providers[0]: names is 'gpt', not a list or None"),
+        ([Shop(names="gpt")], "providers[0]: names must be a list or None, got 'gpt'"),
         ([Shop(names=["a", ""])], "providers[0]: names contains a blank name"),
         (["openai"], "providers[0]: 'openai' is neither a provider nor a model"),
     ],
@@ -111,7 +111,7 @@ def test_names_restrict_what_may_be_asked_for() -> None:
     with pytest.raises(InvalidValue) as caught:
         models.resolve("shop/huge")
     assert "'shop/huge'" in caught.value.problem
-    assert caught.value.remedy == "use one of: large, small"
+    assert caught.value.remedy == "use one of large, small"
     assert shop.made == ["small"]
 
 
@@ -155,7 +155,7 @@ def test_an_unknown_namespace_is_looked_for_elsewhere_or_refused() -> None:
     assert repr(Models().resolve("openai/gpt-5.1")) == "PydanticAIModel(openai/gpt-5.1)"
     with pytest.raises(InvalidValue) as caught:
         Models([Shop("b"), Shop("a")], default=False).resolve("openai/gpt-5.1")
-    assert caught.value.remedy == "use one of: a, b"
+    assert caught.value.remedy == "use one of a, b"
 
 
 async def test_closing_lets_go_of_every_provider() -> None:

@@ -1,4 +1,5 @@
-"""Bundles in memory and as files: a document with its parts, as one JSON text or as a zip archive.
+"""Bundles in memory and as files: a document with its parts, as a single JSON file or as a zip
+archive.
 
 Both forms are deterministic. Parts are streamed into an archive, so memory does not grow with its
 size; an archive is never unpacked into files. `parse` reads and checks untrusted bundles.
@@ -37,7 +38,7 @@ class Parts(Protocol):
     def names(self) -> list[str]: ...
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open a part for reading; `KeyError` if it does not exist."""
+        """Open a part for reading. Raises `KeyError` if it does not exist."""
         ...
 
 
@@ -58,9 +59,9 @@ class HeldParts:
 class Bundle:
     """A bundle: its document and its parts.
 
-    `document` has the known fields. `raw` has all fields, including unknown ones, so that they are
-    kept when the bundle is written. A bundle from `validate_bundle` is valid. `events`, `messages`
-    and `blob` may block if the parts are in a file.
+    `document` has the known fields. `raw` has all fields, including unknown fields, so that they
+    are kept when the bundle is written. A bundle from `validate_bundle` is valid. `events`,
+    `messages` and `blob` may block if the parts are in a file.
     """
 
     def __init__(self, raw: JsonObject, parts: Parts) -> None:
@@ -76,7 +77,7 @@ class Bundle:
         return self.document.bundle_id
 
     def thread(self, name: str = "main") -> Thread:
-        """Return a thread of the document; `SessionNotFound` if it does not exist."""
+        """Return a thread of the document. Raises `SessionNotFound` if it does not exist."""
         for thread in self.document.threads:
             if thread.thread == name:
                 return thread
@@ -89,7 +90,7 @@ class Bundle:
             yield event_of(line)
 
     def events(self, thread: str = "main") -> Generator[Event, None, None]:
-        """Yield all events of a thread, including those that it shares with its parent."""
+        """Yield all events of a thread, including the events that it shares with its parent."""
         found = self.thread(thread)
         line = [(found, found.head)]
         while found.parent is not None:
@@ -114,7 +115,7 @@ class Bundle:
         return []
 
     def blob(self, sha256: str) -> bytes:
-        """Return the bytes of a blob; `BlobNotFound` if it does not exist or was left out."""
+        """Return the bytes of a blob. Raises `BlobNotFound` if it does not exist or was omitted."""
         for blob in self.document.blobs:
             if blob.sha256 == sha256 and blob.part is not None:
                 with self.parts.open(blob.part) as part:
@@ -127,7 +128,7 @@ class Bundle:
             yield from file
 
     def to_json(self) -> bytes:
-        """Return the bundle as one JSON text; `InvalidValue` if it is too large."""
+        """Return the bundle as a single JSON file. Raises `InvalidValue` if it is too large."""
         _check_size(sum(part.size for part in self.document.parts))
         raw = dict(self.raw)
         raw["threads"] = [

@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all. Blocking: call it in a thread."""
+"""Writes files completely or not at all. Blocking: call it in a thread."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def atomic_file(
     path: Path, *, replace: bool = True, mtime: int | None = None
 ) -> Iterator[BinaryIO]:
     """Yield a temporary file to write to. When the block ends without an error, the file gets its
-    final name, and the modification time `mtime` (ms). Without `replace`, an existing file is kept:
-    `FileExistsError`.
+    final name, and the modification time `mtime` (ms). Without `replace`, an existing file is kept.
+    Raises `FileExistsError` in that case.
     """
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     try:

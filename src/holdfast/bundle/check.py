@@ -112,7 +112,7 @@ def _check(source: Source, allow_secrets: bool | None, limits: f.BundleLimits) -
 
 
 def _document(raw: JsonObject, faults: Faults) -> f.Document:
-    """Return the typed document; `InvalidBundle` with its faults if it is invalid."""
+    """Return the typed document. Raises `InvalidBundle` with all faults if it is invalid."""
     if raw.get("_type") != f.TYPE:
         raise faults.stop("wrong_type", "$._type", f"is not {f.TYPE!r}")
     try:
@@ -235,7 +235,7 @@ def _check_thread(
 
 
 def order(threads: list[f.Thread]) -> list[f.Thread]:
-    """Return the threads, parents first. Threads in a cycle are left out."""
+    """Return the threads, parents first. Threads in a cycle are omitted."""
     done: dict[str, f.Thread] = {}
     left = list(threads)
     while True:

@@ -122,7 +122,7 @@ class Contents:
 
     def _document_secrets(self, raw: JsonObject) -> None:
         """Check the document for secrets. Free-form values are checked as in an event. Other fields
-        are checked text by text, since their names say nothing about secrets.
+        are checked string by string, since their names say nothing about secrets.
         """
         for name, value in raw.items():
             if name in ("metadata", "session"):
@@ -172,7 +172,7 @@ class Contents:
                 self._faults.add("secret", path, REPLACED)
 
     def _lines(self, part: str, path: str, longest: int) -> Iterator[bytes]:
-        """Yield the lines of a part, up to the first one that is too long or incomplete."""
+        """Yield the lines of a part, up to the first line that is too long or incomplete."""
         with self._open(part, path) as file:
             while line := file.readline(longest + 2):
                 if not line.endswith(b"\n"):
@@ -208,7 +208,7 @@ class Contents:
 
 
 class Hashed:
-    """A reader of a part that hashes what it reads, and stops at the declared size."""
+    """Reads a part, hashes the bytes that it reads, and stops at the declared size."""
 
     def __init__(self, file: BinaryIO | None, part: f.Part) -> None:
         self._file = file
@@ -236,9 +236,7 @@ class Hashed:
         return data
 
     def fault(self) -> tuple[str, str] | None:
-        """Return the code and description of what is wrong with a part, after reading it to its
-        end.
-        """
+        """Return the code and description of a part's fault, after the part was read to its end."""
         if self._broken:
             return "truncated", "has a part that cannot be read"
         if self._size != self._part.size:

@@ -11,10 +11,10 @@ _PLACES = re.compile(r"\[\d+\]")
 
 
 class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something in the source that has no counterpart in the result.
+    """A value in the source that has no counterpart in the result.
 
-    `path` is its path in the source, with `[*]` if it occurs in several items; `count` says how
-    often. `kept` says where the result keeps it; None if it is lost.
+    `path` is its path in the source, with `[*]` if it occurs in several items; `count` is the
+    number of occurrences. `kept` says where the result keeps the value; None if it is lost.
     """
 
     path: str

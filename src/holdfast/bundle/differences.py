@@ -36,8 +36,8 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 class ThreadDiff(Struct, frozen=True, kw_only=True):
     """The comparison of one thread. The first `same` events are equal; `first` is the first
-    difference. The status `longer` means that the left thread has all events of the right one, and
-    more.
+    difference. The status `longer` means that the left thread has all events of the right thread,
+    and more.
     """
 
     thread: str

@@ -10,23 +10,23 @@ LISTED = 100  # faults that an error lists by default
 
 
 def invalid(code: str, path: str, problem: str) -> InvalidBundle:
-    """Make the error for a single fault."""
+    """Create the error for a single fault."""
     return InvalidBundle(faults=[Fault(code=code, path=path, problem=problem)])
 
 
 def unreadable(error: Exception, code: str, path: str = "$") -> InvalidBundle:
-    """Make the error for a file that cannot be opened or read."""
+    """Create the error for a file that cannot be opened or read."""
     reason = getattr(error, "strerror", None) or type(error).__name__
     return invalid(code, path, f"cannot be read ({reason})")
 
 
 def invalid_all(faults: Sequence[Fault]) -> InvalidBundle:
-    """Make the error for several faults, in their order."""
+    """Create the error for several faults, in their order."""
     return InvalidBundle(faults=list(faults[:LISTED]), more=max(len(faults) - LISTED, 0))
 
 
 class Faults:
-    """The faults found so far. `stop` returns one error with all of them, to be raised."""
+    """The faults found so far. `stop` returns an error with all of them, to be raised."""
 
     def __init__(self, limit: int) -> None:
         self.found: list[Fault] = []

@@ -46,8 +46,8 @@ def check_session(name: Any, code: str, path: str) -> str:
 
 async def pack(session: ForeignSession) -> Bundle:
     """Build the bundle of a session. Its purpose is `move`, so that an import can continue it
-    unless its content was redacted. `InvalidBundle` for values that do not fit into a log or a
-    bundle.
+    unless its content was redacted. Raises `InvalidBundle` for values that do not fit into a log or
+    a bundle.
     """
     store = MemoryStore()
     for log in session.logs:

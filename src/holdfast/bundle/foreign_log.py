@@ -21,7 +21,7 @@ MISSING = "no result was recorded"
 
 class LogBuilder:
     """Builds one log. Ids are derived from the order and the ids of the source, so the same source
-    gives the same log.
+    yields the same log.
     """
 
     def __init__(self, thread: str, prefix: str, *, at: int = 0) -> None:
@@ -40,7 +40,7 @@ class LogBuilder:
         id: str | None = None,
         **envelope: Any,
     ) -> Event:
-        """Add an event. Its default time is that of the previous event."""
+        """Add an event. Its default time is the time of the previous event."""
         self._at = self._at if at is None or at < 0 else at
         event = Event(
             kind=kind,
@@ -68,8 +68,8 @@ class LogBuilder:
         return self.add("message.received", message, **more)
 
     def completed(self, message: ev.MessageCompleted, **more: Any) -> list[str]:
-        """Add a message of a model. Earlier calls without an outcome end as unknown; returns
-        their ids."""
+        """Add a message of a model. Earlier calls without an outcome end as unknown. Returns their
+        ids."""
         lost = self.abandon()
         self.add("message.completed", message, **more)
         self.open.update({call.id: call.name for call in message.calls})
@@ -85,7 +85,7 @@ class LogBuilder:
         return True
 
     def abandon(self) -> list[str]:
-        """End every open call as unknown; returns their ids."""
+        """End every open call as unknown, and return their ids."""
         lost = list(self.open)
         for call in lost:
             self.finished(ev.ToolFinished(call=call, outcome="unknown", error=MISSING))
@@ -93,7 +93,7 @@ class LogBuilder:
 
     def leave_open(self) -> list[str]:
         """Mark every open call as started, in a waiting run, so that the harness asks about its
-        outcome and does not repeat it. Call this at the end of the log; returns the ids of the
+        outcome and does not repeat it. Call this at the end of the log. Returns the ids of the
         calls.
         """
         run = f"{self._prefix}run"

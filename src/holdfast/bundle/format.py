@@ -1,9 +1,9 @@
 """The format of a bundle: the types of its document, its parts, its limits and its schema.
 
 A bundle is one document and named parts: the events and the messages of each thread, and blobs. In
-a single JSON file the parts are inside the document, in an archive they are files of their own.
-Both forms have the same id. Pure: uses no store and no file. The docstrings of the types are
-published in the schema.
+a single JSON file the parts are inside the document; in an archive they are separate files. Both
+forms have the same id. Pure: uses no store and no file. The docstrings of the types are published
+in the schema.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ LISTED = 2_000  # maximum length of a list of calls, permissions etc.; the event
 
 
 class BundleLimits(Struct, frozen=True, kw_only=True):
-    """The limits of a bundle; a larger one is rejected before anything is written.
+    """The limits of a bundle. A bundle that exceeds a limit is rejected before anything is written.
 
     `json_bytes` limits a bundle in a single JSON file, and the document of an archive. `ratio`
-    limits the compression: the size of the content divided by the size of the archive, checked from
-    64 MiB on. `values` limits the JSON values in one event, and in the document without its events.
-    At most `faults` faults are listed.
+    limits the compression: the size of the content divided by the size of the archive, checked if
+    the content exceeds 64 MiB. `values` limits the JSON values in one event, and in the document
+    without its events. At most `faults` faults are listed.
     """
 
     json_bytes: int = 16 << 20
@@ -65,7 +65,7 @@ BUNDLE_LIMITS = BundleLimits()
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Shape(Struct, frozen=True):
     """Base class of the types in a document: frozen, keyword-only. All fields are written,
-    including those with default values.
+    including fields with default values.
     """
 
 
@@ -134,7 +134,7 @@ class Workspace(Shape):
 
 
 class SessionFacts(Shape):
-    """The metadata of the session that lists show, and the names that it has claimed."""
+    """The metadata that lists show of a session, and the names that it has claimed."""
 
     tenant: str
     session: str
@@ -174,7 +174,7 @@ class Thread(Shape, kw_only=True):
 
 
 class Blob(Shape):
-    """A blob of the session, stored in part `part`; `part` is null if the blob was left out. In a
+    """A blob of the session, stored in part `part`; `part` is null if the blob was omitted. In a
     single JSON file the bytes are here, in `data`, as base64.
     """
 
@@ -198,7 +198,7 @@ class PendingItem(Shape):
 
 
 class BundleQueuedInput(Shape):
-    """A queued message that no run has consumed yet: event `seq`."""
+    """A queued message, event `seq`, that no run has handled yet."""
 
     thread: str
     seq: int
@@ -257,7 +257,7 @@ class Called(Shape, kw_only=True):
 
 class Tools(Shape):
     """Tools and their calls. `schemas` are the fingerprints of the called tools at the time of the
-    call. `total` counts all calls, including those that are not listed.
+    call. `total` counts all calls, including calls that are not listed.
     """
 
     schemas: list[Entry] = []
@@ -434,8 +434,8 @@ def id_of(raw: JsonObject) -> str:
 
 
 def schema_of(type: type[msgspec.Struct], *, prefix: str) -> JsonObject:
-    """Return the JSON Schema of a type. The `prefix` of class names is removed. So is the
-    indentation of docstrings, which some versions of Python keep.
+    """Return the JSON Schema of a type. The `prefix` of class names is removed. The indentation of
+    docstrings, which some versions of Python keep, is removed too.
     """
     text = msgspec.json.encode(msgspec.json.schema(type)).decode()
     for name in re.findall(rf'"#/\$defs/({prefix}\w+)"', text):
@@ -468,8 +468,8 @@ UPCASTS: dict[int, Callable[[JsonObject], JsonObject]] = {}
 
 
 def upcast(raw: JsonObject) -> JsonObject:
-    """Convert a document to the current version. `InvalidValue` if its version is newer, or too old
-    to be read.
+    """Convert a document to the current version. Raises `InvalidValue` if its version is newer, or
+    too old to be read.
     """
     version = raw.get("version")
     if not isinstance(version, int) or isinstance(version, bool):

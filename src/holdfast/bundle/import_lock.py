@@ -1,4 +1,4 @@
-"""Ensures that only one import writes to a session at a time, also across processes.
+"""Ensures that only one import writes to a session at a time, even across processes.
 
 The lock is the lease of a temporary thread in the session. The thread is deleted when the import
 ends; if the session has no other thread, its blobs and claims are deleted too. Other imports wait,
@@ -33,7 +33,7 @@ class ImportLock:
         self._store, self._lease = store, lease
 
     async def check(self) -> None:
-        """Renew the lock; `LeaseLost` if another import has it."""
+        """Renew the lock. Raises `LeaseLost` if another import has it."""
         self._lease = await self._store.renew(self._lease)
 
     async def keep(self) -> None:
@@ -84,8 +84,8 @@ def lock_key(scope: Scope) -> Key:
 
 @asynccontextmanager
 async def locked_import(store: Store, scope: Scope) -> AsyncGenerator[ImportLock, None]:
-    """Hold the lock of a session during an import. Waits for other imports; `LeaseHeld` if they
-    take too long.
+    """Hold the lock of a session during an import. Waits for other imports. Raises `LeaseHeld` if
+    they take too long.
     """
     mine = ImportLock(store, await _acquired(store, lock_key(scope)))
     keeping = asyncio.create_task(mine.keep())

@@ -1,4 +1,5 @@
-"""Reads JSON values from outside: returns each with the expected type, or empty. Pure."""
+"""Reads untrusted JSON values: returns each value with the expected type, or an empty value.
+Pure."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 A log is **closed** if its session expired and only bookkeeping events followed, or if it belongs to
 a sub-agent that has reported its result and nothing in it is open. A prefix that ends earlier, or a
-log with later events of other kinds, can be continued. A bundle is closed if its thread `main` is;
-without `main`, if all of its threads are.
+log with later events of other kinds, can be continued. A bundle is closed if its thread `main` is
+closed, or without `main`, if all of its threads are closed.
 
-A log is **quiet** if nothing in it is pending, running, queued or due: two copies of it can
+A log is **quiet** if nothing in it is pending, running, queued or due: two copies of the log can
 continue independently without doing or answering anything twice.
 """
 

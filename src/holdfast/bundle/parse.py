@@ -77,7 +77,7 @@ class RawBundle(msgspec.Struct, frozen=True):
 
 
 def open_source(source: str | os.PathLike[str] | bytes, faults: Faults) -> BinaryIO:
-    """Open the bytes of a bundle; `InvalidBundle` if they cannot be read."""
+    """Open the bytes of a bundle. Raises `InvalidBundle` if they cannot be read."""
     if isinstance(source, bytes):
         return io.BytesIO(source)
     path = Path(source)
@@ -92,7 +92,7 @@ def open_source(source: str | os.PathLike[str] | bytes, faults: Faults) -> Binar
 
 
 def opened(file: BinaryIO, faults: Faults, limits: BundleLimits = BUNDLE_LIMITS) -> RawBundle:
-    """Read the document and locate the parts; `InvalidBundle` if that is not possible."""
+    """Read the document and locate the parts. Raises `InvalidBundle` if that is not possible."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if file.read(4) == b"PK\3\4":
@@ -127,14 +127,14 @@ def _json(data: bytes, faults: Faults, limits: BundleLimits) -> RawBundle:
 
 
 class _InlineParts:
-    """Takes the parts out of the document of a single JSON file."""
+    """Removes the parts from the document of a single JSON file."""
 
     def __init__(self, faults: Faults, limits: BundleLimits) -> None:
         self.parts: dict[str, bytes] = {}
         self._faults, self._limits = faults, limits
 
     def take(self, document: JsonObject, name: str, path: str, field: str) -> None:
-        """Take the parts out of the list `name`, where each entry has its part in `field`."""
+        """Remove the parts from the list `name`, in which each entry has its part in `field`."""
         entries = self.decoded(document.get(name), list[dict[str, Raw]], path) or []
         most = self._limits.threads
         if name == "threads" and len(entries) > most:
@@ -236,8 +236,8 @@ def _plain(text: bytes, faults: Faults, limits: BundleLimits) -> JsonObject:
 
 
 def _check_members(text: bytes, raw: JsonObject, more: int, faults: Faults) -> None:
-    """Check that no object in a text has duplicate names, by counting members: `raw` keeps only the
-    last member of each name. `more` is the number of members that were taken out of `raw`.
+    """Check that no object in JSON text has duplicate names, by counting members: `raw` keeps only
+    the last member of each name. `more` is the number of members that were removed from `raw`.
     """
     left: list[Any] = [raw]
     while left:
@@ -307,8 +307,8 @@ def _check_directory(file: BinaryIO, size: int, faults: Faults, limits: BundleLi
 
 
 def _large(file: BinaryIO, size: int) -> tuple[int, int] | None:
-    """Return the number of entries and the size of the directory of a zip64 archive; None for
-    others.
+    """Return the number of entries and the size of the directory of a zip64 archive; None for other
+    archives.
     """
     if size < _END.size + _LOCATOR.size:
         return None

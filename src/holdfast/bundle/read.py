@@ -80,14 +80,15 @@ async def import_bundle(
 
     With `purpose="continue"` the session can be continued. The bundle must not be `replay_only`,
     must not be redacted (unless `accept_redacted` is set), and must have the purpose `copy` or
-    `move` or contain nothing open; otherwise `NotContinuable`. With `purpose="read"` any bundle is
-    accepted, and the threads are sealed. Importing the same bundle again returns the same session.
-    `SessionExists` if another session has the id. With `names=False` the session does not claim the
-    names of the original.
+    `move` or contain nothing open. Otherwise `NotContinuable` is raised. With `purpose="read"` any
+    bundle is accepted, and the threads are sealed. Importing the same bundle again returns the same
+    session. Raises `SessionExists` if another session has the id. With `names=False` the session
+    does not claim the names of the original.
 
-    A failed import is undone: everything written is removed, unless the session was continued
-    meanwhile. After a crash, repeat the call to finish the import. Concurrent imports wait for each
-    other; `LeaseHeld` after a minute. `progress` is called with the number of events written.
+    A failed import is undone: everything written is removed, unless the session was continued in
+    the meantime. After a crash, repeat the call to finish the import. Concurrent imports wait for
+    each other; `LeaseHeld` is raised after a minute. `progress` is called with the number of events
+    written.
     """
     ready = await prepare_import(
         source,
@@ -195,8 +196,8 @@ async def _claimed(job: _Job) -> _Job:
 
 
 async def _missing(job: _Job) -> tuple[list[Thread], list[Blob]]:
-    """Return the threads and blobs that are missing in the store; `SessionExists` if the id belongs
-    to another session, or the session is sealed.
+    """Return the threads and blobs that are missing in the store. Raises `SessionExists` if the id
+    belongs to another session, or the session is sealed.
     """
     rows = await _threads(job)
     there = {row.thread for row in rows}
@@ -246,8 +247,8 @@ async def _fill(job: _Job, mine: ImportLock) -> Imported:
 async def _undo(
     job: _Job, mine: ImportLock, written: Mapping[Key, int], before: Sequence[str]
 ) -> None:
-    """Remove what a failed import has written. If the session was continued meanwhile, nothing is
-    removed, and repeating the call finishes the import.
+    """Remove what a failed import has written. If the session was continued in the meantime,
+    nothing is removed, and repeating the call finishes the import.
     """
     with suppress(HoldfastError):
         if await mine.take_back(written) and not await _threads(job):
@@ -256,7 +257,7 @@ async def _undo(
 
 
 async def _threads(job: _Job) -> list[Row]:
-    """Return the existing threads, without temporary ones of an interrupted import."""
+    """Return the existing threads, without the temporary threads of an interrupted import."""
     rows = await threads_of(job.store, job.scope)
     return [row for row in rows if _BASE.fullmatch(row.thread) is None]
 
@@ -323,7 +324,7 @@ def _imported(
 
 
 async def _claim(job: _Job, names: Sequence[str]) -> tuple[str, ...]:
-    """Claim the session's names; return those that another session holds."""
+    """Claim the session's names. Returns the names that another session has claimed."""
     return tuple([name for name in names if await job.claim(name) != job.scope])
 
 
@@ -342,8 +343,8 @@ async def _put(job: _Job, blob: Blob) -> None:
 async def _part(
     bundle: Bundle, thread: Thread, *, after: int = 0, upto: int | None = None
 ) -> EventStream:
-    """Yield the events of a thread's part with after < seq ≤ upto. `InvalidBundle` at the end if
-    the file was changed after it was validated.
+    """Yield the events of a thread's part with after < seq ≤ upto. Raises `InvalidBundle` at the
+    end if the file was changed after it was validated.
     """
     listed = {part.name: part for part in bundle.document.parts}
     async with aclosing(streamed(_verified(bundle, listed[thread.part]))) as events:
@@ -418,6 +419,6 @@ async def _chain(events: EventStream) -> bytes:
 
 
 def _sealing(job: _Job, last: Event) -> Event:
-    """Make the event that seals a log after its last event. Exports leave this event out."""
+    """Create the event that seals a log after its last event. Exports omit this event."""
     moved = NewEvent.of("session.moved", {"to": NOWHERE}, id=f"read:{job.bundle.id}")
     return moved.numbered(last.seq + 1, last.at)

@@ -44,11 +44,11 @@ async def replay(
     The real agent loop runs. Models and tools return their recorded answers; messages, decisions
     and other inputs are supplied where they were recorded. No tool function, no hook and no network
     is used. Without `agent`, an agent is built from the log, and values that depend on your agent's
-    definition are not compared. With `agent`, these are compared too: rendered instructions and
-    contexts (which use `resources`), fingerprints of tools, and decisions about tool calls.
+    definition are not compared. With `agent`, these values are compared too: rendered instructions
+    and contexts (which use `resources`), fingerprints of tools, and decisions about tool calls.
 
-    From model call `from_step` on (by default the first), `model` answers instead, and the
-    functions in `tools` are called. From there on the replay continues after a difference. Other
+    Starting with model call `from_step` (by default the first), `model` answers instead, and the
+    functions in `tools` are called. From then on, the replay continues after a difference. Other
     models and tools return the recorded answers as long as they get the same input.
 
     `thread` is the thread to replay; the default is all threads. `ignore` lists kinds of events

@@ -21,9 +21,9 @@ def check_path(path: Path | None) -> None:
         return
     problem = None
     if not path.parent.is_dir():
-        problem = f"is in {str(path.parent)!r}, which is not a folder"
+        problem = f"{str(path.parent)!r} is not a folder"
     elif path.is_dir():
-        problem = f"is {str(path)!r}, which is a folder"
+        problem = f"{str(path)!r} is a folder"
     if problem is not None:
         raise InvalidValue(
             field="to", problem=problem, remedy="pass the path of a file in an existing folder"
@@ -43,7 +43,7 @@ class Spool:
         self._size = 0
 
     def begin(self, name: str) -> PartWriter:
-        """Start a new part; the previous ones must be finished."""
+        """Start a new part. The previous parts must be finished."""
         file: BinaryIO | None = None
         if self._folder is not None:
             path = self._held[name] = self._folder / str(len(self._held))

@@ -30,7 +30,7 @@ def _dotted(path: str, name: str) -> str:
 def mismatches(
     value: Any, wanted: Any, path: str, field_path: Callable[[str, str], str] = _dotted
 ) -> Iterator[Mismatch]:
-    """Return every mismatch in a value; `field_path` makes the path of a field."""
+    """Return every mismatch in a value; `field_path` returns the path of a field."""
     inside = without_none(wanted)
     if isinstance(inside, type) and issubclass(inside, Struct) and isinstance(value, dict):
         for field in _fields(inside):
@@ -58,7 +58,8 @@ def _fields(wanted: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 def without_none(wanted: Any) -> Any:
-    """Return the only type in a union apart from None and UNSET; other types unchanged."""
+    """Return the single member of a union other than None and UNSET. Any other type is returned
+    unchanged."""
     if not isinstance(wanted, types.UnionType) and typing.get_origin(wanted) is not typing.Union:
         return wanted
     left = [one for one in typing.get_args(wanted) if one not in (types.NoneType, UnsetType)]

@@ -1,7 +1,8 @@
 """`unseal_session`: reverts a move, so that the sealed session continues here.
 
-A session must never continue in two places. So either the target store is checked, or the caller
-confirms with `force` that it does not. The actor and the reason are recorded in the log.
+A session must never continue in two places. Therefore either the target store is checked, or the
+caller confirms with `force` that the session does not continue elsewhere. The actor and the reason
+are recorded in the log.
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ async def unseal_session(
     there: Scope | None = None,
     force: bool = False,
 ) -> int:
-    """Unseal the threads that a move has sealed; returns how many. `reason` and `actor` are stored
-    in the log. Repeating the call finishes an interrupted one; after that it unseals nothing.
+    """Unseal the threads that a move has sealed. Returns the number of unsealed threads. `reason`
+    and `actor` are stored in the log. Repeating the call finishes an interrupted call; after that
+    it unseals nothing.
 
     `target` is the store that the session was moved to, and `there` its id in that store, if it
-    differs: `SessionExists` while the target has any part of it; delete it there first. That is
-    enough for a move between stores (`copy_session`). A bundle file may have been imported
-    anywhere, so `SessionMoved` is raised unless you confirm with `force` that nobody continues it.
-    `LeaseHeld` while a thread has a driver.
+    differs. Raises `SessionExists` while the target has any part of it; delete it there first. That
+    is enough for a move between stores (`copy_session`). A bundle file may have been imported
+    anywhere, so `SessionMoved` is raised unless you confirm with `force` that the session does not
+    continue elsewhere. Raises `LeaseHeld` while a thread has a driver.
 
-    A session that was imported with `purpose='read'` stays sealed (`InvalidValue`). An expired
-    session stays expired, and surfaces that another session has taken stay with that session.
+    A session that was imported with `purpose='read'` stays sealed, and `InvalidValue` is raised. An
+    expired session stays expired, and surfaces that another session has taken stay with that
+    session.
     """
     store, scope = origin_of(session)
     check_name("reason", reason)

@@ -92,12 +92,12 @@ async def export_bundle(
     progress: Progress | None = None,
 ) -> Bundle | WrittenBundle:
     """Export a session as a bundle; with `to`, into a file: a single JSON file if the name ends in
-    `.json`, else an archive. The same log gives the same bundle.
+    `.json`, else an archive. The same log yields the same bundle.
 
     `mode` selects the content, `purpose` the intended use. `share` exports the log unchanged.
     `copy` closes pending items and runs, so that the copy can continue. `move` exports everything
-    unchanged and seals the source, as moved to `move_to` by `actor`; `LeaseHeld` while the session
-    has a driver. If the export fails, the source is unsealed.
+    unchanged and seals the source, which is marked as moved to `move_to` by `actor`. Raises
+    `LeaseHeld` while the session has a driver. If the export fails, the source is unsealed.
 
     `threads` are the threads to export, by default all. `upto` is the last event to export of
     thread `main`, or of the single thread in `threads`. `attachments` includes blobs; the default
@@ -126,8 +126,8 @@ async def export_bundle(
 
 
 async def _check_faithful(store: Store, scope: Scope, mode: Mode) -> None:
-    """Raise `InvalidValue` for a mode that is less strict than that of the bundle from which the
-    session was imported.
+    """Raise `InvalidValue` for a mode that is less strict than the mode of the bundle from which
+    the session was imported.
     """
     for name in await store.claims(scope):
         came = name.split(":")[1] if name.startswith(REDACTED) else "local"
@@ -160,7 +160,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 async def _move(
     job: _Job, path: Path | None, name: str, actor: str | None
 ) -> Bundle | WrittenBundle:
-    """Seal and export the session. Repeated if a thread was created meanwhile."""
+    """Seal and export the session. This is repeated if a thread was created in the meantime."""
     rows = await threads_of(job.store, job.scope)
     for row in rows:
         check_place(row, name)
@@ -192,8 +192,8 @@ async def review_bundle(
     scrub: ScrubConfig | None = None,
     progress: Progress | None = None,
 ) -> Review:
-    """List what a sanitized bundle of the session would redact, and which values are doubtful.
-    Nothing is written, and the session is not changed.
+    """List the values that a sanitized bundle of the session would redact, and the possible
+    secrets. Nothing is written, and the session is not changed.
     """
     store, scope = origin_of(session)
     _check("sanitized", "share", threads, upto, None)
@@ -247,8 +247,8 @@ def _check(
         if threads is not None and len(set(threads)) != 1:
             raise InvalidValue(
                 field="upto",
-                problem=f"is given for {len(set(threads))} threads",
-                remedy="name one thread",
+                problem=f"was passed for {len(set(threads))} threads",
+                remedy="pass exactly one thread",
             )
     if purpose == "move" and (mode != "local" or threads is not None or upto is not None):
         raise InvalidValue(
@@ -280,7 +280,8 @@ async def _attempt(
     job: _Job, logs: Sequence[ForkedLog], path: Path | None
 ) -> Bundle | WrittenBundle | None:
     """Try to build the bundle; None if a secret that was found in one place remains in another. The
-    last attempt always returns the bundle: what remains then is part of the structure.
+    last attempt always returns the bundle, because a remaining secret is then part of the
+    structure.
     """
     spool = await asyncio.to_thread(Spool, path)
     try:
@@ -315,8 +316,8 @@ def _few(field: str, count: int, limit: int) -> None:
     if count > limit:
         raise InvalidValue(
             field=field,
-            problem=f"need {count} parts or threads, more than {limit}",
-            remedy="export fewer threads at a time, or without attachments",
+            problem=f"the bundle would have {count} parts or threads, but the limit is {limit}",
+            remedy="export fewer threads, or omit attachments",
             limit=limit,
         )
 
@@ -463,7 +464,7 @@ def _section(n: int, digest: Digest, spool: Spool) -> Section:
 
 
 async def _blobs(job: _Job, spool: Spool) -> tuple[list[Blob], dict[str, Blob]]:
-    """Write the blobs; also returns the redacted ones by their old hashes."""
+    """Write the blobs. Also returns the redacted blobs by their old hashes."""
     kept: dict[str, Blob] = {}
     moved: dict[str, Blob] = {}
     for n, ref in enumerate(await job.store.blobs(job.scope)):

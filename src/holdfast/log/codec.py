@@ -49,7 +49,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> None:
-    """Reject a name that some store could not hold: it must have 1 to `limit` bytes of UTF-8,
+    """Reject a name that some store could not keep. A name must have 1 to `limit` bytes of UTF-8,
     without NUL."""
     if type(value) is str and value.isascii() and 0 < len(value) <= limit and "\0" not in value:
         return
@@ -108,7 +108,7 @@ def check_choice(field: str, value: Any, choices: Iterable[Any]) -> None:
 
 
 def check_size(field: str, data: Any, limit: int) -> None:
-    """Reject bytes or text above `limit` bytes."""
+    """Reject bytes or text of more than `limit` bytes."""
     size = len(data)
     if size > limit:
         raise InvalidValue(
@@ -266,7 +266,7 @@ def erased(reason: str) -> Raw:
 
 
 def understood(event: NewEvent) -> bool:
-    """Whether this version knows the event's kind and version. `State.too_new` says whether an
+    """Whether this version supports the event's kind and version. `State.too_new` says whether an
     unknown event prevents driving."""
     return event.kind in KINDS and event.v == 1
 

@@ -1,7 +1,6 @@
-"""The transcript: a window of events as the messages that a person or a model reads. Pure.
-
-A tool call includes its own outcome, so that each call has exactly one or is open, wherever the log
-is cut. Windows consist of whole turns.
+"""The transcript: a window of events as the messages that a user or a model reads. Pure. A tool
+call includes its own outcome, so that each call has exactly one outcome or is open, wherever the
+log is cut. Windows consist of whole turns.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ QUEUEING = ("queue.changed", "run.started", "model.called")
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a call ended. `unknown`: it may or may not have acted, or `result` is the raw data of an
-    outcome that this version cannot read. `erased`: its outcome was erased."""
+    """How a call ended. `unknown`: the call may or may not have had an effect, or `result` is the
+    raw data of an outcome that this version cannot read. `erased`: the outcome was erased."""
 
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown", "erased"]
     seq: int
@@ -132,7 +131,7 @@ def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
 
 
 def reworded(change: ev.QueueChanged) -> dict[int, str]:
-    """The messages whose text a change of the queue replaces, and the new texts."""
+    """The messages whose text a change of the queue replaces, and the new text of each."""
     return {int(seq): text for seq, text in change.texts.items() if seq.isdecimal()}
 
 
@@ -253,7 +252,7 @@ def last_turns(events: Iterable[Event], number: int) -> list[Event]:
 def last_tokens(
     events: Iterable[Event], tokens: int, count: Callable[[Event], int] | None = None
 ) -> list[Event]:
-    """The events of as many of the last turns as fit into `tokens`, and always of the last one.
+    """The events of as many of the last turns as fit into `tokens`, and always of the last turn.
     `count` returns the tokens of an event; by default, four bytes of data are one token."""
     check_count("tokens", tokens, least=0)
     kept: list[list[Event]] = []

@@ -17,13 +17,13 @@ from ..values.media import Media
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """A piece of text that a person wrote."""
+    """A piece of text that a user wrote."""
 
     text: str
 
 
 class Asked(Struct, frozen=True):
-    """A tool call from the model. `id` is the provider's, if there is one."""
+    """A tool call from the model. `id` is the provider's id, if there is one."""
 
     id: str
     name: str
@@ -40,14 +40,14 @@ class Answered(Struct, frozen=True):
 
 
 class FromUser(Struct, frozen=True, tag="user"):
-    """A person's message."""
+    """A message of a user."""
 
     content: tuple[Text | Media, ...]
 
 
 class FromModel(Struct, frozen=True, tag="model"):
-    """An earlier message of a model. `bound` holds data that only the model that made it can read
-    (signatures, encrypted reasoning), unchanged; for another model it is empty."""
+    """An earlier message of a model. `bound` is data that only the same model can read (signatures,
+    encrypted reasoning), unchanged; for another model it is empty."""
 
     text: str = ""
     calls: tuple[Asked, ...] = ()
@@ -116,7 +116,7 @@ StopReason: TypeAlias = Literal["stop", "calls", "length", "filtered", "other"]
 
 
 class EndChunk(Struct, frozen=True, tag="end"):
-    """The last chunk: why the model stopped, and what the call used."""
+    """The last chunk: the reason why the model stopped, and the usage of the call."""
 
     reason: StopReason = "stop"
     usage: dict[str, int] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Model(Protocol):
     """One model. `ref` is `provider/name`, and is recorded in the log with its output.
 
     `stream` ends with exactly one `EndChunk`, or raises a `ModelError`; a stream that ends without
-    one was interrupted. Closing the generator ends the call.
+    either was interrupted. Closing the generator ends the call.
     """
 
     ref: str

@@ -44,7 +44,7 @@ class _Said(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether the message is empty or was erased, so that a prompt leaves it out."""
+        """Whether the message is empty or was erased, so that a prompt omits it."""
         return not (self.message.text or self.message.calls)
 
 
@@ -54,9 +54,9 @@ class RecordedModel:
     The prompt is compared with the log from its beginning, and must contain nothing else:
 
     - each text of a user message is the next `message.received`, received before the answer
-      was given; texts that the log has as context or as a summary are skipped;
+      was given; strings that the log has as context or as a summary are skipped;
     - each model message has the text, and the names and arguments of the calls, of the next
-      `message.completed`; one that was interrupted or is empty is optional;
+      `message.completed`; a message that was interrupted or is empty is optional;
     - each tool result has the name of its call, and the content of `tool.finished`: its
       `content`, or the `result` as text or as JSON, or for a failure the `error` in it.
 
@@ -158,7 +158,7 @@ class _Reading:
                 return said.message
             if said.whole and not said.empty:
                 raise self._differs("a message received before the answer", last)
-        raise ModelError(model=self._ref, problem="the log has no further message of a model")
+        raise ModelError(model=self._ref, problem="the log has no more model messages to replay")
 
     def _user(self, message: FromUser) -> None:
         for part in message.content:

@@ -18,7 +18,7 @@ class Models:
 
     `providers` may also contain single models, which are listed by their own `ref`. A namespace
     that is not among them is looked up among pydantic-ai's providers if `default` is set, and
-    otherwise rejected. Invalid providers are rejected at once, with all problems.
+    otherwise rejected. Invalid providers are rejected immediately, with all problems.
     """
 
     def __init__(self, providers: Iterable[Source] = (), *, default: bool = True) -> None:
@@ -28,7 +28,7 @@ class Models:
             raise InvalidValue(
                 field="providers",
                 problem="; ".join(wrong),
-                remedy="give each provider its own namespace, without a slash",
+                remedy="use a different namespace, without a slash, for each provider",
             )
         self._models: dict[str, Model] = {}
         self._providers: dict[str, Provider] = {}
@@ -49,8 +49,8 @@ class Models:
         return sorted({*self._providers, *single})
 
     def resolve(self, ref: str, field: str = "model") -> Model:
-        """The model of this reference: the same object each time. `InvalidValue` lists the
-        namespaces or models that can be requested instead."""
+        """Return the model of this reference: the same object each time. Raises `InvalidValue`,
+        which lists the namespaces or models that can be requested instead."""
         self.check(ref, field)
         if ref not in self._models:
             namespace, name = split_ref(ref, field)
@@ -88,7 +88,8 @@ class Models:
 
 
 def is_listed(ref: str, refs: Collection[str]) -> bool:
-    """Whether a list of models contains this one: itself, as `provider/*`, or as `*`."""
+    """Whether a list of models contains this model: by its reference, as `provider/*`, or as
+    `*`."""
     return ref in refs or f"{ref.partition('/')[0]}/*" in refs or "*" in refs
 
 
@@ -127,7 +128,7 @@ def _own_faults(source: Any) -> Iterator[str]:
         yield "has no method model(name)"
     names = getattr(source, "names", None)
     if isinstance(names, str) or not isinstance(names, Sequence | None):
-        yield f"names is {names!r}, not a list or None"
+        yield f"names must be a list or None, got {names!r}"
     elif any(not isinstance(name, str) or not name.strip() for name in names or ()):
         yield "names contains a blank name"
 
@@ -154,5 +155,5 @@ def _refused(field: str, problem: str, known: Sequence[str]) -> InvalidValue:
     return InvalidValue(
         field=field,
         problem=problem,
-        remedy=f"use one of: {', '.join(sorted(known))}" if known else "pass a provider",
+        remedy=f"use one of {', '.join(sorted(known))}" if known else "pass a provider",
     )

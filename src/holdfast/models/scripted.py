@@ -1,8 +1,6 @@
-"""A model that plays a script: for tests, demos, and use without an API key.
-
-The next step follows from the prompt, never from a counter, so that a process that takes over a
-conversation continues where the last one stopped. `check_prompt` is as strict as the strictest
-vendor.
+"""A model that plays a script: for tests, demos, and use without an API key. The next step is
+derived from the prompt, not from a counter, so that a process that takes over a conversation
+continues where the previous process stopped. `check_prompt` is as strict as the strictest vendor.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 class Say(Struct, frozen=True):
     """The output of one call. The text is streamed word by word, or in `chunks`, `delay` seconds
-    apart. The stop reason is `calls` or `stop` unless it is given."""
+    apart. By default, the stop reason is `calls` or `stop`."""
 
     text: str = ""
     calls: Sequence[CallChunk] = ()
@@ -75,7 +73,7 @@ def Use(name: str, /, **arguments: Any) -> CallChunk:
 class ScriptedModel:
     """Plays `steps`: each is the output of one call, or a function of the call that returns it.
 
-    The step is the number of model messages in the prompt, or with `per_turn` of those since the
+    The step is the number of model messages in the prompt, or with `per_turn`, the number since the
     last user message. After the last step a call raises `ModelError`; with `repeat` the last step
     is played again. `calls` keeps every call received, unless `keep_calls` is false.
     """
@@ -106,8 +104,8 @@ class ScriptedModel:
         repeat: bool = False,
         strict: bool = True,
     ) -> ScriptedModel:
-        """A script for each input: the last user message selects it, by its whole text or otherwise
-        by the first regular expression that matches."""
+        """Use a script for each input. The last user message selects the script, by its whole text
+        or by the first regular expression that matches."""
         model = cls([], ref=ref, per_turn=True, repeat=repeat, strict=strict)
         model._scripts = {text: _steps(script) for text, script in scripts.items()}
         return model
@@ -170,7 +168,7 @@ def _steps(script: Step | Sequence[Step]) -> Sequence[Step]:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text into small pieces, which give the text again when joined."""
+    """Split text into small pieces. Joined, the pieces are the original text."""
     return WORDS.findall(text)
 
 
@@ -198,7 +196,7 @@ def last_input(call: ModelCall) -> str:
 
 
 def text_of(message: FromUser) -> str:
-    """The texts of a user message, each on its own lines."""
+    """Return the text parts of a user message, each on its own lines."""
     return "\n".join(part.text for part in message.content if isinstance(part, Text))
 
 
@@ -219,7 +217,7 @@ def check_prompt(call: ModelCall, model: str = "scripted/strict") -> None:
 
 def _prompt_faults(call: ModelCall) -> Iterator[str]:
     if not call.messages:
-        yield "it has no messages"
+        yield "there are no messages"
         return
     if not isinstance(call.messages[0], FromUser):
         yield "it does not begin with a user message"
@@ -260,8 +258,9 @@ def _result_faults(message: FromTools, asked: list[str]) -> Iterator[str]:
 
 
 def offline() -> ScriptedModel:
-    """A model that needs no API key. It says that it is offline and repeats the input; if the first
-    word is the name of a tool, it calls that tool: `refund order=42`, or `refund order 42`."""
+    """A model that needs no API key. It replies that it is offline and repeats the input; if the
+    first word is the name of a tool, it calls that tool: `refund order=42`, or `refund order
+    42`."""
     return ScriptedModel([_offline], ref="scripted/offline", repeat=True, keep_calls=False)
 
 

@@ -1,7 +1,7 @@
-"""Masks secrets in values and texts.
+"""Masks secrets in values and strings.
 
 It finds values of names such as `api_key` and `Authorization`, values that the program has
-registered (`learn`), and texts that look like secrets. No I/O; the time is linear in the length of
+registered (`learn`), and text that looks like a secret. No I/O; the time is linear in the length of
 the text.
 """
 

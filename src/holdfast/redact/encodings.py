@@ -1,6 +1,6 @@
-"""Decodes texts: terminal colours, invisible characters, escapes, URL and HTML encoding, wrapped
-lines, base64 and hexadecimal. A decoded text maps each character to its position in the original,
-so that a secret can be replaced there.
+"""Decodes text: terminal colours, invisible characters, escapes, URL and HTML encoding, wrapped
+lines, base64 and hexadecimal. Decoded text maps each character to its position in the original, so
+that a secret can be replaced there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEPTH = 3  # levels of nested encodings
 
 
 class DecodedText(NamedTuple):
-    """A text with some encodings removed, and the original position of its characters."""
+    """Text with some encodings removed, and the original positions of its characters."""
 
     text: str
     starts: list[int]  # where each piece begins in `text`
@@ -165,7 +165,8 @@ def decoded(text: str) -> Iterator[DecodedText]:
 def _without(
     view: DecodedText, pattern: re.Pattern[str], decode: Callable[[re.Match[str]], str]
 ) -> DecodedText:
-    """Return the text without one encoding; the same object if it does not use it."""
+    """Return the text without one encoding. If the text does not use the encoding, the same object
+    is returned."""
     out: list[str] = []
     starts: list[int] = []
     origin: list[tuple[int, int, bool]] = []
@@ -219,7 +220,7 @@ INNER = 1 << 16  # characters of a run that are decoded
 
 
 def encoded(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield runs of base64 and hexadecimal that encode a text: start, end, and the decoded text."""
+    """Yield runs of base64 and hexadecimal that encode text: start, end, and the decoded text."""
     for found in _BASE64.finditer(text):
         lines = found[0].splitlines()
         inner = None
@@ -232,7 +233,7 @@ def encoded(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _lines(found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield the lines of a match that each encode a text."""
+    """Yield the lines of a match that each encode text."""
     at = found.start()
     for line in found[0].splitlines(keepends=True):
         bare = line.strip(" \t>\r\n")

@@ -1,8 +1,8 @@
 """Recognizes names of secrets, by whole words.
 
 The last words of a name decide: `db_password`, `X-Api-Key`, `githubToken`. Qualifiers may follow
-(`_prod`, `_2`, `_old`); any other word makes it the name of something else (`password_policy`,
-`token_count`, `secret_name`).
+(`_prod`, `_2`, `_old`); any other word makes it a different name (`password_policy`, `token_count`,
+`secret_name`).
 """
 
 from __future__ import annotations
@@ -175,16 +175,16 @@ CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 @functools.lru_cache(maxsize=8192)
 def words(name: str) -> tuple[str, ...]:
-    """Return the words of a name in any notation: `X-Api-Key`, `api_key` and `apiKey` all give api,
-    key.
+    """Return the words of a name in any notation: `X-Api-Key`, `api_key` and `apiKey` all yield
+    api, key.
     """
     return tuple(word.lower() for word in _WORDS.findall(name))
 
 
 @functools.lru_cache(maxsize=32)
 def names_of(keys: tuple[str, ...], labels: tuple[tuple[str, tuple[str, ...]], ...]) -> Names:
-    """Return the names of secrets. The same arguments give the same object, so that redactors share
-    its caches.
+    """Return the names of secrets. The same arguments return the same object, so that redactors
+    share its caches.
     """
     return Names(keys, dict(labels))
 
@@ -221,8 +221,8 @@ class Names:
         return self._labels.get(parts)
 
     def _said(self, name: str) -> tuple[str | None, bool]:
-        """Return how a name in a text marks its value, and whether the words before it may belong
-        to it. The name may be a dotted path.
+        """Return how a name in a string marks its value, and whether the preceding words may belong
+        to the name. The name may be a dotted path.
         """
         own = name.rpartition(".")[2]
         says = self.find(own)

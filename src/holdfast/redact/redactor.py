@@ -1,4 +1,4 @@
-"""`Redactor`: applies the rules to a text in order, and replaces the secrets that they find."""
+"""`Redactor`: applies the rules to a string in order, and replaces the secrets that they find."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OnHit: TypeAlias = Callable[[str, str], None]
 
 
 class Seen(NamedTuple):
-    """A value that was replaced (`secret`) or is doubtful, with the reason."""
+    """A value that was replaced (`secret`) or is possibly a secret, with the reason."""
 
     rule: str
     path: str
@@ -50,17 +50,18 @@ SHORTEST = 4  # minimum length of a value to learn; shorter ones occur in ordina
 
 
 class Redactor:
-    """Masks secrets in copies of values and texts.
+    """Masks secrets in copies of values and strings.
 
     `keys` are names of secrets, compared by whole words. `values` are known secrets; they are also
-    found when they are escaped, in a URL, or in base64. With `shapes`, texts are searched for
+    found when they are escaped, in a URL, or in base64. With `shapes`, text is searched for
     anything that looks like a secret. `on_hit(rule, path)` is called for each match.
 
-    `strict` masks doubtful values as well. `on_seen` is called for each masked and each doubtful
-    value, with the reason; it is for a review, and the only callback that receives values.
+    `strict` also masks possible secrets. `on_seen` is called for each masked value and each
+    possible secret, with the reason; it is meant for reviews, and is the only callback that
+    receives values.
 
     `replacement` replaces a secret; if it is a function, it is called with the rule and the secret.
-    `labels` are additional names to mask, by rule. `finders` search the texts after all other
+    `labels` are additional names to mask, by rule. `finders` search the strings after all other
     rules.
     """
 
@@ -96,8 +97,8 @@ class Redactor:
             if not isinstance(value, str) or len(value.strip()) < SHORTEST:
                 raise InvalidValue(
                     field="value",
-                    problem=f"must be a text of at least {SHORTEST} characters",
-                    remedy="learn whole secrets; shorter ones would be found in any text",
+                    problem=f"must be a string of at least {SHORTEST} characters",
+                    remedy="learn whole secrets, since shorter values would match ordinary text",
                     limit=SHORTEST,
                 )
             for form in forms(value):
@@ -110,7 +111,7 @@ class Redactor:
         return self._named.find(key)
 
     def judged(self, name: ValueName, value: str, path: str) -> bool:
-        """Decide whether the value of a field that is named like a secret is one."""
+        """Decide whether the value of a field that is named like a secret is a secret."""
         found = judge(name.name, name.says, value, Syntax.FIELD)
         if found.doubtful and self.on_seen is not None and not self.strict:
             self.on_seen(Seen("key", path, found.reason, False, value))
@@ -156,14 +157,14 @@ class Redactor:
         return self._found(text, path)
 
     def _near(self, text: str, path: str) -> str:
-        """Search a long text again, but only around its placeholders."""
+        """Search long text again, but only around its placeholders."""
         fixed = re.compile(re.escape(self._fixed)) if self._fixed else PLACEHOLDER
         around = _around(text, fixed)
         pieces = ((low, high, self._scanned(text[low:high], path)) for low, high in around)
         return spliced(text, pieces)
 
     def found(self, text: str) -> list[Span]:
-        """Return the spans of a text that look like a secret, or are the value of a secret's
+        """Return the spans of a string that look like a secret, or are the value of a secret's
         name.
         """
         return [Span(*one[:4]) for one in scan(text, self._named) if one.secret]
@@ -208,7 +209,7 @@ class Redactor:
         return max(map(len, self._learned), default=0)
 
     def cut(self, text: str) -> int:
-        """Return where an unfinished text can be cut in two without cutting a known secret, or the
+        """Return where unfinished text can be cut in two without cutting a known secret or the
         beginning of one.
         """
         place = len(text)
@@ -242,7 +243,7 @@ class Redactor:
         return self._found(self._known(key, path), path)
 
     def _found(self, text: str, path: str) -> str:
-        """Mask what the finders find."""
+        """Mask the matches of the finders."""
         for finder in self._finders:
             text = self.mask(text, finder(text), path)
         return text
@@ -267,7 +268,7 @@ class Redactor:
         return self._replace(rule, secret)
 
     def _known(self, text: str, path: str) -> str:
-        """Mask the known secrets in a text."""
+        """Mask the known secrets in a string."""
         for form, (value, rule) in self._learned.items():
             if form not in text:
                 continue
@@ -349,9 +350,7 @@ def _kept(put: Callable[[], str], found: re.Match[str]) -> str:
 
 
 def forms(value: str) -> set[str]:
-    """Return the forms in which a text may contain a secret: plain, escaped, in a URL, in
-    base64.
-    """
+    """Return the forms in which text may contain a secret: plain, escaped, in a URL, in base64."""
     found = {value, repr(value)[1:-1]}
     for _ in range(2):  # as JSON, and as JSON within JSON
         found |= {

@@ -1,4 +1,4 @@
-"""Searches a text for secrets and doubtful values, also inside its encodings."""
+"""Searches text for secrets and possible secrets, even inside its encodings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYERS = 3  # levels of nested base64
 
 
 class SecretFinding(NamedTuple):
-    """A span of a text that is secret, or doubtful if `secret` is false."""
+    """A span of text that is a secret, or a possible secret if `secret` is false."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class SecretFinding(NamedTuple):
 def scan(
     text: str, names: Names, depth: int = 0, *, doubts: bool = False
 ) -> Iterator[SecretFinding]:
-    """Yield all secrets and doubtful values of a text, in no particular order; spans may overlap.
+    """Yield all secrets and possible secrets in text, in no particular order; spans may overlap.
     With `doubts`, also yield long random values without a name.
     """
     if doubts:

@@ -1,4 +1,4 @@
-"""Spans of a text that rules have found, and the placeholders that replace them."""
+"""Spans of a string that rules have found, and the placeholders that replace them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bounds: TypeAlias = tuple[int, int]
 
 
 class Span(NamedTuple):
-    """A part of a text, the rule that found it, and the reason."""
+    """A part of a string, the rule that found it, and the reason."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ def only_placeholders(text: str) -> bool:
 
 
 def merged(text: str, spans: Iterable[Span]) -> list[Span]:
-    """Return the spans in order, with overlapping ones merged. Spans are extended so that they do
+    """Return the spans in order, with overlapping spans merged. Spans are extended so that they do
     not cut a placeholder in two; spans that consist only of placeholders are dropped.
     """
     kept: list[Span] = []
@@ -93,7 +93,7 @@ def _whole(span: Span, holes: list[Bounds], starts: list[int]) -> Span:
 
 
 def trie(texts: Iterable[str]) -> str:
-    """Return a pattern that matches the longest of these texts; common prefixes are shared."""
+    """Return a pattern that matches the longest of these strings; common prefixes are shared."""
     by_first: dict[str, list[str]] = {}
     for text in texts:
         by_first.setdefault(text[:1], []).append(text[1:])

@@ -1,4 +1,4 @@
-"""Masks known secrets in a text that arrives in pieces."""
+"""Masks known secrets in text that arrives in pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def values_only(values: Iterable[str]) -> Redactor:
 
 
 class StreamRedactor:
-    """Masks a text that arrives in pieces. The possible beginning of a known secret is held back
+    """Masks text that arrives in pieces. The possible beginning of a known secret is held back
     until more text arrives."""
 
     def __init__(self, redactor: Redactor) -> None:

@@ -19,9 +19,7 @@ LONGEST = 256  # characters of a value that are examined
 
 
 class Looks(enum.Enum):
-    """What a value looks like, ordered from empty to secret. The texts are the reasons in
-    reviews.
-    """
+    """What a value looks like, ordered from empty to secret. The values are the reasons in reviews."""
 
     EMPTY = "it is empty, or masked already"
     REFERENCE = "it says where to find a value"
@@ -166,7 +164,7 @@ def _sentence(value: str) -> Looks:
 
 
 def _token(value: str) -> Looks:
-    """Return what a text without spaces looks like."""
+    """Return what a string without spaces looks like."""
     if _CALL.match(value):
         return Looks.REFERENCE
     if _UUID.fullmatch(value):
@@ -239,7 +237,7 @@ def mixed(value: str) -> bool:
 
 
 def entropy(value: str) -> float:
-    """Return the entropy of a text in bits per character."""
+    """Return the entropy of a string in bits per character."""
     size = len(value)
     return -sum(n / size * math.log2(n / size) for n in Counter(value).values())
 
@@ -255,7 +253,7 @@ _WORD_AND_NUMBER = re.compile(r"(?=\D{4})[^\W\d_]+[-_]*\d+")
 
 
 def is_plausible(value: str) -> bool:
-    """Whether a value can be a secret where the text says that one follows."""
+    """Whether a value can be a secret where the text announces a secret."""
     value = value[:LONGEST]
     if _OTHER.search(value) or (value.count("/") > 1 and not random(value)):
         return False
@@ -270,8 +268,8 @@ def is_plausible(value: str) -> bool:
 
 
 def is_strong(value: str) -> bool:
-    """Whether a value is a secret even if the text does not say so: digits among letters, and
-    punctuation or capitals, as in no word.
+    """Whether a value is a secret even if the text does not announce one: it has digits among
+    letters, and punctuation or capitals that occur in no word.
     """
     if _OTHER.search(value) or looks(value) not in (Looks.MIXED, Looks.RANDOM):
         return False

@@ -1,8 +1,8 @@
 """Finds tokens and keys by their documented formats, one line each.
 
-A line has a rule, under which matches are counted, and the format of the token. In a format,
-`{a36}` is 36 characters of the class `a`, `{a36+}` is 36 or more, `(x|y)` is either, and everything
-else is literal.
+A line has a rule, by which matches are counted, and the format of the token. In a format, `{a36}`
+is 36 characters of the class `a`, `{a36+}` is 36 or more, `(x|y)` is either, and everything else is
+literal.
 
     a letters and digits     l the same, small letters    u the same, capitals    d digits
     h hexadecimal, small     x hexadecimal                w a, - and _            b a and + / = _ -
@@ -285,7 +285,8 @@ def pattern(form: str) -> str:
 
 
 def prefixes(form: str) -> tuple[str, ...]:
-    """Return the texts with which a format can begin; an empty one if it begins with a class."""
+    """Return the strings with which a format can begin. The string is empty if the format begins
+    with a class."""
     first = PIECE.search(form)
     head = form[: first.start()] if first else form
     if first is not None and first[4] is not None and (not head or "{" not in first[4]):
@@ -297,8 +298,8 @@ Rule: TypeAlias = tuple[str, re.Pattern[str]]
 
 
 class _Table(NamedTuple):
-    """The formats, grouped by how they are found: those with a prefix, with one pattern for all
-    prefixes; those that contain a fixed text; and the rest.
+    """The formats, grouped by how they are found: formats with a prefix, which share one pattern;
+    formats that contain fixed text; and all others.
     """
 
     prefixes: re.Pattern[str]

@@ -1,8 +1,8 @@
 """Decides whether the value of a name is a secret, and why.
 
-A format reads pairs from a text, with the syntax in which each is written; only `judge` decides
-whether they are secrets. A value that it cannot decide is doubtful: it is kept unless the caller is
-strict, and a review shows it.
+A format reads pairs from text, with the syntax in which each is written; only `judge` decides
+whether they are secrets. A value for which it cannot decide is doubtful: it is kept unless the
+caller is strict, and reviews show it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Syntax(enum.Enum):
 
 
 class Verdict(NamedTuple):
-    """The decision: the value is `secret`, or `doubtful` and should be checked by a person."""
+    """The decision: the value is `secret`, or `doubtful` and should be checked by the user."""
 
     secret: bool
     doubtful: bool
@@ -85,7 +85,7 @@ def judge(name: str, says: str, value: str, syntax: Syntax) -> Verdict:
 
 
 def _is_word_as_data(value: str, shape: Looks) -> bool:
-    """Whether a keyword is a value here. As data any word can be a value, except the label of a
+    """Whether a keyword is a value here. In data, any word can be a value, except the label of a
     field.
     """
     value = value.strip()
@@ -114,7 +114,7 @@ def _is_label(last: str, says: str, value: str, shape: Looks) -> bool:
 
 
 def _named(name: str, says: str, value: str, shape: Looks, syntax: Syntax) -> tuple[bool, bool]:
-    """Judge a value in a text, under a name that means a secret."""
+    """Judge a value in a string, under a name that means a secret."""
     if shape in (Looks.RANDOM, Looks.ID):
         return True, False
     if shape is Looks.MIXED:

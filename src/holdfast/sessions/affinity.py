@@ -1,9 +1,8 @@
-"""Affinity: which session an inbound message belongs to.
-
-It is the session that has the message's surface, or else the person's most recent one in that
-workspace, or else a new one. If two processes receive the first message of a person at once,
-they create only one session: a name for the first contact is claimed before the session is
-created, and a process that finds a claim without its session creates that session.
+"""Affinity: determines the session of an inbound message. It is the session that has the message's
+surface, or else the user's most recent session in that workspace, or else a new session. If two
+processes receive the first message of a user at the same time, they create only one session: a name
+for the first contact is claimed before the session is created, and a process that finds a claim
+without its session creates that session.
 """
 
 from __future__ import annotations
@@ -50,16 +49,14 @@ class AffinityResolver(Protocol):
     """Chooses the session of a message."""
 
     async def resolve(self, sessions: SessionFinder, message: Inbound) -> Row | None:
-        """The session, or None to create a new one."""
+        """Return the session, or None to create a new session."""
         ...
 
 
 class MostRecent:
-    """Chooses the session with the message's surface, else the person's most recent session in that
-    workspace that has not expired.
-
-    A surface of another person's session raises `SurfaceTaken`. With `shared_surfaces`, for
-    channels with several people, the message goes to that session.
+    """Chooses the session with the message's surface, else the user's most recent session in that
+    workspace that has not expired. A surface of another user's session raises `SurfaceTaken`. With
+    `shared_surfaces`, for channels with several users, the message goes to that session.
     """
 
     def __init__(self, *, shared_surfaces: bool = False) -> None:

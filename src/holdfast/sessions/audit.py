@@ -1,4 +1,4 @@
-"""The audit of a session: what was done and who approved it. It has one record per tool call, is
+"""The audit of a session: the tool calls and who approved them. It has one record per tool call, is
 built from the log alone, and contains no model output."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .queries import threads
 
 
 class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A decision on a call: the pending item and its kind, the decision, who made it, when (ms),
-    through which channel, and why. `voted` marks one of several required approvals."""
+    """A decision on a call: the pending item and its kind, the decision, its actor, time (ms),
+    channel and reason. `voted` marks one of several required approvals."""
 
     item: str
     what: str
@@ -32,8 +32,8 @@ class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call: who sent the messages of its run, what was proposed and decided, whether it started
-    and with which arguments, and its outcome. Times are in ms; `changed` are the arguments as a
-    person changed them; `result` and `error` are the tool's own."""
+    and with which arguments, and its outcome. Times are in ms. `changed` are the arguments that an
+    approver changed; `result` and `error` come from the tool."""
 
     thread: str
     seq: int

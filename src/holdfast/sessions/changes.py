@@ -1,8 +1,8 @@
-"""One change of a session's thread `main`: read the row, decide, append at that head, and retry if
-the log moved.
+"""Changes a session's thread `main`: reads the row, decides, appends at that head, and retries if
+another writer appended first.
 
-A change is an event with actor and reason. Its id is generated once, so that retries store it
-once; its content is decided again for each row that is read.
+A change is an event with actor and reason. Its id is generated once, so that retries store it once;
+its content is decided again for each row that is read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Changes:
 
     async def make(self, session: str, decide: Decide, *, actor: str | None = None) -> Row:
         """Append the event that `decide` returns for the row, if any, and return the row after it.
-        If the log moved meanwhile, `decide` is called again."""
+        If another writer appended first, `decide` is called again."""
         lock = self._locks.setdefault(session, asyncio.Lock())
         id = new_id()
         end = asyncio.get_running_loop().time() + PATIENCE
@@ -87,7 +87,7 @@ class Changes:
     async def move(
         self, session: str, move: Move, payload: Payload, *, actor: str | None = None
     ) -> Row:
-        """Change the phase; no effect if the session is already in it."""
+        """Change the phase. Has no effect if the session is already in this phase."""
 
         def decide(row: Row) -> Payload | None:
             return None if allowed(row, move) == row.phase else payload
@@ -104,7 +104,8 @@ async def touch(
     actor: str | None = None,
     reason: str | None = None,
 ) -> Row:
-    """Mark the session as active. Unlike other changes, it does not wait for those in progress."""
+    """Mark the session as active. Unlike other changes, it does not wait for changes in
+    progress."""
     row = await changes.row(id)
     allowed(row, "touch")
     payload = SessionTouched(surface=surface, reason=reason)

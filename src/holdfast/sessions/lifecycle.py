@@ -34,7 +34,7 @@ class Sessions:
     A session is stale `ttl` seconds after its last activity (None: never), and a stale session
     expires after `expiry` more seconds (None: never); each session can have its own times. For
     `least` seconds after its last activity it cannot be deleted. `actor` is recorded as the author
-    of changes, unless a call names another.
+    of changes, unless a call passes another actor.
     """
 
     def __init__(
@@ -80,8 +80,9 @@ class Sessions:
         expiry: int | Literal["default"] | None = "default",
         actor: str | None = None,
     ) -> Row:
-        """Create a session (`SessionExists` if one has this id); without an id, one is generated.
-        `surface` is attached from the start (`SurfaceTaken`)."""
+        """Create a session. Without an id, an id is generated. `surface` is attached from the
+        start. Raises `SessionExists` if a session has this id, and `SurfaceTaken` if another
+        session has the surface."""
         check_name("user", user)
         session = new_id() if id is None else id
         created = ev.SessionCreated(
@@ -128,7 +129,8 @@ class Sessions:
         return await self.store.row(self.changes.key(id))
 
     async def get_or_create(self, id: str, *, user: str, **more: Any) -> Row:
-        """Return the session, created if necessary. Of many concurrent calls, one creates it."""
+        """Return the session, or create it if it does not exist. Of several concurrent calls, only
+        one creates it."""
         row = await self.get(id)
         if row is None:
             try:
@@ -151,8 +153,8 @@ class Sessions:
         """Return sessions that match all filters of `Query`, most recently active first. `phases`
         is one phase or several; an empty list matches nothing. `active_after` (s) is exclusive.
 
-        Paging with `newest_first=False` returns every session; sessions touched meanwhile come at
-        the end.
+        Paging with `newest_first=False` returns every session; sessions that are touched in the
+        meantime come at the end.
         """
         filters["cursor"], filters["limit"] = cursor, limit
         return await queries.find(self.changes, phases=phases, active_after=active_after, **filters)
@@ -177,7 +179,7 @@ class Sessions:
         return await touch(self.changes, id, surface=surface, once=once, actor=actor, reason=reason)
 
     async def suspend(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Suspend a session, as a sweep does with stale ones. The next activity resumes it."""
+        """Suspend a session, as a sweep does with stale sessions. The next activity resumes it."""
         return await self.changes.move(
             id, "suspend", ev.SessionSuspended(reason=reason), actor=actor
         )
@@ -191,8 +193,8 @@ class Sessions:
         return await self.changes.move(id, "expire", ev.SessionExpired(reason=reason), actor=actor)
 
     async def reopen(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Reopen an expired session. Surfaces that another session has taken meanwhile stay with
-        that session."""
+        """Reopen an expired session. Surfaces that another session has taken over in the meantime
+        are not returned."""
         row = await self.changes.move(id, "reopen", ev.SessionReopened(reason=reason), actor=actor)
         return await surfaces.settle(self.changes, row, actor)
 
@@ -207,7 +209,7 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Add or replace keys, and drop others. Nested values are replaced as a whole."""
+        """Add or replace keys, and remove other keys. Nested values are replaced as a whole."""
         new: dict[str, Any] = msgspec.json.decode(to_json(dict(set or {})))
         old = [name for name in drop if name not in new]
 
@@ -228,7 +230,7 @@ class Sessions:
     async def pin(
         self, id: str, pinned: bool = True, *, actor: str | None = None, reason: str | None = None
     ) -> Row:
-        """Exempt a session from sweeps and retention, or with `pinned=False` undo that."""
+        """Exempt a session from sweeps and retention; `pinned=False` reverts this."""
 
         def decide(row: Row) -> Payload | None:
             return None if row.pinned == pinned else ev.SessionPinned(pinned=pinned, reason=reason)
@@ -321,16 +323,17 @@ class Sessions:
         *,
         to: Iterable[tuple[str, str]] | None = None,
     ) -> Delivery:
-        """Call `send(surface, address, message)` for every attached surface, or for those in `to`;
-        a failure does not affect the others. Raises `PhaseError` if the session has expired."""
+        """Call `send(surface, address, message)` for every attached surface, or for the surfaces in
+        `to`. A failure does not affect the other surfaces. Raises `PhaseError` if the session has
+        expired."""
         return await outbound.emit(self.changes, id, message, send, to)
 
     async def resolve_session(
         self, message: Inbound, resolver: AffinityResolver | None = None
     ) -> Row:
         """Return the session that a message belongs to. It is created if necessary, marked as
-        active, and the message's surface is attached. The same message sent twice, or to two
-        processes, finds the same session."""
+        active, and the message's surface is attached. The same message, sent twice or to two
+        processes, resolves to the same session."""
         return await affinity.resolve_session(self, self.changes, message, resolver or MostRecent())
 
     # Time
@@ -338,10 +341,10 @@ class Sessions:
     async def sweep_stale(
         self, ttl: int | None = None, *, dry_run: bool = False, limit: int = 10_000
     ) -> Swept:
-        """Suspend stale sessions, and expire those that were suspended for their `expiry`, at most
-        `limit` sessions. With `ttl`, sessions count as stale after that idle time, whatever their
-        own setting. Any number of sweepers may run; sessions that are in use or touched meanwhile
-        are not suspended. With `dry_run`, it only reports."""
+        """Suspend stale sessions, and expire sessions that were suspended for their `expiry`, at
+        most `limit` sessions. With `ttl`, sessions count as stale after that idle time, regardless
+        of their own setting. Any number of sweepers may run; sessions that are in use or are
+        touched in the meantime are not suspended. With `dry_run`, it only reports."""
         return await sweep.sweep(self.changes, check_seconds("ttl", ttl), limit, dry_run)
 
     async def purge_expired(
@@ -354,7 +357,7 @@ class Sessions:
     def transitions(
         self, id: str, *, after: int = 0, wait: bool = True
     ) -> AsyncGenerator[Transition, None]:
-        """Yield the phase changes after event `after`; with `wait`, also those to come."""
+        """Yield the phase changes after event `after`; with `wait`, also future changes."""
         return transitions.follow(self.changes, id, after, wait)
 
     def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
@@ -364,8 +367,9 @@ class Sessions:
         return search.search(self.changes, id, words)
 
     def audit(self, id: str) -> AsyncGenerator[Audited, None]:
-        """Yield every tool call of the session, in all threads: who asked, what was proposed, who
-        decided, what ran with which arguments, and the outcome. No text of a model is included."""
+        """Yield every tool call of the session, in all threads: who requested it, what was
+        proposed, who decided, which arguments it ran with, and the outcome. Text of models is not
+        included."""
         return audit.audit(self.changes, id)
 
     # People
@@ -373,14 +377,14 @@ class Sessions:
     def export_person(
         self, user: str, *, shared: bool = True
     ) -> AsyncGenerator[PersonRecord, None]:
-        """Yield everything stored about a person: their sessions as a whole and, with `shared`,
-        their events in all other sessions, which reads every log of the tenant."""
+        """Yield all data stored about a user: their complete sessions and, with `shared`, their
+        events in all other sessions, which reads every log of the tenant."""
         return people.export(self.changes, user, shared)
 
     async def erase_person(
         self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
     ) -> PersonErased:
-        """Delete a person's sessions and, with `shared`, erase their events in all others.
+        """Delete a user's sessions and, with `shared`, erase their events in all other sessions.
         Sessions under a hold are skipped and reported."""
         return await people.erase(self.changes, user, reason, shared, dry_run)
 

@@ -1,7 +1,6 @@
-"""Outbound messages: a message from a session goes to its surfaces, or to those that are named.
-
-The caller decides how a message is sent. This module decides where it may go: only to a live
-session, and only to surfaces that are attached to it.
+"""Outbound messages: sends a message from a session to its surfaces, or to some of them. The caller
+decides how a message is sent. This module decides where it may be sent: only for live sessions, and
+only to surfaces that are attached to the session.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Send = Callable[[str, str, Any], Awaitable[object]]
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """The surfaces that a message was delivered to, and the errors of the others."""
+    """The surfaces that a message was delivered to, and the errors of the other surfaces."""
 
     delivered: list[Surface]
     failed: dict[Surface, str]
@@ -39,7 +38,7 @@ async def emit(
             raise InvalidValue(
                 field="to",
                 problem=f"{named(surface)} is not attached to session {id!r}",
-                remedy="attach it first, or leave it out",
+                remedy="attach it first, or omit it",
             )
 
     async def deliver(surface: Surface) -> None:

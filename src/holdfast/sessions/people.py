@@ -1,8 +1,6 @@
-"""Export or erase everything stored about one person.
-
-A person's own sessions are included as a whole. In the sessions of others, the events that they
-authored (`actor`) are included, except those that define the session itself; to find them, every
-log of the tenant is read.
+"""Exports or erases all data stored about one user. The user's own sessions are included as a
+whole. In the sessions of other users, the events that the user authored (`actor`) are included,
+except events that define the session itself. To find them, every log of the tenant is read.
 """
 
 from __future__ import annotations
@@ -71,7 +69,7 @@ async def _erase_events(
     dry_run: bool,
     receipts: ReceiptSum,
 ) -> int:
-    """Erase a person's events in another person's session; returns how many there were."""
+    """Erase a user's events in another user's session. Returns the number of erased events."""
     count = 0
     blank = erased(reason)
     seen: set[tuple[int, str, int]] = set()  # a dry run counts shared events once
@@ -95,5 +93,5 @@ async def _erase_events(
 
 def _structural(event: Event) -> bool:
     """Return whether an event defines the session itself (its owner, forks or bindings), rather
-    than something a person said. The session would be unusable without it."""
+    than something a user said. The session would be unusable without it."""
     return event.kind.partition(".")[0] in ("session", "thread", "surface")

@@ -1,4 +1,4 @@
-"""Finding sessions: the filters of `Query`, and paging through all matches."""
+"""Finds sessions: the filters of `Query`, and paging through all matches."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Surfaces: a binding (surface, address) belongs to one live session of a tenant.
 
-The claim is authoritative, the event records it. Attach: claim, then event; detach: event, then
-unclaim. A crash between the two leaves a claim whose session does not show the surface; the next
-session that needs the surface takes it over.
+The claim is authoritative, and the event records it. Attaching claims the surface, then appends the
+event; detaching appends the event, then releases the claim. A crash between the two steps leaves a
+claim whose session does not show the surface; the next session that needs the surface takes it
+over.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ async def take(changes: Changes, scope: Scope, surface: Surface, *, move: bool) 
 
 
 async def _yield(changes: Changes, scope: Scope, surface: Surface) -> None:
-    """Detach a surface from a session that lost its claim, since it may have attached the
-    surface meanwhile."""
+    """Detach a surface from a session that lost its claim, since it may have attached the surface
+    in the meantime."""
     row = await changes.store.row(changes.key(scope.session))
     if row is not None and _has(row, surface):
         await _drop(changes, row, surface, "taken")
@@ -110,8 +111,8 @@ async def give_back(changes: Changes, scope: Scope, surface: Surface) -> None:
 async def settle(
     changes: Changes, row: Row, actor: str | None, *, only: Surface | None = None
 ) -> Row:
-    """Ensure that the session has the claims of the surfaces it shows; detach those it lost. Raises
-    `SurfaceTaken` if `only` is lost."""
+    """Ensure that the session has the claims of the surfaces it shows, and detach the surfaces that
+    it lost. Raises `SurfaceTaken` if `only` is lost."""
     for name in [named(only)] if only else list(row.surfaces):
         holder = await changes.store.claim(row.tenant, SURFACE_CLAIM + name, row.scope)
         if holder != row.scope:

@@ -1,9 +1,7 @@
-"""Sweeping: suspends stale sessions, expires those that were suspended for long, and deletes
-expired ones if a policy says so.
-
-Candidates come from an index of rows in which nothing is active. Each is changed only if its log
-has not moved since it was read, so that a session touched meanwhile stays active and any number
-of sweepers may run at once.
+"""Suspends stale sessions, expires sessions that were suspended for long, and deletes expired
+sessions if a policy allows it. Candidates come from an index of rows in which nothing is active.
+Each session is changed only if its log has not changed since it was read, so that a session that is
+touched in the meantime stays active, and any number of sweepers may run concurrently.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ log = logging.getLogger("holdfast.sweep")
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """The result of a sweep, or with `dry_run` what it would do: the ids of the sessions that it
+    """The result of a sweep, or with `dry_run`, what it would do: the ids of the sessions that it
     suspended and expired, and how many it skipped for each reason."""
 
     suspended: list[str]
@@ -47,8 +45,8 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class Purged(Struct, frozen=True, kw_only=True):
-    """The result of a retention pass, or with `dry_run` what it would do: the ids deleted, those
-    still in their grace period and until when (ms), those kept and why, the counts of all
+    """The result of a retention pass, or with `dry_run`, what it would do: the deleted ids, the ids
+    in their grace period and its end (ms), the ids that were kept and why, the counts of all
     receipts, and the remaining data with its location."""
 
     dry_run: bool
@@ -172,8 +170,8 @@ async def _kept(changes: Changes, row: Row, since: int) -> str | None:
 
 
 async def _announce_deletion(changes: Changes, row: Row) -> bool:
-    """Record in the log that the session is about to be deleted, if it has not changed since it
-    was read. So a reopening or a hold that came first is never missed."""
+    """Record in the log that the session is about to be deleted, if it has not changed since it was
+    read. This ensures that a reopening or a hold that came first is never missed."""
     payload = ev.SessionExpired(reason="retention")
     # A sealed log does not change any more.
     return await _append_unless_changed(changes, row, payload) != "changed"
@@ -211,12 +209,12 @@ class Sweeper:
         await self.aclose()
 
     def start(self) -> None:
-        """Start, if not running."""
+        """Start the task if it is not running."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        """Stop; a running sweep is cancelled, which is safe."""
+        """Stop the task. A running sweep is cancelled, which is safe."""
         task, self._task = self._task, None
         if task is not None:
             await ended(task)

@@ -15,7 +15,7 @@ from .changes import Changes
 
 
 class Transition(Struct, frozen=True, kw_only=True):
-    """One change of phase: by which event, when (ms), by whom and why."""
+    """One change of phase: its event, time (ms), actor and reason."""
 
     session: str
     before: Phase

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 class Delta(Struct, frozen=True, tag="delta"):
     """More text of a message in flight: `text` starts at code point `offset`. `message` is the id
-    of the event that will hold the whole message. A `thought` is not part of the message."""
+    of the event that will contain the whole message. A `thought` is not part of the message."""
 
     message: str
     offset: int
@@ -18,8 +18,8 @@ class Delta(Struct, frozen=True, tag="delta"):
 
 
 class TextPieces:
-    """Text made of pieces. It is immutable, but a longer text may share its pieces: keeping all
-    versions of a growing text costs no more than the text itself."""
+    """Text made of pieces. It is immutable, but longer text may share its pieces: keeping all
+    versions of growing text costs no more than the text itself."""
 
     __slots__ = ("_count", "_own", "_pieces", "_whole", "length")
 
@@ -32,7 +32,7 @@ class TextPieces:
         return cls([text] if text else [], len(text))
 
     def plus(self, text: str) -> TextPieces:
-        """This text and some more."""
+        """Return this text with more text appended."""
         pieces = self._pieces
         if not self._own or len(pieces) != self._count:  # another text has appended to them
             pieces = pieces[: self._count]

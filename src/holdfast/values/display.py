@@ -53,9 +53,9 @@ ENDED: dict[str, ToolStatus] = {
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message of the model, in flight until it is `done`. Its id is that of the event that will
-    hold it. `text` joins the pieces; `body.since(n)` is the text after code point n. `model` is
-    the model that wrote it, `reason` is why it stopped."""
+    """A message of the model, in flight until it is `done`. Its id is the id of the event that will
+    contain it. `text` joins the pieces; `body.since(n)` is the text after code point n. `model` is
+    the model that wrote the message, `reason` is the reason why the model stopped."""
 
     id: str
     body: TextPieces = field(default_factory=TextPieces.of, name="text")
@@ -74,9 +74,9 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call of the run. `progress` is the last report of the tool, `error` what went
-    wrong; `thread` is the thread of the sub-agent that it started, `parent` the call that made
-    it. `over` means that it has an outcome."""
+    """A tool call of the run. `progress` is the last report of the tool, `error` the error message;
+    `thread` is the thread of the sub-agent that the call started, `parent` the call that made this
+    call. `over` means that the call has an outcome."""
 
     name: str
     arguments: Any = None
@@ -90,8 +90,8 @@ class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pending item; `risk` is a hint at the harm that the call could do. `approvals` people
-    must approve; those in `approved_by` already did."""
+    """A pending item; `risk` is a hint at the harm that the call could do. `approvals` is the
+    required number of approvers; `approved_by` lists the users who have approved so far."""
 
     what: str
     title: str
@@ -120,13 +120,13 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The display after event `head`. `run` is the latest run; message, tools, sub-agents and error
-    belong to it, everything else to the thread. `message` is the message in flight, or the last one
-    of the run. Tools and sub-agents are keyed by the id of their call, pending items by their id,
-    files by their path. Do not modify it.
+    belong to it, everything else to the thread. `message` is the message in flight, or the last
+    message of the run. Tools and sub-agents are keyed by the id of their call, pending items by
+    their id, files by their path. Do not modify it.
 
-    The last five fields are for `reduce`: the last complete message, whether the run is open
-    (None: there is no run), the agent's modes with the model of each, the default model, and the
-    state of the log.
+    The last five fields are for `reduce`: the last complete message, whether the run is open (None:
+    there is no run), the agent's modes with the model of each, the default model, and the state of
+    the log.
     """
 
     session: str = ""
@@ -155,7 +155,7 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def reduce(display: Display, item: Event | Delta) -> Display:
-    """The display after one more event or delta. Events that it has already seen change nothing.
+    """The display after one more event or delta. Events that were already applied change nothing.
     The arguments are not modified."""
     if isinstance(item, Delta):
         return _grown(display, item)
@@ -167,8 +167,9 @@ def reduce(display: Display, item: Event | Delta) -> Display:
 def display_of(
     state: State, events: Iterable[Event], flying: Said | None = None, start: Display | None = None
 ) -> Display:
-    """The display of a log in this state. `events` are those from number `since(state)` on.
-    `start` has the fields that do not come from events: the names of the session, and its modes."""
+    """The display of a log in this state. `events` are the events starting with number
+    `since(state)`. `start` has the fields that do not come from events: the names of the session,
+    and its modes."""
     display = start or Display()
     for event in events:
         display = _staged(display, event)
@@ -249,7 +250,7 @@ def _staged(display: Display, event: Event) -> Display:
 
 
 def _cleared(display: Display, event: Event, p: ev.RunStarted | None = None) -> Display:
-    """A new run: nothing of an earlier one is shown."""
+    """Return the display of a new run, without anything of an earlier run."""
     none: dict[str, Any] = {"message": None, "said": None, "error": None, "tools": {}}
     return replace(display, run=event.run, open=True, **none)
 
@@ -426,7 +427,7 @@ def _tools(display: Display, state: State) -> dict[str, ToolShown]:
 
 
 def _pending(display: Display, state: State) -> dict[str, ItemShown]:
-    """The items that a person can answer. Calls that wait for a sub-agent are not included."""
+    """The items that a user can answer. Calls that wait for a sub-agent are not included."""
     found: dict[str, ItemShown] = {}
     for id, item in state.pending.items():
         if not ids.is_child(id):

@@ -1,6 +1,6 @@
 """Metrics of a run, computed from its events alone. Pure.
 
-So every run has metrics, even one that failed, that crashed, or that another process finished.
+Every run therefore has metrics, even if it failed, crashed, or was finished by another process.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class RunError(Struct, frozen=True, kw_only=True):
 
 
 class RunMetrics(Struct, frozen=True, kw_only=True):
-    """The metrics of one run. Times are those of the store, in ms; `seconds` is the time from
-    start to end, `waited` the part of it that was spent waiting for people. `cost` is None if it
-    is unknown. A model call that was retried counts twice in `model_calls` and once in `steps`."""
+    """The metrics of one run. Times are from the store's clock, in ms. `seconds` is the time
+    from start to end, `waited` the part of it that was spent waiting for user input. `cost` is
+    None if it is unknown. A model call that was retried counts twice in `model_calls` and once
+    in `steps`."""
 
     run: str | None = None
     status: str | None = None

@@ -15,7 +15,7 @@ STEPS = 50  # default limit of the steps of a run
 
 class RunLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The limits of one run. None means no limit; `seconds` count while the run is driven, not
-    while it waits for a person; `cost` is in dollars; the default of `steps` is 50. In the
+    while it waits for user input; `cost` is in dollars; the default of `steps` is 50. In the
     options of a message, None means the limit of the mode or the harness."""
 
     steps: int | UnsetType | None = UNSET
@@ -29,9 +29,9 @@ Content: TypeAlias = str | Media | Sequence[str | Media]
 
 
 class SendOptions(TypedDict, total=False):
-    """Options of a message. `busy` says what happens if a run is active, `key` is the
-    idempotency key, and `actor` the sender (for a client, always the owner of its key). `model`
-    and `limits` apply to the message's run."""
+    """Options of a message. `busy` says what happens if a run is active, `key` is the idempotency
+    key, and `actor` is the sender (for a client, always the owner of its key). `model` and `limits`
+    apply to the message's run."""
 
     busy: How
     key: str | None

@@ -12,8 +12,9 @@ from .risk import risk
 
 
 class Ask(Struct, frozen=True):
-    """A pending item. `risk` is a hint at the harm that the call could do; nothing is decided by
-    it. `approvals` people must approve; those in `approved_by` already did."""
+    """A pending item. `risk` is a hint at the harm that the call could do; no decision is based on
+    it. `approvals` is the required number of approvers; `approved_by` lists the users who have
+    approved so far."""
 
     id: str
     what: str
@@ -31,8 +32,8 @@ class Ask(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A decision that is in the log. `voted`: it is one of several required approvals, and
-    `left` more people must approve."""
+    """A decision that is in the log. `voted` is true if it is one of several required approvals;
+    `left` is the number of approvals still required."""
 
     item: str
     outcome: str

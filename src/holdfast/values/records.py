@@ -14,7 +14,7 @@ Liveness: TypeAlias = Literal["continuable", "closed"]
 
 
 class Remains(Struct, frozen=True):
-    """Data that a removal could not reach, its location, and how to remove it."""
+    """Data that a deletion could not remove, its location, and how to remove it."""
 
     where: str
     what: str
@@ -22,14 +22,15 @@ class Remains(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """The data that an erase, delete or purge removed, counted by type, and what remains where."""
+    """The data that an erase, delete or purge removed, counted by type, and the remaining data with
+    its location."""
 
     removed: dict[str, int] = {}
     remains: tuple[Remains, ...] = ()
 
 
 class PersonRecord(Struct, frozen=True, kw_only=True):
-    """One event of a person, or the row of a thread of one of their sessions."""
+    """One event of a user, or the row of a thread of one of their sessions."""
 
     session: str
     thread: str
@@ -39,9 +40,9 @@ class PersonRecord(Struct, frozen=True, kw_only=True):
 
 
 class PersonErased(Struct, frozen=True, kw_only=True):
-    """The data of a person that was erased, or with `dry_run` would be: their sessions, and the
-    number of events in the sessions of others. `refused` maps sessions that were not deleted to
-    the reason, `remains` is the data that is left."""
+    """The data of a user that was erased, or with `dry_run` would be: their sessions, and the
+    number of their events in the sessions of other users. `refused` maps sessions that were not
+    deleted to the reason, `remains` is the data that is left."""
 
     dry_run: bool
     sessions: list[str]
@@ -52,8 +53,9 @@ class PersonErased(Struct, frozen=True, kw_only=True):
 
 
 class Imported(Struct, frozen=True, kw_only=True):
-    """The result of an import. `fresh`: something was written; otherwise the session was already
-    imported from this bundle. `held` are names that belong to another session and were skipped."""
+    """The result of an import. `fresh` is true if something was written; otherwise the session was
+    already imported from this bundle. `held` lists names that belong to another session and were
+    skipped."""
 
     bundle_id: str
     tenant: str

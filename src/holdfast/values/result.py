@@ -1,4 +1,4 @@
-"""The result of a message: the run that took it up, its status and its answer."""
+"""The result of a message: the run that handled it, its status and its answer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SHOWN = 60  # characters of the text in a repr
 
 
 class Result(Struct, frozen=True, kw_only=True, dict=True):
-    """The result of a message. `waiting`: a person must answer `pending` first. `queued`: it is
-    queued behind a run that waits for a person. `removed`: it was removed from the queue. The other
-    statuses are those of its run. `text` is the answer, `output` the typed answer if one was
-    requested. `reason` is why the model stopped: `stop` and `calls` are normal, `length` and
-    `filtered` are not."""
+    """The result of a message. `waiting`: a user must answer `pending` first. `queued`: it is
+    queued behind a run that waits for user input. `removed`: it was removed from the queue. The
+    other statuses are statuses of its run. `text` is the answer, `output` the typed answer if one
+    was requested. `reason` is the reason why the model stopped: `stop` and `calls` are normal,
+    `length` and `filtered` are not."""
 
     session: str
     thread: str
@@ -74,7 +74,7 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class StreamResult:
-    """The result of a stream, which it has once it was read to its end."""
+    """The result of a stream, available once the stream was read to its end."""
 
     _result: Result | None = None
 

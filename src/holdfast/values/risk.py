@@ -1,7 +1,6 @@
-"""The risk of a tool call, as a hint for the person who approves it. Pure.
-
-It is guessed from the tool's name and arguments, unless the tool declares it. It allows and forbids
-nothing: a command can hide what it does.
+"""The risk of a tool call, as a hint for approvers. Pure. The risk is estimated from the tool's
+name and arguments, unless the tool declares it. It does not allow or forbid anything, because a
+command can hide what it does.
 """
 
 from __future__ import annotations

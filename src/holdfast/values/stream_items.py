@@ -24,7 +24,7 @@ class CaughtUp(Struct, frozen=True):
 
 
 class Trouble(Struct, frozen=True, tag="trouble"):
-    """A failure that is not in the log. The work may be retried or given up."""
+    """A failure that is not in the log. The work may be retried or abandoned."""
 
     code: str
     problem: str
@@ -41,7 +41,7 @@ def item_size(item: Item) -> int:
 
 
 def set_apart(event: Event) -> Event:
-    """The event, or a stub without its data if they are large. The stub is like that of
+    """The event, or a stub without its data if the data is large. The stub is like a stub from
     `read(inline=False)`, but without the hash, which would be expensive to compute."""
     if len(event.data) <= LARGE:
         return event

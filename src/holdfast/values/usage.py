@@ -1,7 +1,7 @@
-"""The usage of models, under one set of names. Pure.
+"""The usage of models, with uniform names. Pure.
 
-Vendors have different names for the same counts. Input includes cache reads and writes, and
-output includes reasoning, if the vendor counts them that way.
+Vendors have different names for the same counts. Input includes cache reads and writes, and output
+includes reasoning, if the vendor counts them that way.
 """
 
 from __future__ import annotations

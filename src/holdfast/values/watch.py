@@ -37,7 +37,7 @@ class Conclusion(Struct, frozen=True):
 
 
 class MessageWatch:
-    """Follows one message, or one run, until the run waits for a person or has ended. `end` is
+    """Follows one message, or one run, until the run waits for user input or has ended. `end` is
     None before that."""
 
     def __init__(self, key: Key, input: int | None = None, run: str | None = None) -> None:
@@ -54,7 +54,7 @@ class MessageWatch:
 
     def see(self, item: Item) -> bool:
         """Process one more item. Returns whether it belongs to the message: every item from the
-        start of its run to the end does, and a `Trouble` always does."""
+        start to the end of its run belongs to it, and a `Trouble` always does."""
         if isinstance(item, Trouble):
             return True
         if not isinstance(item, Event):
@@ -103,11 +103,11 @@ class MessageWatch:
         asked: bool = False,
         newest: bool = False,
     ) -> bool:
-        """Whether the message is done for now; if so, `end` says how.
+        """Return whether the message is done for now; if so, `end` has the conclusion.
 
-        `state` is the newest state of the log, and `rest` returns None while work continues in
-        it. `asked`: a sub-agent of the thread waits for a person. `newest`: this watch has seen
-        all events of `state`; otherwise more events will follow.
+        `state` is the newest state of the log, and `rest` returns None while work continues in it.
+        `asked` is true if a sub-agent of the thread waits for user input. `newest` is true if this
+        watch has seen all events of `state`; otherwise more events will follow.
         """
         if self.end is not None and self.end.final:
             return True
@@ -159,8 +159,8 @@ class MessageWatch:
 
 
 def rest(state: State, *, idle: bool) -> Rest | None:
-    """`finished` if nothing is left to do in a log, `waiting` if only a person can continue it,
-    None while it continues. `idle`: a driver has nothing to do there."""
+    """`finished` if nothing is left to do in a log, `waiting` if only user input can continue it,
+    None while it continues. `idle` is true if a driver has nothing to do there."""
     if delegates(state):
         return None
     if asks_within(state):
@@ -178,7 +178,7 @@ def delegates(state: State) -> bool:
 
 
 def asks_within(state: State) -> bool:
-    """Whether the run waits for a person only, in calls that other calls made."""
+    """Whether the run waits for user input only, in calls that other calls made."""
     calls = state.calls
     parents = {call.parent for call in calls.values() if call.parent is not None}
     leaves = [call for id, call in calls.items() if id not in parents]
@@ -186,5 +186,5 @@ def asks_within(state: State) -> bool:
 
 
 def _all_children(items: set[str] | dict[str, Any]) -> bool:
-    """Whether every pending item waits for a sub-agent, so that nobody has to answer."""
+    """Whether every pending item waits for a sub-agent, so that no user has to answer."""
     return bool(items) and all(ids.is_child(id) for id in items)

@@ -65,8 +65,8 @@ def is_metadata(entry: Any) -> bool:
 
 
 def encode(entry: Any) -> tuple[str, Raw]:
-    """Return the kind and the data of the event that stores an entry; `InvalidValue` if the entry
-    is not JSON.
+    """Return the kind and the data of the event that stores an entry. Raises `InvalidValue` if the
+    entry is not JSON.
     """
     try:
         data = to_json(entry)
@@ -80,7 +80,7 @@ def encode(entry: Any) -> tuple[str, Raw]:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(
             field="entries",
-            problem=f"contain a value that is not JSON ({error})",
+            problem=f"contain a value that cannot be encoded as JSON ({error})",
             remedy="use JSON values",
         ) from error
     if too_deep(text.encode("utf-8", "surrogatepass"), DEEPEST):

@@ -1,7 +1,7 @@
 """The files of a Claude Code session. `SESSION.jsonl` is the main transcript. The folder `SESSION`
-has a `.jsonl` for each sub-agent, and its description in a `.meta.json`. Blocking.
+has a `.jsonl` for each sub-agent, and a `.meta.json` with its description. Blocking.
 
-`save_claude` writes each file completely and never changes an existing one.
+`save_claude` writes each file completely and never changes existing files.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _read(path: Path) -> ClaudeFiles:
 
 
 async def save_claude(files: ClaudeFiles, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write `SESSION.jsonl` and the folder `SESSION` below `folder`: all files or none.
+    """Write `SESSION.jsonl` and the folder `SESSION` below `folder`: all files or none. Raises
     `InvalidValue` if one of them exists or a name is not a plain file name."""
     return await asyncio.to_thread(_save, files, Path(folder))
 

@@ -1,8 +1,7 @@
-"""Parses the lines of a Claude Code transcript, and finds those that belong to the conversation.
-Pure.
-
-A transcript is a tree: each line names its parent. If the user went back to an earlier message and
-continued from there, the conversation is the branch that ends in the last line.
+"""Parses the lines of a Claude Code transcript, and finds the lines that belong to the
+conversation. Pure. A transcript is a tree: each line contains the id of its parent. If the user
+went back to an earlier message and continued from there, the conversation is the branch that ends
+in the last line.
 """
 
 from __future__ import annotations
@@ -135,8 +134,9 @@ def unique(lines: Sequence[TranscriptLine]) -> tuple[list[TranscriptLine], list[
 def split_sidechains(
     lines: Sequence[TranscriptLine],
 ) -> tuple[list[TranscriptLine], dict[str, list[TranscriptLine]]]:
-    """Separate the lines of the session from those of its sub-agents, which older releases wrote
-    into the same file. A sub-agent is identified by its id, or by the number of its first line.
+    """Separate the lines of the session from the lines of its sub-agents, which older releases
+    wrote into the same file. A sub-agent is identified by its id, or by the number of its first
+    line.
     """
     own: list[TranscriptLine] = []
     sidechains: dict[str, list[TranscriptLine]] = {}
@@ -153,7 +153,7 @@ def split_sidechains(
 
 
 def conversation(lines: Sequence[TranscriptLine]) -> set[int]:
-    """Return the numbers of the lines that belong to the conversation: those on the path to the
+    """Return the numbers of the lines that belong to the conversation: the lines on the path to the
     last message, the other lines of the same answers, and the results of their calls.
     """
     messages = [line for line in lines if line.is_message]

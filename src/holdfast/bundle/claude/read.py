@@ -1,8 +1,7 @@
-"""Converts a Claude Code transcript, with those of its sub-agents, to a bundle.
-
-Messages, answers, thoughts, calls and results become events. Images and documents become blobs, and
-each sub-agent becomes a thread. All other lines are stored unchanged, in the same kinds of events
-as in `holdfast.adapters.claude`.
+"""Converts a Claude Code transcript and the transcripts of its sub-agents to a bundle. Messages,
+answers, thinking, calls and results become events. Images and documents become blobs, and each
+sub-agent becomes a thread. All other lines are stored unchanged, in the same kinds of events as in
+`holdfast.adapters.claude`.
 """
 
 from __future__ import annotations
@@ -65,10 +64,10 @@ async def read_claude(
 ) -> tuple[Bundle, LossReport]:
     """Convert a transcript to a bundle; also returns what could not be converted.
 
-    If `source` is a path, it is that of a `SESSION.jsonl`; sub-agents are read from the folder
-    `SESSION` next to it. `InvalidBundle` if the file contains no conversation. Lines that cannot be
-    read are left out and reported. A call without a result stays open and is never repeated
-    automatically.
+    If `source` is a path, it is the path of a `SESSION.jsonl`; sub-agents are read from the folder
+    `SESSION` next to it. Raises `InvalidBundle` if the file contains no conversation. Lines that
+    cannot be read are omitted and reported. A call without a result stays open and is never
+    repeated automatically.
     """
     losses = Losses()
     files = await asyncio.to_thread(files_of, source)
@@ -106,7 +105,7 @@ def convert(
 def _agents(
     files: ClaudeFiles, sidechains: Mapping[str, list[TranscriptLine]], main: _Converter
 ) -> Iterator[LogBuilder]:
-    """Return the sub-agents: those with their own files, and those in the file of the session."""
+    """Return the sub-agents, from their own files and from the file of the session."""
     found = {name: _lines(text, name, main.losses) for name, text in files.agents.items()}
     found |= {f"subagents/agent-{name}": lines for name, lines in sidechains.items()}
     for name, lines in found.items():
@@ -213,7 +212,8 @@ class _Converter:
         self._log.received(message, at=line.at, id=_id(line), actor=as_name(kept.get("actor")))
 
     def _other_fields(self, entry: Entry) -> list[str]:
-        """Return the unknown fields of a line, except those stored once for the whole session."""
+        """Return the unknown fields of a line, except the fields that are stored once for the whole
+        session."""
         same = {name for name, value in self.shared.items() if entry.get(name) == value}
         return sorted(entry.keys() - KNOWN - same)
 

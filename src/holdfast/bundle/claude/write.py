@@ -1,8 +1,8 @@
-"""Converts a bundle to a Claude Code transcript, with one for each sub-agent.
+"""Converts a bundle to a Claude Code transcript, and each sub-agent to a transcript of its own.
 
-As in Claude Code, each block of an answer is a line, and each line names the previous one. Values
-without a field in Claude's format are kept in the field `holdfast` of a line; Claude Code ignores
-it, and `read_claude` reads it back. Blocking if the parts of the bundle are in a file.
+As in Claude Code, each block of an answer is a line, and each line contains the id of the previous
+line. Values without a field in Claude's format are kept in the field `holdfast` of a line; Claude
+Code ignores it, and `read_claude` reads it back. Blocking if the parts of the bundle are in a file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CALL = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 def write_claude(bundle: Bundle) -> tuple[ClaudeFiles, LossReport]:
     """Convert a bundle to the files of a Claude Code session; also returns what could not be
-    converted. The same bundle gives the same bytes. Messages, calls and results survive a round
+    converted. The same bundle yields the same bytes. Messages, calls and results survive a round
     trip.
     """
     losses = Losses()

@@ -55,8 +55,8 @@ def session_events(session_id: str, records: Iterable[JsonObject]) -> list[Agent
     """Return the events of a session from the records of its topic, which several sessions may
     share.
 
-    Records of other sessions and records without an event are skipped. `InvalidBundle` for a record
-    that cannot be read.
+    Records of other sessions and records without an event are skipped. Raises `InvalidBundle` for a
+    record that cannot be read.
     """
     found: list[AgentEvent] = []
     for number, record in enumerate(records):
@@ -76,7 +76,7 @@ def session_events(session_id: str, records: Iterable[JsonObject]) -> list[Agent
 
 
 def until(session_id: str, events: Sequence[AgentEvent], event_id: int) -> list[AgentEvent]:
-    """Return the events up to and including `event_id`; `InvalidBundle` if there is none."""
+    """Return the events up to and including `event_id`. Raises `InvalidBundle` if there is none."""
     kept = [event for event in events if event.event_id <= event_id]
     if not kept:
         problem = f"session {session_id!r} has no event up to {event_id}"
@@ -100,8 +100,8 @@ def liveness(events: Sequence[AgentEvent]) -> AgentLiveness:
 def bundle_of_events(
     session_id: str, events: Sequence[AgentEvent], *, version: str
 ) -> HarnDocument:
-    """Build the bundle of a session, without redaction. The same events give the same bytes.
-    `InvalidBundle` if there are none.
+    """Build the bundle of a session, without redaction. The same events yield the same bytes.
+    Raises `InvalidBundle` if there are none.
     """
     if not events:
         raise invalid("missing_session_events", "$", f"session {session_id!r} has no events")
@@ -205,9 +205,7 @@ def _question(event: AgentEvent) -> JsonObject:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content: a string, or the texts of its blocks, one per
-    line.
-    """
+    """Return the text of a message's content: a string, or the text of its blocks, one per line."""
     if isinstance(content, str):
         return content
     texts = [b.get("text") if isinstance(b, dict) else b for b in as_list(content)]

@@ -57,12 +57,12 @@ NESTED = {
 
 
 def fault(code: FaultCode, path: str, problem: str) -> Fault:
-    """Make a fault of one of Harn's classes. It never contains a value."""
+    """Create a fault of one of Harn's classes. It never contains a value."""
     return Fault(code=code, path=path, problem=problem)
 
 
 def read_document(source: bytes | str | JsonObject, *, allow_secrets: bool = False) -> HarnDocument:
-    """Read the document from a JSON text or a tree; `InvalidBundle` with all faults if it is
+    """Read the document from JSON or from a tree. Raises `InvalidBundle` with all faults if it is
     invalid. Text that looks like a secret is a fault unless `allow_secrets` is set. Unknown fields
     are kept.
     """
@@ -84,7 +84,7 @@ def check_tree(tree: JsonObject, path: str = "$", deepest: int = MAX_DEPTH) -> N
 
 
 def check_text(text: bytes, path: str, deepest: int = MAX_DEPTH) -> None:
-    """Raise `InvalidBundle` if a text is too large or too deep."""
+    """Raise `InvalidBundle` if JSON is too large or too deep."""
     if len(text) > MAX_BYTES:
         raise invalid("decode", path, f"has {len(text)} bytes; the limit is {MAX_BYTES}")
     if too_deep(text, deepest):

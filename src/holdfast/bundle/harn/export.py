@@ -1,5 +1,5 @@
 """Builds Harn session bundles from Harn's run records and worker snapshots, in any mode. Blocking:
-the snapshots that a record names are read from disk.
+the snapshots that a record refers to are read from disk.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def record_bundle(
 ) -> tuple[HarnDocument, LossReport]:
     """Build the bundle of a run record; also returns what could not be included.
 
-    Snapshots that the record names are read below the folder `snapshots`; without it they are left
-    out. Each export has a new id by default. `InvalidBundle` if a part of the record does not have
-    the type that a bundle needs.
+    Snapshots that the record refers to are read from the folder `snapshots`; without this folder
+    they are omitted. Each export has a new id by default. Raises `InvalidBundle` if a part of the
+    record does not have the type that a bundle needs.
     """
     losses = Losses()
     check_tree(record, "$.replay.run_record", INNER_DEPTH)
@@ -75,7 +75,7 @@ def checkpoint_bundle(
     path: Path, mode: Mode = "local", **options: Any
 ) -> tuple[HarnDocument, LossReport]:
     """Build the bundle of a suspended worker's snapshot. The default mode is `local`, because a
-    worker cannot continue correctly with redacted content. `options` are those of `record_bundle`.
+    worker cannot continue correctly with redacted content. `options` are passed to `record_bundle`.
     """
     now = options.get("created_at") or rfc3339(wall_clock())
     record = checkpoint_record(load(path), str(path), now=now)

@@ -316,7 +316,7 @@ class HarnDocument(Struct, frozen=True):
 
     @classmethod
     def of(cls, raw: JsonObject) -> HarnDocument:
-        """Make a document from a tree; missing fields get their defaults. Raises msgspec's
+        """Create a document from a tree; missing fields get their defaults. Raises msgspec's
         `ValidationError` if a value has a wrong type.
         """
         view = msgspec.convert(raw, HarnBundle)
@@ -328,8 +328,8 @@ class HarnDocument(Struct, frozen=True):
         return (self.raw.get("replay") or {}).get("worker_snapshots") or []
 
     def encode(self) -> bytes:
-        """Encode the file: indented JSON with a final line ending. The same document gives the same
-        bytes.
+        """Encode the file: indented JSON with a final line ending. The same document yields the
+        same bytes.
         """
         return msgspec.json.format(msgspec.json.encode(self.raw), indent=2) + b"\n"
 

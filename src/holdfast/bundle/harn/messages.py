@@ -160,7 +160,7 @@ def _content(blocks: Sequence[Any]) -> tuple[str, list[Any]]:
 
 
 def _item(request: Any) -> str | None:
-    """Return the id of a pending item for a question's id; None without an id."""
+    """Return the id of a pending item for the id of a question; None if the question has no id."""
     id = as_text(request)
     return id and (as_name(id) or hashlib.sha256(id.encode()).hexdigest())
 

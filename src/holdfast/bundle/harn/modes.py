@@ -1,7 +1,7 @@
 """Redacts a Harn bundle for each mode. Pure.
 
 `local` keeps everything. `sanitized` redacts secrets and personal data, and replaces all fields
-with local paths. `replay_only` keeps the names of known fields, numbers, and the texts of listed
+with local paths. `replay_only` keeps the names of known fields, numbers, and the strings of listed
 fields if they look like ids; everything else is withheld. All values keep their types.
 """
 
@@ -98,9 +98,7 @@ def in_mode(
 
 
 def _manifest(done: Redaction, more: list[JsonObject]) -> JsonObject:
-    """Return the manifest in Harn's format. It never contains a replaced text, not even a part of
-    it.
-    """
+    """Return the manifest in Harn's format. It never contains any part of a replaced string."""
     hits = [{"path": e.path, "class": e.kind, "action": "replaced"} for e in done.entries]
     entries = [{**entry, "replacement": None} for entry in (*hits, *more)]
     return {

@@ -1,4 +1,4 @@
-"""Makes names and paths as Harn writes them. Pure."""
+"""Creates names and paths as Harn writes them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_NAME = 200  # characters that every file system accepts
 
 def sanitised(id: str) -> str:
     """Return the id with every character except ASCII letters, digits and `._-` replaced by `_`.
-    Different ids can give the same result.
+    Different ids can yield the same result.
     """
     return _OTHER.sub("_", id)
 
@@ -38,13 +38,13 @@ def file_name(id: str) -> str:
 
 
 def record_path(folder: Path, run_id: str) -> Path:
-    """Return the path of an imported run record in `folder`. `InvalidValue` for an id that is not a
-    plain file name, so that the path cannot leave the folder.
+    """Return the path of an imported run record in `folder`. Raises `InvalidValue` for an id that
+    is not a plain file name, so that the path cannot leave the folder.
     """
     if not run_id.strip() or file_name(run_id) != run_id:
         raise InvalidValue(
             field="source.run_record_id",
-            problem=f"is {run_id[:80]!r}, which is not a valid file name",
+            problem=f"{run_id[:80]!r} is not a valid file name",
             remedy="choose the path yourself",
         )
     return folder / f"{run_id}.json"

@@ -60,9 +60,9 @@ async def read_harn(
 ) -> tuple[Bundle, LossReport]:
     """Convert a path, bytes or a JSON tree to a bundle; also returns what could not be converted.
 
-    `InvalidBundle` with all faults if it cannot be read. The default session id is the id of the
-    run. A session that Harn marks as suspended can be continued. Redacted and withheld content is
-    marked, and the restrictions on redacted bundles apply.
+    Raises `InvalidBundle` with all faults if it cannot be read. The default session id is the id of
+    the run. A session that Harn marks as suspended can be continued. Redacted and withheld content
+    is marked, and the restrictions on redacted bundles apply.
     """
     losses = Losses()
     document = await asyncio.to_thread(document_of, source, allow_secrets=allow_secrets)
@@ -174,7 +174,7 @@ def _begin(log: LogBuilder, document: HarnDocument, text: bytes) -> None:
 
 
 def _sections(main: LogBuilder, document: HarnDocument, losses: Losses) -> list[LogBuilder]:
-    """Convert the first section to the main log, and each other section to a new one."""
+    """Convert the first section to the main log, and each other section to a new log."""
     view, more = document.view, list[LogBuilder]()
     models = view.runtime.provider_models
     model = models[0] if len(models) == 1 else None

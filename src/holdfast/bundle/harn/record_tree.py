@@ -19,7 +19,7 @@ NOTE = "Share a sanitized bundle, never the run record itself: it may hold secre
 
 
 def tree_head(version: str, bundle_id: str, created_at: str) -> JsonObject:
-    """Return the first fields of every bundle. `version` is that of the producer."""
+    """Return the first fields of every bundle. `version` is the version of the producer."""
     return {
         "_type": TYPE,
         "schema_version": VERSION,
@@ -55,8 +55,8 @@ def record_tree(
     attachments: bool = False,
     snapshots: list[JsonObject] | None = None,
 ) -> JsonObject:
-    """Build the tree of a bundle without redaction. `version` is that of the producer. The default
-    id is new and sorts by time.
+    """Build the tree of a bundle without redaction. `version` is the version of the producer. The
+    default id is new and sorts by time.
     """
     metadata = as_dict(as_dict(record.get("transcript")).get("metadata"))
     return {
@@ -172,8 +172,8 @@ def _entry(source: str, number: int, value: Any) -> JsonObject:
 
 
 def _permissions(record: JsonObject) -> Iterator[JsonObject]:
-    """Yield the permissions: first the questions, then those in the run's transcript, then those of
-    each stage.
+    """Yield the permissions: first the questions, then the permissions in the run's transcript,
+    then the permissions of each stage.
     """
     for question in as_list(record.get("hitl_questions")):
         asked = as_dict(question)

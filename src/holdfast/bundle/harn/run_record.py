@@ -1,5 +1,5 @@
-"""Returns the run record of a bundle: the embedded one, or one rebuilt from its replay fixture.
-Pure.
+"""Returns the run record of a bundle: the embedded record, or a record rebuilt from the replay
+fixture. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .format import OBSERVABILITY_VERSION, HarnDocument
 
 def run_record(document: HarnDocument) -> JsonObject:
     """Return the run record of a bundle, with the bundle's observability data if the record has
-    none. `InvalidBundle` if the bundle has neither a record nor a fixture, or if the record belongs
-    to another run.
+    none. Raises `InvalidBundle` if the bundle has neither a record nor a fixture, or if the record
+    belongs to another run.
     """
     replay = document.raw.get("replay") or {}
     embedded = replay.get("run_record")

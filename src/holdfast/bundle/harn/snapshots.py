@@ -1,7 +1,7 @@
 """Snapshots of Harn's workers: embeds them in bundles, builds bundles from them, and writes them
 back to files.
 
-Files are read only from a folder that the caller names, and written completely or not at all. Each
+Files are read only from a folder that the caller passes, and written completely or not at all. Each
 snapshot gets its own file, and existing files are kept. Blocking: call it in a thread.
 """
 
@@ -55,11 +55,11 @@ def snapshot_entry(
 
 
 def embedded(record: JsonObject, folder: Path, losses: Losses) -> list[JsonObject]:
-    """Read the snapshots that a record names, each path once: first those of its child runs, then
-    those of its lineage.
+    """Read the snapshots that a record refers to, each path once: first the snapshots of its child
+    runs, then of its lineage.
 
-    A file that is missing, unreadable, too large, not a JSON object or outside `folder` is left
-    out and reported.
+    A file that is missing, unreadable, too large, not a JSON object or outside `folder` is omitted
+    and reported.
     """
     lineage = as_dict(record.get("observability")).get("worker_lineage")
     found: dict[str, JsonObject] = {}
@@ -87,8 +87,8 @@ def embedded(record: JsonObject, folder: Path, losses: Losses) -> list[JsonObjec
 
 
 def load(path: Path, folder: Path | None = None) -> JsonObject:
-    """Read the snapshot in a file. `InvalidBundle` if it cannot be read, or is outside `folder`,
-    directly or through a symbolic link.
+    """Read the snapshot in a file. Raises `InvalidBundle` if it cannot be read, or is outside
+    `folder`, directly or through a symbolic link.
     """
     try:
         real = path.resolve()
@@ -110,7 +110,8 @@ def load(path: Path, folder: Path | None = None) -> JsonObject:
 
 def checkpoint_record(value: JsonObject, path: str, *, now: str) -> JsonObject:
     """Build the run record for a suspended worker's snapshot; the run continues where the worker
-    stopped. `InvalidBundle` with all faults if the snapshot is not suspended or is incomplete.
+    stopped. Raises `InvalidBundle` with all faults if the snapshot is not suspended or is
+    incomplete.
     """
     _check(value)
     run = f"checkpoint_{sanitised(value['id'])}"
@@ -193,8 +194,8 @@ def _check(value: JsonObject) -> None:
 def materialise(
     document: HarnDocument, folder: Path, *, accept_redacted: bool = False
 ) -> list[Materialised]:
-    """Write each snapshot of a bundle into its own file below `folder`; the snapshot then names
-    that file.
+    """Write each snapshot of a bundle to its own file in `folder`; the snapshot then contains the
+    path of that file.
 
     All are written or none: if one fails, the others are removed again. Raises `NotContinuable` if
     content was redacted or withheld, unless `accept_redacted` is set. Without snapshots the folder
@@ -207,7 +208,7 @@ def materialise(
     if mode not in ("", "local") and not accept_redacted:
         raise NotContinuable(
             bundle=document.view.bundle_id,
-            problem=f"is {mode}: its workers would continue with placeholders",
+            problem=f"is {mode}, so its workers would continue with placeholders",
             remedy="export it as local, or pass accept_redacted=True",
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -226,7 +227,7 @@ def materialise(
 
 
 def _write(folder: Path, name: str, value: Any) -> Path:
-    """Write a new file. If the name is taken, a number is added to it."""
+    """Write a new file. If the name already exists, a number is added to it."""
     for path in _candidates(folder, name):
         text = msgspec.json.format(msgspec.json.encode(_moved(value, str(path))), indent=2)
         try:

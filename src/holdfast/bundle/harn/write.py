@@ -41,10 +41,10 @@ def write_harn(
 ) -> tuple[HarnDocument, LossReport]:
     """Convert a bundle to Harn's format; also returns what could not be converted.
 
-    The default mode is that of the bundle. A less strict mode raises `InvalidValue`, since redacted
-    content cannot be restored. The same bundle gives the same bytes. `version` is that of the
-    producer. If the session was imported from Harn and not continued since, the result is the
-    original document. Blocking: call it in a thread.
+    The default mode is the mode of the bundle. A less strict mode raises `InvalidValue`, since
+    redacted content cannot be restored. The same bundle yields the same bytes. `version` is the
+    version of the producer. If the session was imported from Harn and not continued since, the
+    result is the original document. Blocking: call it in a thread.
     """
     document = bundle.document
     mode = mode or document.mode

@@ -1,4 +1,4 @@
-"""The manifest of a redaction: which rules matched where, and how often. It never contains a
+"""The manifest of a redaction: the rules that matched, where, and how often. It never contains a
 value.
 """
 
@@ -21,7 +21,7 @@ ENTRIES = 20_000  # places that a manifest lists; the totals count all
 
 
 class Redacted(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
-    """The matches of one rule at one place; `path` is the place in the bundle."""
+    """The matches of one rule at one location; `path` is the location in the bundle."""
 
     rule: str
     kind: str
@@ -31,8 +31,8 @@ class Redacted(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
 
 class Redaction(Struct, frozen=True, kw_only=True):
     """The manifest of a redaction. `totals` counts matches by class and `rules` counts them by
-    rule, including matches that do not fit into `entries`; `omitted` is the number of those.
-    `detectors` are the libraries that were used.
+    rule, including matches that do not fit into `entries`; `omitted` is the number of omitted
+    matches. `detectors` are the libraries that were used.
     """
 
     mode: Mode = "local"
@@ -90,7 +90,7 @@ class HitCounter:
 class Pseudonyms:
     """Numbered placeholders. Equal values get the same placeholder. Numbers are assigned per class
     in the order of first appearance, so they reveal nothing about the values. Values beyond `limit`
-    get no number; ids always get one, since events are matched by them.
+    get no number; ids always get one, since they are used to match events.
     """
 
     def __init__(self, limit: int = KNOWN) -> None:
@@ -103,7 +103,7 @@ class Pseudonyms:
         return self._of(f"redacted:{kind}", value)
 
     def withheld(self, value: str, *, pairs: bool = False) -> str:
-        """Return the placeholder of content, or of an id by which events are matched (`pairs`)."""
+        """Return the placeholder of content, or of an id that is used to match events (`pairs`)."""
         return self._of("withheld", value, pairs=pairs)
 
     def _of(self, what: str, value: str, *, pairs: bool = False) -> str:

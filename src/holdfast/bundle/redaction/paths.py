@@ -1,6 +1,6 @@
-"""Finds local paths in a text. The folders are replaced, the name of the file is kept.
+"""Finds local paths in a string. The folders are replaced, the name of the file is kept.
 
-Local paths are those in home folders, temporary folders and mounts, Windows paths, and `file:`
+Local paths are paths in home folders, temporary folders and mounts, Windows paths, and `file:`
 URLs. Folders such as `/usr/lib` are the same on every machine and are kept.
 """
 
@@ -67,7 +67,7 @@ def finder(roots: Iterable[str] = ()) -> Finder:
 
 
 def _folder(text: str, start: int, end: int) -> Iterator[Span]:
-    """Return the path without its last name; the whole path if that name is a person's."""
+    """Return the path without its last name, or the whole path if the last name is a user name."""
     while end > start and text[end - 1] in ".,;!?":
         end -= 1  # the end of a sentence
     path = text[start:end]

@@ -1,4 +1,4 @@
-"""Finds personal data in texts: the kinds that the application opts into, and texts that it
+"""Finds personal data in text: the kinds that the application selects, and strings that it
 registers.
 
 A kind is found by its format if that is unique (e-mail addresses, card numbers with a valid check
@@ -37,8 +37,9 @@ class LabelledPattern(NamedTuple):
 
 
 class PersonalKind(NamedTuple):
-    """A kind of personal data. `patterns` find it: the last group is the value, or the whole match
-    if there is no group. `valid` confirms a match, and `names` are the names of its fields.
+    """A kind of personal data. In a match of one of the `patterns`, the last group is the value, or
+    the whole match if there is no group. `valid` confirms a match, and `names` are the names of its
+    fields.
     """
 
     patterns: tuple[str | LabelledPattern, ...]
@@ -375,14 +376,14 @@ def checks(kinds: Iterable[str]) -> list[str]:
 
 
 def finders(kinds: Iterable[str], people: Iterable[str]) -> list[Finder]:
-    """Return the finders of these kinds and of the registered texts."""
+    """Return the finders of these kinds and of the registered strings."""
     names = tuple(people)
     for name in names:
         if len(name.strip()) < SHORTEST:
             raise InvalidValue(
                 field="people",
-                problem=f"has a text with fewer than {SHORTEST} characters",
-                remedy="register whole names; shorter ones would be found in any text",
+                problem=f"contains a value with fewer than {SHORTEST} characters",
+                remedy="register whole names, since shorter values would match ordinary text",
                 limit=SHORTEST,
             )
     found: list[Finder] = [functools.partial(_kind, kind) for kind in kinds]
@@ -391,7 +392,7 @@ def finders(kinds: Iterable[str], people: Iterable[str]) -> list[Finder]:
 
 @functools.cache
 def _registered(people: tuple[str, ...]) -> re.Pattern[str]:
-    """Find registered texts in any case, with any spaces or punctuation between their words."""
+    """Find registered strings in any case, with any spaces or punctuation between their words."""
     by = r"(?:[\s._+-]|%20){1,4}"
     forms = {by.join(map(re.escape, re.split(r"[\s_]+", name.strip()))) for name in people}
     either = "|".join(sorted(forms, key=len, reverse=True))
@@ -400,8 +401,8 @@ def _registered(people: tuple[str, ...]) -> re.Pattern[str]:
 
 @functools.cache
 def _patterns(kind: str) -> tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]:
-    """Return each pattern with lower-case words. If there are words, a text is searched only if it
-    contains one of them.
+    """Return each pattern with lower-case words. If there are words, a string is searched only if
+    it contains one of them.
     """
     return tuple(
         (re.compile(it.pattern), it.words)

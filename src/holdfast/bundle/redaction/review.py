@@ -1,6 +1,7 @@
-"""A review before a bundle is written: every replacement and every doubtful value, with its reason.
+"""A review before a bundle is written: every replacement and every possible secret, with its
+reason.
 
-Only the beginning and the length of a replaced value are shown. A doubtful value stays in the
+Only the beginning and the length of a replaced value are shown. A possible secret stays in the
 bundle and is shown unchanged.
 """
 
@@ -17,7 +18,8 @@ ENTRIES = 20_000  # entries that are kept; the rest are counted
 
 
 class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
-    """One value: `what` happens to it, by which `rule`, and why. `text` is the text to show."""
+    """One reviewed value. `what` says whether it is replaced or doubtful, `rule` and `reason` say
+    why, and `text` is the text to show."""
 
     what: Literal["replaced", "doubtful"]
     rule: str
@@ -28,8 +30,8 @@ class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
 
 
 class Review:
-    """Collects the values that an export replaces or considers doubtful; `omitted` counts those
-    beyond the limit.
+    """Collects the values that an export replaces or considers doubtful; `omitted` counts the
+    values beyond the limit.
     """
 
     def __init__(self) -> None:

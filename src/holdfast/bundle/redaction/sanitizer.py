@@ -47,10 +47,10 @@ class ScrubConfig(Struct, frozen=True, kw_only=True):
 
     `secrets` are secret values, `keys` are names of secrets, and `patterns` are regular expressions
     by class; the first group of a pattern is replaced, or the whole match if it has no group.
-    `personal` lists the kinds of personal data to replace, `people` names of people and other
-    personal texts. `paths` replaces local paths, and `roots` are additional local folders.
+    `personal` lists the kinds of personal data to replace, `people` lists names of people and other
+    personal strings. `paths` replaces local paths, and `roots` are additional local folders.
     `detector` also uses detect-secrets. `binary` keeps binary blobs, which cannot be scanned as
-    text, unless something is found in their bytes. `strict` also replaces doubtful values.
+    text, unless something is found in their bytes. `strict` also replaces possible secrets.
     """
 
     secrets: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class ScrubConfig(Struct, frozen=True, kw_only=True):
 
 
 class Sanitizer:
-    """Replaces secrets and private data in values, texts and ids.
+    """Replaces secrets and private data in values, strings and ids.
 
     `kinds` are the kinds of personal data that it searches for, and `detectors` the libraries that
     it uses. The constructor may block while it imports them.
@@ -151,7 +151,7 @@ class Sanitizer:
         return self._redactor.text(text, path)
 
     def id(self, id: str, path: str) -> str:
-        """Redact an id. Ids that derive from the same id still do so afterwards."""
+        """Redact an id. Ids that are derived from the same id stay related afterwards."""
         found = _ID.fullmatch(id)
         if found is None:
             return self.text(id, path)
@@ -201,7 +201,7 @@ class Sanitizer:
             redactor.learn(*secrets, rule=rule)
 
     def spans(self, text: str) -> list[Span]:
-        """Return the secrets of a text, found by format or by name."""
+        """Return the secrets of a string, found by format or by name."""
         return self._silent.found(text)
 
     def quiet(self, text: str) -> bool:
@@ -209,7 +209,7 @@ class Sanitizer:
         return self._silent.text(text) == text
 
     def _encoded(self, text: str) -> Iterator[Span]:
-        """Find encoded texts that contain something to replace."""
+        """Find encoded strings that contain something to replace."""
         for start, end, inner in encodings.encoded(text):
             if not self.quiet(inner):
                 yield Span(start, end, "base64")

@@ -31,9 +31,9 @@ PLACEHOLDERS = {"sanitized": "[redacted:CLASS:NUMBER]", "replay_only": "[withhel
 
 
 class Scrub:
-    """The redaction of one export: the same calls in the same order give the same bytes.
+    """The redaction of one export. The same calls in the same order yield the same bytes.
 
-    `review` collects each replacement and each doubtful value. Mode `local` changes nothing.
+    `review` collects each replacement and each possible secret. Mode `local` changes nothing.
     Scrubbing is idempotent.
     """
 
@@ -142,11 +142,11 @@ class Scrub:
         return value if self.mode == "local" else self._taker.value(value, path)
 
     def text(self, text: str, path: str) -> str:
-        """Redact a text outside the events."""
+        """Redact a string outside the events."""
         return text if self.mode == "local" else self._taker.text(text, path)
 
     def id(self, id: str, path: str) -> str:
-        """Redact the id of a session, a thread or a tenant, which may name a person."""
+        """Redact the id of a session, a thread or a tenant, which may contain a person's name."""
         return id if self.mode == "local" else self._taker.id(id, path)
 
     def blob(self, data: bytes, path: str) -> bytes | None:
@@ -159,7 +159,7 @@ class Scrub:
         return self._sanitizer.blob(data, path)
 
     def manifest(self) -> Redaction:
-        """Return the manifest of what was replaced so far, without values."""
+        """Return the manifest of the replacements so far, without values."""
         if self.mode == "local":
             return Redaction()
         return self._hits.redaction(

@@ -1,5 +1,5 @@
-"""Finds secrets that are split between two texts: two parts of a message, or two consecutive events
-of the same kind and role in a thread.
+"""Finds secrets that are split between two strings: two parts of a message, or two consecutive
+events of the same kind and role in a thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIGIT = re.compile(r"\d")
 
 
 class SplitSecrets:
-    """Searches the boundaries between consecutive texts with `find`."""
+    """Searches the boundaries between consecutive strings with `find`."""
 
     def __init__(self, find: Callable[[str], Iterable[Span]]) -> None:
         self._find = find
@@ -53,8 +53,8 @@ class SplitSecrets:
                 yield from ((piece, span.rule) for piece in pieces if _is_distinct(piece))
 
     def _by_form(self, text: str) -> list[Span]:
-        """Return the secrets that are recognized by their format. A name alone does not show where
-        its value ends.
+        """Return the secrets that are recognized by their format. A name alone does not determine
+        where its value ends.
         """
         return [span for span in self._find(text) if span.rule != "key"]
 
@@ -66,7 +66,7 @@ def _is_distinct(piece: str) -> bool:
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a value in order, each with its path."""
+    """Yield the strings of a value in order, each with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Mode `replay_only`: keeps the structure and no content.
 
-`fields` lists what is kept. All other texts, and the names in free-form JSON, become numbered
-placeholders. Equal texts get the same placeholder, so that they can be compared within a bundle.
+`fields` lists what is kept. All other strings, and the names in free-form JSON, become numbered
+placeholders. Equal strings get the same placeholder, so that they can be compared within a bundle.
 Numbers in free-form JSON become 0.
 """
 
@@ -93,7 +93,7 @@ class Withholder:
         return self.text(value, path) if what == "numbered" else value
 
     def text(self, text: str, path: str) -> str:
-        """Return the placeholder of a text."""
+        """Return the placeholder of a string."""
         if not text or _WHOLE.fullmatch(text):
             return text
         self._hits.add("content", "withheld", path)
@@ -113,7 +113,8 @@ class Withholder:
         return 0
 
     def name(self, name: str, path: str) -> str:
-        """Return a name if it looks like one and contains nothing private; else its placeholder."""
+        """Return a name if it looks like a name and contains nothing private; else its
+        placeholder."""
         if _WHOLE.fullmatch(name) or (_NAME.fullmatch(name) and self._sanitizer.quiet(name)):
             return name
         return self.text(name, path)
@@ -142,7 +143,7 @@ class Withholder:
         return kept
 
     def _shape(self, value: JsonObject, path: str) -> Any:
-        """Return the type name of an answer, and its schema without texts."""
+        """Return the type name of an answer, and its schema without strings."""
         kept: JsonObject = {}
         for name, item in value.items():
             if name == "name" and isinstance(item, str):

@@ -1,7 +1,8 @@
 """Rows, queries and pages: the content of lists, and how events produce it. Pure.
 
 `projection` turns one event into operations on its log's row, `rows` applies them, `queries`
-decides which rows match. A store runs these inside its transactions and knows no event kind.
+decides which rows match. A store runs these inside its transactions and does not depend on event
+kinds.
 """
 
 from .phases import LIVE, MOVES, PHASES, Move, Phase

@@ -1,7 +1,7 @@
 """The part of an encrypted event that stays in clear text: the fields that its log's row needs.
 
-The version of such an event is raised by `BOXED`. Its data is a `Box`: the encrypted payload
-and, in clear text, the fields that rows and lists use. So a store projects rows and verifies
+The version of such an event is raised by `BOXED`. Its data is a `Box`: the encrypted payload and,
+in clear text, the fields that rows and lists use. A store can therefore project rows and verify
 logs without any key. Text fields among them are encrypted separately. Pure.
 """
 
@@ -99,8 +99,8 @@ def size_of(event: NewEvent) -> int:
 
 
 def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> dict[str, Any] | None:
-    """The clear-text part of an event. `encrypt` is called with the name of a text in the row
-    (for an item, including its id) and the text. Returns None if this version does not know the
+    """The clear-text part of an event. `encrypt` is called with the name of a text field in the row
+    (for an item, including its id) and the text. Returns None if this version does not support the
     payload."""
     payload = typed(event)
     if payload is None:

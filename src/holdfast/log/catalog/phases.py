@@ -1,7 +1,7 @@
 """The phases of a session and the allowed moves between them, as one table. Pure.
 
 `suspended` only means stale: a returning user finds the session as it was. `expired` is the last
-phase; only reopening leads out of it.
+phase; only reopening ends it.
 """
 
 from __future__ import annotations

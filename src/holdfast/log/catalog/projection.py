@@ -40,7 +40,7 @@ _TOUCH = Op("move", "phase", value="touch")
 
 
 def project(event: Event) -> RowChange:
-    """The changes that one event makes to its log's row. They do not depend on the row before."""
+    """The changes that one event makes to its log's row. They do not depend on the previous row."""
     ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
     change = _CHANGES.get(event.kind)
     said = event if event.v <= BOXED else as_shown(event)
@@ -54,7 +54,7 @@ def project(event: Event) -> RowChange:
 
 
 def _preview(event: Event, text: str) -> str:
-    """A text, cut to the length that a row shows; an encrypted text was cut before."""
+    """Truncate text to the length that a row shows. Encrypted text was truncated before."""
     return text[:PREVIEW] if event.v <= BOXED else text
 
 
@@ -71,12 +71,12 @@ def _without_data(event: Event, ops: list[Op]) -> None:
 
 
 def _always(*changes: Op) -> Change:
-    """A projection that gives the same operations for every event of a kind."""
+    """A projection that returns the same operations for every event of a kind."""
     return lambda event, p, ops: ops.extend(changes)
 
 
 def _sets(*names: str, **fixed: Any) -> Change:
-    """A projection that sets fields of the row: first those with a `fixed` value, then those of
+    """A projection that sets fields of the row: first fields with a `fixed` value, then fields of
     the payload."""
     first = [Op("set", name, value=value) for name, value in fixed.items()]
 

@@ -1,6 +1,5 @@
-"""Queries and pages: which rows and pending items match, and the cursors between pages. Pure.
-
-`matches` defines the result that every store's index must give.
+"""Queries and pages: matching of rows and pending items, and the cursors between pages. Pure.
+`matches` defines the result that every store's index must return.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LONGEST = 1 << 63  # numbers in a cursor are below this
 
 
 class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The filters of a list of sessions, or with `session` of a list of its threads. Times as in
+    """The filters of a list of sessions, or with `session`, of a list of its threads. Times as in
     `Row`; `_from` is inclusive, `_until` exclusive."""
 
     named: ClassVar = "Query"  # its name in cursors, which stays even if the class is renamed
@@ -88,13 +87,13 @@ def row_terms(row: Row) -> set[tuple[str, str, str]]:
 
 
 def term(value: Any) -> str:
-    """A JSON value as short text; two texts are equal exactly if the values are equal."""
+    """A JSON value as short text; two strings are equal exactly if the values are equal."""
     text = msgspec.json.encode(value, order="deterministic")
     return text.decode() if len(text) <= 128 else "sha256:" + hashlib.sha256(text).hexdigest()
 
 
 def matches(query: Query, row: Row) -> bool:
-    """Whether a row matches a query; defines the result that every store's index must give."""
+    """Whether a row matches a query; defines the result that every store's index must return."""
     if row.tenant != query.tenant or (query.session is None and row.thread != "main"):
         return False
     for name in ("session", "user", "workspace", "agent", "run"):

@@ -1,7 +1,7 @@
 """Rows: the entries of lists, one per log; the operations that change them, and their effect. Pure.
 
-Operations are data, so that a store knows no event kind and can keep them in its files. Fields that
-depend on several others (`stale_at`, `wake`) are derived here only.
+Operations are data, so that a store does not depend on event kinds and can keep them in its files.
+Fields that depend on several other fields (`stale_at`, `wake`) are derived here only.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A question that a person or an external system must answer."""
+    """A question that a user or an external system must answer."""
 
     tenant: str
     session: str
@@ -117,8 +117,8 @@ LIMITED = (*MAPS, "usage")
 def apply(
     row: Row, events: Sequence[Event], changes: Sequence[RowChange], link: str | None = None
 ) -> Row:
-    """The row after `events`, the last of which has this link; rejects a map that would exceed its
-    limit."""
+    """Return the row after `events`, the last of which has this link. Rejects a map that would
+    exceed its limit."""
     new: dict[str, Any] = {}
     size = row.bytes
     active = row.active
@@ -211,8 +211,8 @@ def _check_map(name: str, entries: dict[str, Any]) -> None:
 
 
 def stale_at(row: Row) -> int | None:
-    """When a sweep may suspend the session, or expire a suspended one; None while something is
-    active in it."""
+    """The time at which a sweep may suspend the session, or expire a suspended session; None while
+    something is active in it."""
     busy = row.run in ("running", "waiting") or row.pending or row.due is not None or row.pinned
     if busy or row.sealed is not None:
         return None
@@ -258,7 +258,7 @@ def unseals(change: RowChange) -> bool:
 
 
 def surface_name(surface: str, address: str) -> str:
-    """The name of a surface binding; a JSON array, so that no two can collide."""
+    """The name of a surface binding; a JSON array, so that names never collide."""
     return msgspec.json.encode((surface, address)).decode()
 
 

@@ -22,7 +22,7 @@ _ERASED = "erased"  # the only field of the data of an event that was erased
 
 class PayloadShape(NamedTuple):
     """The optional fields of a payload type: the encoded default of each, and the shape of each
-    field that holds other payloads, one or a list."""
+    field that contains another payload or a list of payloads."""
 
     defaults: dict[str, Raw]
     nested: dict[str, PayloadShape]
@@ -32,8 +32,9 @@ Change: TypeAlias = Callable[[Raw, PayloadShape], Raw]
 
 
 def complete(event: Event) -> Event:
-    """The event with the defaults of its kind in its data. Existing fields stay as they are,
-    including unknown ones; an erased event, or one of an unknown kind or version, is unchanged."""
+    """The event with the defaults of its kind in its data. Existing fields, including unknown
+    fields, are kept. An erased event, or an event of an unknown kind or version, is returned
+    unchanged."""
     return _changed(event, _filled)
 
 
@@ -71,7 +72,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _payloads(hint: Any) -> list[type[Payload]]:
-    """The payload type of a field that holds one, or a list of them."""
+    """The payload type of a field that contains a payload or a list of payloads."""
     found = [hint, *get_args(hint)]
     return [one for one in found if isinstance(one, type) and issubclass(one, Payload)]
 

@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Scope(Struct, frozen=True, order=True, gc=False):
-    """Names one session."""
+    """The identity of one session."""
 
     tenant: str
     session: str
 
 
 class Key(Struct, frozen=True, order=True, gc=False):
-    """Names one log: a thread of a session."""
+    """The identity of one log: a thread of a session."""
 
     tenant: str
     session: str
@@ -38,12 +38,13 @@ class Key(Struct, frozen=True, order=True, gc=False):
 
 
 def key(session: str, thread: str = "main", tenant: str = "main") -> Key:
-    """The log of `session`, with the usual thread and tenant."""
+    """Return the key of a log of `session`, by default with the default thread and tenant."""
     return Key(tenant, session, thread)
 
 
 def to_json(value: Any) -> Raw:
-    """One line of JSON; rejects values that JSON cannot represent instead of changing them."""
+    """Encode a value as one line of JSON. Rejects values that JSON cannot represent, instead of
+    changing them."""
     try:
         if isinstance(value, Raw):
             return Raw(msgspec.json.format(bytes(value), indent=-1))
@@ -94,7 +95,7 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
         return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
 
     def numbered(self, seq: int, at: int) -> Event:
-        """The event as stored in a log. A store calls this once it knows the number, because the
+        """The event as stored in a log. A store calls this when the number is known, because the
         stored data may depend on it."""
         return Event(
             kind=self.kind,

@@ -33,7 +33,7 @@ def settled_item(event: str) -> str:
 
 
 def vote_id(item: str, actor: str) -> str:
-    """The id of one person's vote on a pending item; its length does not depend on the names."""
+    """The id of one approver's vote on a pending item; its length does not depend on the names."""
     return "vote:" + hashlib.sha256(f"{item}\n{actor}".encode()).hexdigest()[:32]
 
 
@@ -103,7 +103,7 @@ def child_item(call: str) -> str:
 
 
 def is_child(item: str) -> bool:
-    """Whether a pending item waits for a sub-agent, not for a person."""
+    """Whether a pending item waits for a sub-agent, not for user input."""
     return item.endswith(CHILD)
 
 

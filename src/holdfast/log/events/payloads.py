@@ -16,8 +16,8 @@ class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Call(Payload, frozen=True, kw_only=True):
-    """One tool call of a model's message. The id is Holdfast's; the provider's is `provider_id`.
-    `fingerprint` identifies the tool, its version and its schema at that time."""
+    """One tool call of a model's message. `id` is assigned by Holdfast; `provider_id` is the
+    provider's id. `fingerprint` identifies the tool, its version and its schema at that time."""
 
     id: str
     name: str
@@ -60,7 +60,7 @@ class SessionPinned(Payload, frozen=True, kw_only=True):
 
 
 class SessionHeld(Payload, frozen=True, kw_only=True):
-    """`hold` says why the session must not be deleted; None lifts it."""
+    """`hold` is the reason why the session must not be deleted; None lifts the hold."""
 
     hold: str | None = None
     reason: str | None = None
@@ -81,8 +81,8 @@ class SessionReopened(Payload, frozen=True, kw_only=True):
 
 
 class ThreadCreated(Payload, frozen=True, kw_only=True):
-    """With `item`, the thread is a sub-agent's: `call` in the parent's log waits for it as that
-    pending item. `approval` is the parent's setting for tools at that time."""
+    """With `item`, the thread belongs to a sub-agent: `call` in the parent's log waits for it with
+    that pending item. `approval` is the parent's setting for tools at that time."""
 
     agent: str | None = None
     title: str | None = None
@@ -174,8 +174,8 @@ class MessageCompleted(Payload, frozen=True, kw_only=True):
 
 
 class MessageInterrupted(Payload, frozen=True, kw_only=True):
-    """The part of an interrupted answer that a person saw. `shown` says whether a model reads it:
-    not if the same answer was started again."""
+    """The part of an interrupted answer that the user saw. `shown` says whether a model reads it,
+    which is not the case if the same answer was started again."""
 
     text: str = ""
     reason: str | None = None
@@ -207,8 +207,8 @@ class RunWaiting(Payload, frozen=True, kw_only=True):
 
 
 class RunFinished(Payload, frozen=True, kw_only=True):
-    """`code` names what ended a run early; `error` describes it. `stack` is present only if the
-    error policy shows it."""
+    """`code` is the error code if a run ended early; `error` is the description. `stack` is present
+    only if the error policy shows it."""
 
     status: Literal["done", "failed", "aborted", "interrupted"] = "done"
     due: int | None = None
@@ -218,7 +218,7 @@ class RunFinished(Payload, frozen=True, kw_only=True):
 
 
 class AbortRequested(Payload, frozen=True, kw_only=True):
-    """`run` is the run to abort; None means the active one."""
+    """`run` is the run to abort; None means the active run."""
 
     run: str | None = None
     reason: str | None = None
@@ -233,9 +233,9 @@ class ModelCalled(Payload, frozen=True, kw_only=True):
 
 
 class ToolStarted(Payload, frozen=True, kw_only=True):
-    """`key` is the tool's idempotency key, `by` what allowed the call, `arguments` the arguments
-    as an approver changed them. `repeat` and `tell` say what to do if the outcome is lost: start
-    again, or tell the model; otherwise ask a person."""
+    """`key` is the tool's idempotency key, `by` is what allowed the call, `arguments` are the
+    arguments that an approver changed. `repeat` and `tell` say what to do if the outcome is lost:
+    start the call again, or report it to the model. Otherwise, the user is asked."""
 
     call: str
     name: str
@@ -247,15 +247,15 @@ class ToolStarted(Payload, frozen=True, kw_only=True):
 
 
 class ToolNested(Payload, frozen=True, kw_only=True):
-    """A call made by another call; the model sees only the result of the outer one."""
+    """A call made by another call; the model sees only the result of the outer call."""
 
     call: Call
     parent: str
 
 
 class ToolFinished(Payload, frozen=True, kw_only=True):
-    """`result` is for programs, and also for the model unless `content` is present. `code` names
-    the failure."""
+    """`result` is for programs, and also for the model unless `content` is present. `code` is the
+    error code of a failure."""
 
     call: str
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown"] = "ok"
@@ -273,8 +273,9 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
-    """`parked`: the call itself asked this, and continues with any answer. `risk` is a hint at
-    the harm that the call could do. `approvals` is how many people must approve."""
+    """`parked` means that the call itself asked the question, and continues with any answer.
+    `risk` is a hint at the harm that the call could do. `approvals` is the required number of
+    approvals."""
 
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
@@ -318,8 +319,8 @@ class PendingExtended(Payload, frozen=True, kw_only=True):
 
 
 class QueueChanged(Payload, frozen=True, kw_only=True):
-    """Changes of the input queue, by number: which inputs leave it, the order of the rest, and
-    replaced texts."""
+    """Changes of the input queue, by number: removed inputs, the order of the others, and replaced
+    text."""
 
     remove: list[int] = []
     order: list[int] = []
@@ -336,14 +337,14 @@ class ModeChanged(Payload, frozen=True, kw_only=True):
 
 class ModelChanged(Payload, frozen=True, kw_only=True):
     """The thread's own choice of a model; None removes it. It is remembered for a mode: `mode`, or
-    otherwise the current one."""
+    by default the current mode."""
 
     model: str | None = None
     mode: str | None = None
 
 
 class StateChanged(Payload, frozen=True, kw_only=True):
-    """The user state: replaced as a whole, or some entries set and dropped."""
+    """A change of the user state: replaced as a whole, or some entries set and removed."""
 
     set: dict[str, Any] = {}
     drop: list[str] = []
@@ -351,7 +352,7 @@ class StateChanged(Payload, frozen=True, kw_only=True):
 
 
 class PermissionChanged(Payload, frozen=True, kw_only=True):
-    """Rules for the whole session, by tool and by category of tools; None removes one."""
+    """Rules for the whole session, by tool and by category of tools; None removes a rule."""
 
     tools: dict[str, Literal["allow", "ask", "deny"] | None] = {}
     categories: dict[str, Literal["allow", "ask", "deny"] | None] = {}
@@ -398,8 +399,8 @@ class ContextBuilt(Payload, frozen=True, kw_only=True):
 
 
 class ContextAdded(Payload, frozen=True, kw_only=True):
-    """Context for the model. It applies after an event of kind `on`, or at once if that is None;
-    `scope` and `consume` say for how long."""
+    """Context for the model. It applies after an event of kind `on`, or immediately if `on` is
+    None; `scope` and `consume` say for how long."""
 
     id: str
     content: str
@@ -416,7 +417,8 @@ class ContextRemoved(Payload, frozen=True, kw_only=True):
 
 class CompactionMade(Payload, frozen=True, kw_only=True):
     """From here on a model reads `summary` in place of the events up to `upto`, except for the
-    messages in `carry`, which a later run handled. `tokens` and `turns` count what it reads."""
+    messages in `carry`, which a later run handled. `tokens` and `turns` count what the model
+    reads."""
 
     upto: int
     carry: list[int] = []
@@ -444,7 +446,7 @@ class TimerFired(Payload, frozen=True, kw_only=True):
 
 
 class TimerPlanned(Payload, frozen=True, kw_only=True):
-    """When a driver must check the log again; None: not before the next event."""
+    """The time at which a driver must check the log again; None means not before the next event."""
 
     due: int | None = None
 

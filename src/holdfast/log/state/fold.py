@@ -1,7 +1,8 @@
 """The fold: events to state. Pure: reads no clock, does no I/O.
 
-Each kind of event has a step, in the module of its topic; a kind without one changes only the head.
-So does an event whose payload was erased or cannot be read, unless its kind is in `UNREADABLE`.
+Each kind of event has a step, in the module of its topic; a kind without a step changes only the
+head. The same applies to an event whose payload was erased or cannot be read, unless its kind is in
+`UNREADABLE`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ UNREADABLE = frozenset((*life.UNREADABLE, *runs.UNREADABLE, *choices.UNREADABLE)
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
-    """The state after `events`, which follow those of `start`; events that `start` already includes
-    are skipped. Never raises for the content of an event."""
+    """Return the state after `events`, which follow the events of `start`; events that `start`
+    already includes are skipped. Never raises for the content of an event."""
     work = StateDraft(start or State())
     for event in events:
         if event.seq > work.head:

@@ -2,7 +2,7 @@
 
 The payload of a kind in `UNREADABLE` is None if it was erased or cannot be read. The envelope (the
 kind, the run, the ids after `done:` and `settle:`) counts even then, so that an erasure neither
-reopens what was closed nor repeats what was started.
+reopens closed items nor repeats started calls.
 """
 
 from __future__ import annotations

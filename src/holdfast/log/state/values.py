@@ -1,5 +1,5 @@
-"""The parts of a state: plain, bounded values. They hold numbers and names, never texts: a text is
-in the event with that number."""
+"""The parts of a state: plain, bounded values. They contain numbers and names, but no message text:
+the text is in the event with that number."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ CallStatus: TypeAlias = Literal[
 
 
 class Run(Struct, frozen=True, omit_defaults=True):
-    """The latest run; `id` is None for a driver that does not name its runs. `seq` and `at` are
-    those of its start, `steps` counts model calls, `crashes` counts drivers lost since the last
-    successful step. `spent` is the time in ms that it was driven until `since`, when it was last
-    resumed; what a driver did after its last event is unknown and not counted. `answered`: its last
-    message has no calls."""
+    """The latest run; `id` is None for a driver that does not assign ids to its runs. `seq` and
+    `at` are the number and time of its start, `steps` counts model calls, `crashes` counts drivers
+    lost since the last successful step. `spent` is the time in ms that it was driven until `since`,
+    when it was last resumed; the time that a driver spent after its last event is unknown and not
+    counted. `answered` means that its last message has no calls."""
 
     id: str | None
     status: Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
@@ -62,10 +62,10 @@ class Run(Struct, frozen=True, omit_defaults=True):
 
 
 class OpenCall(Struct, frozen=True, omit_defaults=True):
-    """A tool call without an outcome. Event `seq` is its message, event `since` set its status,
-    and `started` is the event of the latest start, if any. `item` is the pending item that
-    decided on it, `parent` the call that made it. A `parked` call asked something itself;
-    `answer` is the event with the latest answer."""
+    """A tool call without an outcome. Event `seq` is its message, event `since` set its status, and
+    `started` is the event of the latest start, if any. `item` is the pending item that decided on
+    the call, `parent` the call that made it. A `parked` call asked a question itself; `answer` is
+    the event with the latest answer."""
 
     name: str
     seq: int
@@ -81,15 +81,15 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
 
 
 class Excess(Struct, frozen=True):
-    """The calls at the end of message `seq` that are not tracked one by one, since it has more than
-    `OPEN_CALLS`: the last `left` of them have no outcome yet."""
+    """The calls at the end of message `seq` that are not tracked one by one, since the message has
+    more than `OPEN_CALLS` calls. The last `left` of them have no outcome yet."""
 
     seq: int
     left: int
 
 
 class OpenItem(Struct, frozen=True, omit_defaults=True):
-    """A pending item; event `seq` holds its text. `voters` are its approvers so far, `approvals`
+    """A pending item; event `seq` contains its text. `voters` are its approvers so far, `approvals`
     the required number."""
 
     what: str
@@ -138,9 +138,9 @@ class Grants(Struct, frozen=True, omit_defaults=True):
 
 
 class Sub(Struct, frozen=True, omit_defaults=True):
-    """The link from a sub-agent's thread to its parent: `item` in the log of thread `parent`
-    waits for it, until it has `reported`. None in a fork of such a thread, which has no waiting
-    parent. `forked`: it began as a copy of its parent."""
+    """The link from a sub-agent's thread to its parent: `item` in the log of thread `parent` waits
+    for it, until it has `reported`. None in a fork of such a thread, which has no waiting parent.
+    `forked` means that the thread began as a copy of its parent."""
 
     agent: str
     parent: str
@@ -166,7 +166,7 @@ class FileChanges(Struct, frozen=True, omit_defaults=True):
 
 class Window(Struct, frozen=True, omit_defaults=True):
     """The part of the conversation that a model reads: the events after `upto`, with estimated
-    tokens and turns. Event `seq` has the summary of the part before."""
+    tokens and turns. Event `seq` has the summary of the earlier part."""
 
     upto: int = 0
     seq: int | None = None
@@ -225,8 +225,8 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
     def next_model(
         self, mode: str | None, own: str | None, default: str | None, run: str | None = None
     ) -> str | None:
-        """The model of the next call: the run's, the one chosen in this mode, the mode's own, the
-        latest choice in any mode, or the default."""
+        """The model of the next call, in this order of precedence: the run's model, the model
+        chosen in this mode, the mode's own model, the latest choice in any mode, the default."""
         chosen = self.models.get("" if self.mode is None else mode or "")
         return run or chosen or own or self.model or default or None
 

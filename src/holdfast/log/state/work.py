@@ -41,8 +41,8 @@ class StateDraft(Fields):
             self.run = replace(self.run, **changes)
 
     def driven_by(self, driver: str | None) -> None:
-        """Drop the grants if another driver takes over: they are valid only for the driver that
-        they were given to."""
+        """Drop the grants if another driver takes over, because they are valid only for the driver
+        that received them."""
         if driver != self.grants.driver:
             self.grants = Grants()
 

@@ -42,8 +42,8 @@ def installed() -> bool:
 
 
 def knows(kind: str) -> bool:
-    """Whether pydantic-ai has a vendor with this name: one in `KINDS`, or one that a later
-    version of pydantic-ai has a provider module for."""
+    """Whether pydantic-ai supports a vendor with this name: a name in `KINDS`, or the name of a
+    provider module in a later version of pydantic-ai."""
     if kind in KINDS:
         return True
     found = find_spec(PACKAGE)
@@ -58,10 +58,10 @@ class PydanticAIProvider:
     """The models of one vendor. `kind` is pydantic-ai's name for it (`openai`, `openai-chat`,
     `anthropic`, `google`, `groq` …); the default is the namespace.
 
-    Without `api_key` and `base_url` the vendor's own environment variables apply. `settings` are
-    pydantic-ai's model settings, for every call. `timeout` is the longest time, in seconds,
-    without data from the vendor. The caller closes `http_client`; `aclose` closes everything
-    else, and the next call opens it again. Use a provider on one event loop at a time.
+    Without `api_key` and `base_url`, the vendor's own environment variables are used. `settings`
+    are pydantic-ai's model settings, for every call. `timeout` is the longest time, in seconds,
+    without data from the vendor. The caller closes `http_client`; `aclose` closes everything else,
+    and the next call opens it again. Use a provider on one event loop at a time.
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class PydanticAIProvider:
         return f"PydanticAIProvider({self.namespace!r})"
 
     def model(self, name: str) -> PydanticAIModel:
-        """The model of this name. Opens no connection and does not check that it exists."""
+        """Return the model with this name. Opens no connection and does not check that the model
+        exists."""
         if not installed():
             raise MissingExtra(extra="models", needed_for=f"{self.namespace}/{name}")
         return PydanticAIModel(self, name)
@@ -125,7 +126,7 @@ class PydanticAIProvider:
 
 
 class PydanticAIModel:
-    """One model of a vendor. It retries nothing: the harness decides about retries."""
+    """One model of a vendor. It does not retry calls: the harness decides about retries."""
 
     def __init__(self, provider: PydanticAIProvider, name: str) -> None:
         self.ref = f"{provider.namespace}/{name}"

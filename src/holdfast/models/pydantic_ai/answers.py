@@ -1,7 +1,7 @@
 """Converts a vendor's stream into the chunks of the port.
 
-Text and reasoning are passed on at once. Calls wait for the end of the stream, since vendors may
-interleave them, and a call from an interrupted stream must never be seen.
+Text and reasoning are passed on immediately. Calls wait for the end of the stream, since vendors
+may interleave them, and a call from an interrupted stream must never be seen.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class VendorAnswer:
         return TextChunk(text)
 
     def ending(self, stream: StreamedResponse) -> list[Chunk]:
-        """The calls, the data bound to the model, and the end; rejects an interrupted stream."""
+        """Return the calls, the data bound to the model, and the end. Rejects an interrupted
+        stream."""
         if _was_cut(stream):
             raise ModelUnavailable(model=self._ref, problem="the answer was cut short")
         if stream.finish_reason == "error":
@@ -81,7 +82,7 @@ class VendorAnswer:
 
 
 def _was_cut(stream: StreamedResponse) -> bool:
-    """Whether the vendor did not say why the model stopped. For OpenAI's chat protocol,
+    """Whether the vendor did not send the reason why the model stopped. For OpenAI's chat protocol,
     pydantic-ai makes up a reason, so only the vendor's own value counts."""
     told = (stream.provider_details or {}).get("finish_reason") is not None
     if stream.state == "incomplete":

@@ -65,7 +65,7 @@ class VendorConnection:
         self, ref: str, name: str, call: ModelCall, settings: Mapping[str, Any]
     ) -> AsyncGenerator[Chunk, None]:
         """The chunks of one call. Every failure is a `ModelError`, including a stream that ends
-        before the vendor said why it stopped."""
+        before the vendor has sent a stop reason."""
         async with AsyncExitStack() as stack:
             # An unknown error of the request would come again; the next answer may be valid.
             with reported(ref, ModelError, "the call could not be made"):
@@ -92,7 +92,7 @@ class VendorConnection:
 def connect(
     ref: str, kind: str, options: Mapping[str, Any], loop: asyncio.AbstractEventLoop
 ) -> VendorConnection:
-    """A client of the vendor that pydantic-ai knows as `kind`. Blocks."""
+    """Create a client of the vendor that pydantic-ai calls `kind`. Blocks."""
     try:
         vendor = infer_provider_class(kind)
     except ImportError as error:
@@ -131,7 +131,7 @@ def _unset(ref: str, kind: str, said: str) -> ModelError:
 
 
 def _way(kind: str) -> str:
-    """How a program configures a vendor's client."""
+    """Describe how a program configures a vendor's client."""
     return f"pass providers=[PydanticAIProvider({kind!r}, api_key=…)]"
 
 
@@ -151,7 +151,7 @@ def _missing(ref: str, kind: str) -> HoldfastError:
     if kind.partition("-")[0] in EXTRA:
         return MissingExtra(extra="models", needed_for=ref)
     remedy = f"install it: pip install 'pydantic-ai-slim[{kind}]'"
-    return ModelError(model=ref, problem="it needs an optional package", remedy=remedy)
+    return ModelError(model=ref, problem="the provider needs an optional package", remedy=remedy)
 
 
 async def _ask(

@@ -1,5 +1,5 @@
 """Converts errors of vendors to Holdfast's errors. A vendor's message may contain an API key or
-a user's text, so it is kept only in `__cause__`."""
+text of a user, so it is kept only in `__cause__`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ AGAIN = (409,)  # retryable, in addition to 408, 429 and 5xx
 
 @contextmanager
 def reported(ref: str, unexpected: type[ModelError], problem: str) -> Iterator[None]:
-    """Convert every exception of a call to a `ModelError`; an unknown one becomes `unexpected`."""
+    """Convert every exception of a call to a `ModelError`. An unknown exception becomes
+    `unexpected`."""
     try:
         yield
     except HoldfastError:
@@ -43,9 +44,11 @@ def reported(ref: str, unexpected: type[ModelError], problem: str) -> Iterator[N
 
 def _converted(ref: str, error: Exception) -> ModelError | None:
     if isinstance(error, TimeoutError):
-        return ModelTimeout(model=ref, problem="no answer in time")
+        return ModelTimeout(model=ref, problem="the request timed out")
     if isinstance(error, UserError):  # pydantic-ai's own message, about the model and the tools
-        return ModelError(model=ref, problem=f"does not support this call: {str(error)[:200]}")
+        return ModelError(
+            model=ref, problem=f"the model does not support this call ({str(error)[:200]})"
+        )
     if isinstance(error, UnexpectedModelBehavior):
         return ModelUnavailable(model=ref, problem="the answer is invalid")
     if isinstance(error, ModelAPIError):
@@ -65,7 +68,7 @@ def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
             retry_after=error.retry_after,
         )
     if isinstance(error, (ModelTimeoutError, ModelRequestTimeout)) or status == 408:
-        return ModelTimeout(model=ref, problem=f"no answer in time{said}", status=status)
+        return ModelTimeout(model=ref, problem=f"the request timed out{said}", status=status)
     if isinstance(error, ModelConnectionError):
         return ModelUnavailable(model=ref, problem="the connection failed or was lost")
     refused = isinstance(error, ModelRequestRejectedError) or (status or 500) < 500

@@ -1,8 +1,8 @@
 """Converts a `ModelCall` into pydantic-ai's messages. Pure and deterministic.
 
-Data that only the model can read is stored as one layout per message: all parts in their order
-with the data bound to them, but without text and arguments, which the message itself has. So the
-parts are restored exactly, and nothing is stored twice.
+Data that only the model can read is stored as one layout per message: all parts in their order with
+the data bound to them, but without text and arguments, which the message itself has. This restores
+the parts exactly, and nothing is stored twice.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def _extras(part: dict[str, Any]) -> set[str]:
 
 
 def _kept(part: dict[str, Any]) -> bool:
-    """Whether a part must be sent back. Reasoning without bound data, and empty text, need not
-    be."""
+    """Whether a part must be sent back. Reasoning without bound data and empty text are not sent
+    back."""
     if part["part_kind"] == "thinking":
         return bool(_extras(part))
     return part["part_kind"] != "text" or bool(part["content"] or _extras(part))

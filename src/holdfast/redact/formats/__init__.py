@@ -1,4 +1,4 @@
-"""Reads the formats in which texts contain secrets.
+"""Reads the formats in which text contains secrets.
 
 A format yields pairs of names and values, which `verdict` judges, and spans that are secrets
 regardless of any name.
@@ -25,7 +25,7 @@ __all__ = ["CLASSES", "Pair", "read"]
 
 
 def read(text: str, names: Names) -> Candidates:
-    """Yield everything in a text that may be a secret."""
+    """Yield everything in a string that may be a secret."""
     found = keywords(text, names)
     yield from urls(text)
     yield from blocks(text, found.runs)

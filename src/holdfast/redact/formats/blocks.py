@@ -29,7 +29,7 @@ _LONG = 29  # length of the shortest of them, in characters
 
 
 def blocks(text: str, runs: list[Bounds]) -> Iterator[Span]:
-    """Find private keys of any length, including incomplete ones, and tokens without a prefix."""
+    """Find private keys of any length, including incomplete keys, and tokens without a prefix."""
     if "BEGIN " in text and "PRIVATE KEY" in text:
         for found in _BLOCK.finditer(text):
             yield Span(*found.span(), "private-key")

@@ -75,7 +75,7 @@ def code(text: str, found: Keywords) -> Candidates:
 
 def _call(text: str, at: int, place: int) -> Candidates:
     """Find the arguments of an authentication function that look like secrets. The argument at
-    `place` is a password even if it does not look like one.
+    `place` is a password even if it does not look like a password.
     """
     first = _BETWEEN.match(text, at)
     for n, literal in enumerate(literals(text, first.end(), _BETWEEN, 6) if first else ()):
@@ -128,7 +128,7 @@ def _next_syntax(text: str, name: SecretName, between: str) -> Syntax:
 
 
 def _arguments(text: str, name: SecretName) -> Iterator[Pair]:
-    """Find the literals among the arguments of a function whose name is that of a secret."""
+    """Find the literals among the arguments of a function that is named like a secret."""
     setter = text.endswith(".", 0, name.start) or "." in name.name
     said = words(name.name.rpartition(".")[2])
     plain = len(said) == 1 or (len(said) == 2 and said[0] in ("set", "with"))

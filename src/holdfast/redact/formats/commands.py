@@ -1,5 +1,5 @@
-"""Tables of programs and commands: which argument of which program is a secret, and which commands
-handle secrets.
+"""Tables of programs and commands: the arguments that are secrets, and the commands that handle
+secrets.
 """
 
 from __future__ import annotations

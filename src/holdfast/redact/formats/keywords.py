@@ -1,7 +1,6 @@
-"""Finds the words of a text at which formats start to read: names of secrets, programs and verbs of
-commands, functions and sentences about logging in; and long runs of characters.
-
-They are found in two passes, so that not every format has to search the whole text.
+"""Finds the words at which formats start to read: names of secrets, programs and verbs of commands,
+functions and sentences about logging in; and long runs of characters. Two passes find them for all
+formats, so that not every format has to search the whole text.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ _KINDS = 16_384  # words whose kinds are cached
 
 
 class Pair(NamedTuple):
-    """A value in a text, and its name. `says` is how the name marks a secret; empty if that is not
-    known yet.
+    """A value in a string, and its name. `says` is how the name marks a secret; it is empty if that
+    is not known yet.
     """
 
     start: int
@@ -53,7 +52,7 @@ Candidates: TypeAlias = Iterator[Pair | Span]
 
 
 class SecretName(NamedTuple):
-    """The name of a secret in a text, and how it marks its value as secret."""
+    """The name of a secret in a string, and how it marks its value as secret."""
 
     start: int
     end: int
@@ -78,7 +77,7 @@ class Keyword(NamedTuple):
 
 
 class Keywords(NamedTuple):
-    """All keywords of a text, by kind."""
+    """All keywords of a string, by kind."""
 
     names: list[SecretName]
     programs: list[Keyword]  # programs on command lines
@@ -89,7 +88,7 @@ class Keywords(NamedTuple):
 
 
 def keywords(text: str, names: Names) -> Keywords:
-    """Find the keywords of a text."""
+    """Find the keywords of a string."""
     runs = [found.span() for found in _RUN.finditer(text)]
     result = Keywords([], [], [], [], [], runs)
     parts = _IDENTIFIER.split(text)
@@ -109,7 +108,7 @@ def keywords(text: str, names: Names) -> Keywords:
 
 
 def _is_repeated(text: str, before: SecretName, name: SecretName) -> bool:
-    """Whether only a space separates a weak name from the next one."""
+    """Whether only a space separates a weak name from the next name."""
     return before.says == "weak" and name.start - before.end == 1 and text[before.end] == " "
 
 

@@ -61,7 +61,7 @@ def quoted(text: str, at: int) -> Literal | None:
 
 
 def literals(text: str, at: int, gap: re.Pattern[str], limit: int) -> Iterator[Literal]:
-    """Yield the literal at `at` and those that follow, each after a match of `gap`."""
+    """Yield the literal at `at` and the following literals, each after a match of `gap`."""
     for _ in range(limit):
         literal = quoted(text, at)
         if literal is None:
@@ -74,7 +74,7 @@ def literals(text: str, at: int, gap: re.Pattern[str], limit: int) -> Iterator[L
 
 
 def _unescaped(text: str, start: int, escapes: int, quote: str) -> int | None:
-    """Return where the next unescaped quote is: on the same line, or a few lines later."""
+    """Return the position of the next unescaped quote, on the same line or a few lines later."""
     limit = min(len(text), start + LONGEST)
     if len(quote) == 1 and quote != "`":
         line = text.find("\n", start, limit)

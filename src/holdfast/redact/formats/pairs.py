@@ -200,7 +200,7 @@ def _is_whole_line(
     text: str, name: SecretName, sign: re.Match[str], word: Bounds, line: Bounds
 ) -> bool:
     """Whether the value is the whole line: it contains characters that usually end a word, or its
-    name is that of a phrase.
+    name is the name of a phrase.
     """
     start, end = word
     after, rest = text[end : end + 1], text[end : line[1]]
@@ -216,7 +216,7 @@ def _is_whole_line(
 
 
 def _word_syntax(text: str, name: SecretName, sign: re.Match[str], start: int, end: int) -> Syntax:
-    """Return the syntax of a word within a line. Directly after its separator it belongs to a
+    """Return the syntax of a word within a line. A word directly after its separator belongs to a
     command or a log line, except among the arguments of a call.
     """
     before, after = text[name.start - 1 : name.start], text[end : end + 1]

@@ -1,7 +1,7 @@
 """Finds secrets with a single pattern: password hashes, webhooks, prompts, statements that set a
 password.
 
-The table has a row for each pattern. Rows are grouped by class, under which a manifest counts the
+The table has a row for each pattern. Rows are grouped by class, by which a manifest counts the
 matches, and by the check that confirms a match. To add a pattern, add a row.
 """
 
@@ -21,8 +21,8 @@ Check: TypeAlias = Callable[[str], bool]
 
 
 class SecretPattern(NamedTuple):
-    """A pattern for a secret: its last group, or the whole match if it has none. `check` confirms a
-    match. Only texts that contain one of `marks` are searched.
+    """A pattern for a secret. The secret is the last group, or the whole match if there is no
+    group. `check` confirms a match. Only strings that contain one of `marks` are searched.
     """
 
     rule: str
@@ -51,7 +51,7 @@ def _is_value(value: str) -> bool:
 
 
 def _is_stated(value: str) -> bool:
-    """Check a value that the text says is a password: everything counts except a name or a
+    """Check a value that the text describes as a password: everything counts except a name or a
     reference.
     """
     return looks(value) not in NO_SECRET | {Looks.NAME}

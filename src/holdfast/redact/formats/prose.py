@@ -1,5 +1,5 @@
 """Reads sentences that state a secret: "the password is …", "mit dem Passwort …", "… as password";
-and answers to a question that asks for one.
+and answers to a question that asks for a secret.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def _codes(text: str, name: SecretName, at: int) -> Iterator[Pair]:
 
 
 def _stated(text: str, name: SecretName, limit: int) -> Iterator[Pair]:
-    """Find the value after the name: the next word, or one after a word that announces it."""
+    """Find the value after the name: the next word, or a word after an announcement of the
+    value."""
     at, near, sentences, lines, leading = name.end, 0, 0, 0, 0
     if text.startswith(("s", "'", ")", "“", "”"), at):
         at += 1
@@ -223,8 +224,8 @@ def _value(
 
 
 def _answered(text: str, name: SecretName) -> Iterator[Pair]:
-    """Find the answer to a question that asks for a secret, if the answer is short and contains
-    one.
+    """Find the answer to a question that asks for a secret, if the answer is short and contains a
+    secret.
     """
     asked = _ANSWER.match(text, name.end)
     message = _MESSAGE.match(text, asked.end()) if asked else None

@@ -82,7 +82,7 @@ def _command(text: str, program: str, words: list[Bounds]) -> Iterator[Span]:
 
 
 def _split(text: str, at: int) -> list[Bounds]:
-    """Return where the words of a command are, without the quotes around them."""
+    """Return the positions of the words of a command, without the quotes around them."""
     line = _LINE.match(text, at)
     end = line.end() if line else at
     found: list[Bounds] = []

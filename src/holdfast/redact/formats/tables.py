@@ -1,4 +1,5 @@
-"""Reads tables with a header: CSV and its variants, Markdown, and the output of psql and others."""
+"""Reads tables with a header: CSV and its variants, Markdown, and the output of psql and similar
+programs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _SLASHED = re.compile(r"[/?#][^\s\"'<>@]{0,256}+@(?=[\w.\[-])")
 
 
 def urls(text: str) -> Iterator[Span]:
-    """Find the credentials in the URLs of a text."""
+    """Find the credentials in the URLs of a string."""
     for found in _ADDRESS.finditer(text) if "://" in text else ():
         web = text[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
         secret = _credentials(text, *found.span(1), web=web)
