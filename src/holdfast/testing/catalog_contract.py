@@ -1,6 +1,5 @@
-"""What a store guarantees about lists: rows, find, the inbox, claims, runnable logs.
-
-Where a test needs logs with certain times, it creates them with `restore`.
+"""The guarantees of a store for lists: rows, find, the inbox, claims, runnable logs. A test that
+needs logs with certain times creates them with `restore`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A store that fails, stalls or crashes at planned calls.
 
-Wrap any store in `FaultyStore` and plan `Fault`s: each names a method, which call of it, and
-whether it strikes before the inner call (the request is lost) or after it (the reply is lost, but
-the work is done). Product code needs no hooks for this.
+Wrap any store in `FaultyStore` and plan `Fault`s. Each fault has a method, the number of the call,
+and whether it occurs before the inner call (the request is lost) or after it (the reply is lost,
+but the work is done). Production code needs no hooks for this.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Fault:
     """A failure at the `call`-th call of `method`, counted from 1.
 
-    With `after`, it strikes when the inner call is done; in a stream (`read`, `follow`, `verify`),
+    With `after`, it occurs when the inner call is done; in a stream (`read`, `follow`, `verify`),
     after its first item was returned.
     """
 
@@ -52,7 +52,7 @@ class Fail(Fault):
 
 @dataclass(eq=False, kw_only=True)
 class Stall(Fault):
-    """Wait: `reached` is set when the call arrives, and setting `go` lets it continue."""
+    """Wait. `reached` is set when the call arrives, and the call continues when `go` is set."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -64,14 +64,14 @@ class Stall(Fault):
 
 @dataclass(eq=False, kw_only=True)
 class Die(Fault):
-    """Kill this process as `kill -9` does: no handler and no flush."""
+    """Kill this process as `kill -9` does, without handlers or flushing."""
 
     async def strike(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FaultyStore(WrappedStore):
-    """A store that passes calls on to the inner one, except where `plan` has a fault. `plan` may
+    """A store that passes calls on to the inner store, except where `plan` has a fault. `plan` may
     change at any time; `calls` counts the calls of each method so far. `info` and `aclose` never
     fail."""
 

@@ -1,4 +1,4 @@
-"""What a store guarantees about whole logs: fork, restore, erase, delete."""
+"""The guarantees of a store for whole logs: fork, restore, erase, delete."""
 
 from __future__ import annotations
 

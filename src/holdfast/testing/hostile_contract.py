@@ -1,7 +1,6 @@
-"""What a store guarantees for difficult input: unusual values and names, races, other tenants.
-
-Every store either stores a value and returns an equal one, or rejects it with `InvalidValue` before
-anything is written.
+"""The guarantees of a store for difficult input: unusual values and names, races, other tenants.
+Every store either stores a value and returns an equal value, or rejects it with `InvalidValue`
+before anything is written.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ BAD_NAMES = ["", "x" * 513, "é" * 257, "a\0b", "\0", "\ud800", "a\udfffb"]
 
 
 def uses_of_name(store: Store, name: str) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return every call that takes a name, with this name; the log `KEY` exists."""
+    """Return every call that has a name as an argument, with this name. The log `KEY` exists."""
     lease = Lease(key=KEY, log="l", token=1, owner="o", since=1, until=2, ttl=1)
 
     def append(**fields: Any) -> Callable[[], Awaitable[object]]:
@@ -140,7 +139,7 @@ def _of_kind(store: Store, kind: str) -> Callable[[], Awaitable[object]]:
 
 
 def glued_alike() -> list[Key]:
-    """Return different keys whose parts give the same text when joined by a separator."""
+    """Return different keys whose parts yield the same string when joined by a separator."""
     keys = set()
     for glue in (":", "/", "|", ",", ".", "-", "_", "\n", '","', "::", "\x1f", "%2F"):
         parts = ["a", "b", "c", "d", "e"]

@@ -1,5 +1,5 @@
 """Pytest fixtures: an open, empty store for each test, closed afterwards; and `check_agent`, which
-plays an agent on simulated clusters that fail.
+runs an agent on simulated clusters with failures.
 
 Opt in with `pytest_plugins = ["holdfast.testing.plugin"]`.
 """
@@ -21,7 +21,7 @@ from .simulation import check_agent as simulate_agent
 
 @pytest_asyncio.fixture
 async def memory_store() -> AsyncGenerator[Store, None]:
-    """A store in memory: the fastest, for tests within one process."""
+    """A store in memory: the fastest store, for tests within one process."""
     async with connect("memory:") as store:
         yield store
 

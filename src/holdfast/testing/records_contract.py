@@ -1,4 +1,4 @@
-"""The contract of a store for drafts, blobs, snapshots and upkeep."""
+"""The guarantees of a store for drafts, blobs, snapshots and maintenance."""
 
 from __future__ import annotations
 

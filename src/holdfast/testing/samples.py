@@ -40,7 +40,7 @@ def notes(*contents: object) -> list[str]:
 
 
 def past(seq: int, kind: str = "note.made", payload: Any = None, *, at: int = 1_000) -> Event:
-    """Return an event as it was in another log, for `restore`."""
+    """Return an event as stored in another log, for `restore`."""
     new = NewEvent.of(kind, payload, id=f"past-{seq}")
     return Event(kind=kind, data=new.data, id=new.id, seq=seq, at=at)
 
@@ -52,7 +52,7 @@ async def given(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
 
 
 async def plant(store: Store, key: Key, *facts: tuple[str, Any], at: int = 1_000) -> None:
-    """Restore a log whose events have the time `at` (ms)."""
+    """Restore a log in which all events have the time `at` (ms)."""
     events = [past(n, kind, payload, at=at) for n, (kind, payload) in enumerate(facts, 1)]
     await store.restore(key, given(events))
 
@@ -64,7 +64,7 @@ async def begin(store: Store, key: Key = KEY, count: int = 1) -> str:
 
 
 async def begin_driven(store: Store, owner: str = "driver") -> Lease:
-    """Begin a log of one note and return a lease of it."""
+    """Begin a log of one note and return a lease on it."""
     await begin(store)
     return await store.acquire(KEY, owner)
 
@@ -91,7 +91,7 @@ async def row_of(store: Store, key: Key = KEY) -> Row:
 async def damage_in(
     store: Store, target: Scope | Key | None = None, *, repair: bool = False
 ) -> list[Damage]:
-    """Return what `verify` finds."""
+    """Return the findings of `verify`."""
     return [damage async for damage in store.verify(target, repair=repair)]
 
 
@@ -136,7 +136,7 @@ async def lapse(store: Store, key: Key, agent: str) -> None:
 
 
 async def after_the_lapse(store: Store, key: Key, owner: str) -> Lease:
-    """Acquire the lease as soon as the current one has expired, and return it."""
+    """Acquire the lease as soon as the current lease has expired, and return it."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:

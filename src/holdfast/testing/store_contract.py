@@ -2,8 +2,8 @@
 
 `history_contract` has fork, restore, erase and delete; `records_contract` drafts, blobs and
 snapshots; `catalog_contract` rows, lists and claims; `hostile_contract` unusual values, races and
-tenants. `StoreContract` combines them. No test knows which store it runs on or sets its clock:
-where time matters, it waits for the state.
+tenants. `StoreContract` combines them. No test depends on the kind of store or sets its clock;
+where time matters, a test waits for the state.
 """
 
 from __future__ import annotations
