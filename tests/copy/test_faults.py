@@ -101,7 +101,7 @@ async def test_a_target_that_keeps_something_else_is_noticed(
         log.events[-1] = replace(log.events[-1], data=answered("another").data)
 
     monkeypatch.setattr(target, "restore", forgetful)
-    with pytest.raises(StoreError, match="did not read back the same"):
+    with pytest.raises(StoreError, match="differs from the source after the copy"):
         await copy_session(source, target, SHOP)
 
 
@@ -123,7 +123,7 @@ async def test_a_source_that_changes_behind_the_copy_is_noticed(
 
 async def test_a_target_that_lists_it_otherwise_is_noticed(source: Store) -> None:
     await shop(source)
-    with pytest.raises(StoreError, match="has another row than its source"):
+    with pytest.raises(StoreError, match="has a row that differs from the source"):
         await copy_session(source, MemoryStore(project=lambda event: ()), SHOP)
 
 

@@ -196,12 +196,12 @@ async def test_connection_settings_cannot_be_sent(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize(
     ("name", "value", "remedy"),
     [
-        ("schema", "us", "allowed: 'eu', 'uk'"),
-        ("schema", ["eu"], "allowed: 'eu', 'uk'"),
-        ("schema", None, "allowed: 'eu', 'uk'"),
-        ("level", True, "allowed: 1, 2, 3"),
-        ("level", 1.0, "allowed: 1, 2, 3"),
-        ("level", 4, "allowed: 1, 2, 3"),
+        ("schema", "us", "use one of 'eu', 'uk'"),
+        ("schema", ["eu"], "use one of 'eu', 'uk'"),
+        ("schema", None, "use one of 'eu', 'uk'"),
+        ("level", True, "use one of 1, 2, 3"),
+        ("level", 1.0, "use one of 1, 2, 3"),
+        ("level", 4, "use one of 1, 2, 3"),
         ("label", 3, "pass str"),
         ("label", "", "use 1 to 512 bytes"),
         ("label", "x" * 513, "use 1 to 512 bytes"),

@@ -119,10 +119,10 @@ async def test_a_store_is_not_opened_with_a_vault_that_can_read_nothing_of_it(
     url, mine = f"sqlite:{tmp_path}/s.db", Vault([Vault.new_key("k")])
     async with connect(url, vault=mine) as store:
         await store.append(LOG, [note(1)], create=True)
-    with pytest.raises(KeyMissing, match="add that key to the vault") as raised:
+    with pytest.raises(KeyMissing, match="append it to the vault") as raised:
         await connect(url, vault=Vault([Vault.new_key("other")]))
     assert raised.value.key == "k"
-    with pytest.raises(KeyMissing, match="encrypted with another key than 'k'"):
+    with pytest.raises(KeyMissing, match="the vault's key 'k' is not the key"):
         await connect(url, vault=Vault([Vault.new_key("k")]))
 
 

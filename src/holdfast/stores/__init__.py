@@ -56,7 +56,7 @@ def connect(url: str, *, vault: Vault | None = None) -> Connecting:
     if file is not None and vault is not None:
         raise InvalidValue(
             field="vault",
-            problem="is given twice: as an argument and in the URL",
+            problem="was passed twice, as an argument and in the URL",
             remedy="pass it once",
         )
     scheme, colon, _ = url.partition(":")

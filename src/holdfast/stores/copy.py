@@ -322,9 +322,10 @@ async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> No
     head = log.end + len(added)
     row = await job.target.row(key)
     if row is None or await chain_of(job.target, key, head, row.log) != chain:
-        raise failed(log, "did not read back the same: delete the copy, then copy it again")
+        problem = "differs from the source after the copy: delete the copy, then copy it again"
+        raise failed(log, problem)
     if row.head == head and _bare(log.row, added) != _bare(row, log.tail):
-        raise failed(log, "has another row than its source: run `holdfast verify` for details")
+        raise failed(log, "has a row that differs from the source: run `holdfast verify`")
 
 
 def _bare(row: Row, more: Sequence[Event]) -> Row:
@@ -383,7 +384,9 @@ async def _check_move(job: _Job, logs: Sequence[MeasuredLog]) -> None:
         row = await job.target.row(job.key(log.thread))
         if row is not None and row.log == log.row.log:
             raise InvalidValue(
-                field="target", problem="is the store that the session is in", remedy="name another"
+                field="target",
+                problem="is the store that the session is in",
+                remedy="pass another store",
             )
 
 

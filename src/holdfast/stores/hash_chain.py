@@ -29,7 +29,7 @@ from .port import Damage
 
 SALT = 16
 BROKEN = "does not match its link: this event or an earlier one was altered, removed or moved"
-BARE = "has no link, but the event before it has: it was written by an older program or by hand"
+BARE = "has no link although the previous event has one: an older release or a manual edit wrote it"
 ENDED = "is not the last event of the log: events were removed or added"
 
 _encode = msgspec.json.Encoder().encode

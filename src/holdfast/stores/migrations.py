@@ -72,7 +72,7 @@ def _in_file(path: str) -> SchemaState:
         raise InvalidValue(
             field="url",
             problem=f"{path!r} is a database of another program",
-            remedy="name a database that Holdfast created",
+            remedy="pass a database that Holdfast created",
         )
     return SchemaState(version, schema.VERSION)
 
@@ -87,5 +87,5 @@ def _in_folder(path: str) -> SchemaState:
         raise InvalidValue(
             field="url",
             problem=f"{path!r} has no readable format.json",
-            remedy="name the folder of a store",
+            remedy="pass the folder of a store",
         ) from error

@@ -235,8 +235,8 @@ def _at(kind: str, url: str) -> Builder:
     if schemes is not None and url.partition(":")[0] not in schemes:
         raise InvalidValue(
             field="kinds",
-            problem=f"the URL of {kind!r} is that of another kind",
-            remedy=f"begin it with {schemes[0]}:, or use another name",
+            problem=f"the URL of {kind!r} has the scheme of another kind",
+            remedy=f"start it with {schemes[0]}:, or rename the kind",
         )
 
     def build(options: Options) -> Awaitable[Store]:
@@ -296,7 +296,7 @@ def _check_option(kind: str, allow: Mapping[str, Permitted], name: Any, value: A
         raise InvalidValue(
             field=f"options.{name}",
             problem="cannot be set by clients" if known else f"is not an option of {kind!r}",
-            remedy=f"use only {', '.join(sorted(allow))}" if allow else "leave it out",
+            remedy=f"use only {', '.join(sorted(allow))}" if allow else "omit it",
         )
     permitted = allow[name]
     if isinstance(permitted, type):
@@ -307,7 +307,7 @@ def _check_option(kind: str, allow: Mapping[str, Permitted], name: Any, value: A
             check_name(f"options.{name}", value)
     else:
         fits = any(type(v) is type(value) and v == value for v in permitted)
-        remedy = "allowed: " + ", ".join(map(repr, permitted))
+        remedy = f"use one of {', '.join(map(repr, permitted))}"
     if not fits:
         raise InvalidValue(
             field=f"options.{name}", problem="is not an allowed value", remedy=remedy

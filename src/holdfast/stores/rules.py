@@ -365,7 +365,8 @@ def check_fork(parent: Row, at: int, first: NewEvent, known: Mapping[str, int]) 
     if known.get(first.id, at + 1) <= at:
         raise InvalidValue(
             field="first",
-            problem="has the id of an event in the shared history",
+            problem="the first event of the fork has an id that the shared history already "
+            "contains",
             remedy="use a new id",
         )
 
@@ -395,7 +396,9 @@ def check_restored(row: Row, events: Sequence[Event], known: Iterable[str]) -> N
     dense(events, row.head)
     ids = {event.id for event in events}
     if len(ids) < len(events) or not ids.isdisjoint(known):
-        raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
+        raise InvalidValue(
+            field="id", problem="two events have the same id", remedy="pass each event once"
+        )
 
 
 def restored(

@@ -194,7 +194,9 @@ class FolderOpener:
             schema.folder_of(str(root))
             if root.exists() and not root.is_dir():
                 raise InvalidValue(
-                    field="url", problem=f"{str(root)!r} is not a folder", remedy="name a folder"
+                    field="url",
+                    problem=f"{str(root)!r} is not a folder",
+                    remedy="pass the path of a folder",
                 )
             lock = _locked(root)
             undo.callback(lock.close)
@@ -325,8 +327,8 @@ def _check_format(root: Path) -> None:
         if any(root.glob("logs/*")) or (root / "index.db").exists():
             raise InvalidValue(
                 field="url",
-                problem=f"{str(root)!r} has logs or an index but no format.json",
-                remedy='use another folder; if it is a store, write format.json: {"holdfast": 1}',
+                problem=f"folder {str(root)!r} looks like a store, but format.json is missing",
+                remedy='restore it with the content {"holdfast": 1}, or use another folder',
             )
         StoreFolder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
         sync_folder(str(path))
@@ -337,11 +339,11 @@ def _check_format(root: Path) -> None:
         raise InvalidValue(
             field="url",
             problem=f"{str(path)!r} is not readable",
-            remedy='restore format.json: {"holdfast": 1}',
+            remedy='restore it with the content {"holdfast": 1}',
         ) from error
     if found > VERSION:
         raise StoreTooNew(
-            problem=f"{str(root)!r} has format {found}, but this program knows only {VERSION}",
+            problem=f"{str(root)!r} has format {found}, but this release supports only {VERSION}",
             found=found,
             known=VERSION,
         )

@@ -98,7 +98,7 @@ def _check_option(option: str) -> None:
         name = option.partition("=")[0]
     raise InvalidValue(
         field="url",
-        problem=f"has an unknown option, or an invalid value: {name!r}",
+        problem=f"has an unknown option or an invalid value ({name!r})",
         remedy="remove it, or see the driver's list of options",
     )
 

@@ -122,7 +122,7 @@ def check_server(hello: Document) -> bool:
     is too old, or whose replica set is not initiated."""
     if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
         raise InvalidValue(
-            field="url", problem="names a server older than MongoDB 6.0", remedy="upgrade it"
+            field="url", problem="refers to a server older than MongoDB 6.0", remedy="upgrade it"
         )
     if hello.get("isreplicaset"):
         raise StoreUnavailable(
@@ -166,14 +166,14 @@ async def prepare(db: MongoDatabase) -> None:
             raise InvalidValue(
                 field="url",
                 problem=f"database {db.place.name!r} has collections of another program",
-                remedy="name another database",
+                remedy="use another database",
             )
         mark = {"version": 0}
     version = mark["version"]
     if version > VERSION:
         raise StoreTooNew(
-            problem=f"database {db.place.name!r} has schema {version}, "
-            f"but this program knows only {VERSION}",
+            problem=f"database {db.place.name!r} has schema version {version}, "
+            f"but this release supports only version {VERSION}",
             found=version,
             known=VERSION,
         )

@@ -57,7 +57,7 @@ def translated() -> Iterator[None]:
     except (pg.ClientConfigurationError, pg.UndefinedObjectError) as error:
         raise InvalidValue(
             field="url",
-            problem="has an option or value that the driver or the server does not know",
+            problem="has an option or value that the driver or the server does not support",
             remedy="see docs/postgres.md and the documentation of libpq",
         ) from error
     except (*PASSING, *FULL) as error:

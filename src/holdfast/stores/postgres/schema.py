@@ -133,8 +133,8 @@ async def check(link: Link) -> bool:
     version, oldest = await found(link)
     if oldest > VERSION:
         raise StoreTooNew(
-            problem=f"schema {link.schema} has version {version}, which needs a program that "
-            f"knows {oldest}; this one knows {VERSION}",
+            problem=f"schema {link.schema} has version {version}, which requires support "
+            f"for version {oldest} or later; this release supports version {VERSION}",
             found=version,
             known=VERSION,
         )

@@ -161,12 +161,12 @@ class PostgresStore(BaseStore[Restore]):
             Remains(
                 where=where,
                 what="dead rows, until they are vacuumed and their space is used again",
-                remedy="holdfast purge; VACUUM FULL for every byte at once",
+                remedy="run `holdfast purge`, or VACUUM FULL to free all space immediately",
             ),
             Remains(
                 where=f"{where}, write-ahead log",
                 what="the original changes",
-                remedy="recycled by checkpoints; archives and backups have their own retention",
+                remedy="checkpoints recycle it; archives and backups follow their own retention",
             ),
         )
 

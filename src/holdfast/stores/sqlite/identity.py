@@ -93,7 +93,7 @@ def replaced(path: str) -> StoreReplaced:
     """Return the error for a file or folder that was removed or replaced while a store had it
     open."""
     return StoreReplaced(
-        problem=f"{path!r} was removed or replaced while this store had it open, and what is "
-        "written now would be lost: close the store, restore the files, then open it again",
+        problem=f"{path!r} was removed or replaced while this store had it open, so new writes "
+        f"would be lost: close the store, restore the files, then open it again",
         path=path,
     )

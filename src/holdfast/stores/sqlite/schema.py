@@ -147,12 +147,12 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
             raise InvalidValue(
                 field="url",
                 problem=f"{path!r} is a database of another program",
-                remedy="name a new file",
+                remedy="use a new file",
             )
         conn.execute("PRAGMA journal_mode = WAL")
     if version > VERSION:
         raise StoreTooNew(
-            problem=f"{path!r} has schema {version}, but this program knows only {VERSION}",
+            problem=f"{path!r} has schema {version}, but this release supports only {VERSION}",
             found=version,
             known=VERSION,
         )
@@ -194,7 +194,7 @@ def opening(path: str) -> Iterator[None]:
         raise InvalidValue(
             field="url",
             problem=f"{path!r} is not an SQLite database, or its first page is damaged",
-            remedy="restore a backup, or name a new file",
+            remedy="restore a backup, or use a new file",
         ) from error
 
 

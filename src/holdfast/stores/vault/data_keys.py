@@ -120,7 +120,7 @@ class Rings:
         known = [name for name in names if self._master(ring.tenant, name)]
         if not known:
             return locked(ring.tenant, names[0])
-        problem = f"the store was encrypted with another key than {known[0]!r} of the vault"
+        problem = f"the vault's key {known[0]!r} is not the key that this store was encrypted with"
         return KeyMissing(problem=problem, tenant=ring.tenant, key=known[0])
 
     async def tenants(self) -> list[str]:
@@ -229,5 +229,5 @@ class Rings:
         return InvalidValue(
             field="vault",
             problem=f"tenant {key.tenant!r} has sessions here that are not encrypted",
-            remedy="move them into an encrypted store: holdfast copy --move",
+            remedy="move them to an encrypted store with `holdfast copy --move`",
         )

@@ -54,7 +54,8 @@ class Boxed(NewEvent, frozen=True, kw_only=True, gc=True):
 def boxed(ring: Ring, key: Key, event: NewEvent) -> Boxed:
     """Encrypt the data of an event."""
     if event.v > VERSIONS:
-        raise InvalidValue(field="v", problem=f"is {event.v}", remedy=f"use 1 to {VERSIONS}")
+        problem = f"event version {event.v} is not supported in an encrypted store"
+        raise InvalidValue(field="v", problem=problem, remedy=f"use 1 to {VERSIONS}")
 
     def text(of: tuple[str, ...], said: str) -> str:
         return TEXT + ring.encrypt(key.session, ("text", key.thread, *of), said.encode())

@@ -231,7 +231,10 @@ class Ring:
 
 def locked(tenant: str, master: str) -> KeyMissing:
     """Return the error for data encrypted with a master key that the vault does not have."""
-    problem = f"it is encrypted with key {master!r}: add that key to the vault, after the others"
+    problem = (
+        f"the data is encrypted with master key {master!r}, which is not in the vault: append "
+        "it to the vault"
+    )
     return KeyMissing(problem=problem, tenant=tenant, key=master)
 
 
