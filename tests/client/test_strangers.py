@@ -165,7 +165,7 @@ async def test_a_proxy_that_lets_nobody_pass_is_no_failure_of_the_server(
     async with answering(status, PAGE, "text/html") as where:
         error = await raised(f"http://{where}", VERBS[verb])
     assert type(error) is kind
-    assert f"http://{where} answered {status[:3]}" in str(error)
+    assert f"http://{where} returned {status[:3]}" in str(error)
     assert "proxy" in str(error)
 
 

@@ -134,7 +134,9 @@ class Chat:
         begun = "new session" if new else "session"
         self.screen.remark(f"{begun} {status.session}; continue later with: {command}")
         if self.offline is not None:
-            self.screen.remark(f"offline: {self.offline}; name a model with --model provider/name")
+            self.screen.remark(
+                f"offline: {self.offline}; choose a model with --model provider/name"
+            )
         if self.keyboard.typed:
             self.screen.remark(HELP)
         if not new:

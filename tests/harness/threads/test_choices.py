@@ -64,7 +64,7 @@ async def test_only_a_mode_that_follows_is_switched_to() -> None:
     async with serve(helper(modes=modes), "hi") as harness:
         session = await harness.get_or_create("s")
         before = await session.events()
-        with pytest.raises(InvalidValue, match="its transitions: build"):
+        with pytest.raises(InvalidValue, match=r"allowed transitions \(build\)"):
             await session.mode.switch("end")
         with pytest.raises(InvalidValue, match="'nowhere' does not exist"):
             await session.mode.switch("nowhere")
@@ -72,7 +72,7 @@ async def test_only_a_mode_that_follows_is_switched_to() -> None:
         assert (session.mode.name, await session.events()) == ("plan", before)
         assert await session.mode.switch("build")
         assert await session.mode.switch("end")
-        with pytest.raises(InvalidValue, match="its transitions: none"):
+        with pytest.raises(InvalidValue, match=r"allowed transitions \(none\)"):
             await session.mode.switch("plan")
         changes = only(await session.events(), "mode.changed")
         assert changes == [{"mode": "build", "left": "plan"}, {"mode": "end", "left": "build"}]

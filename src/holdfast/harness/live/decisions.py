@@ -36,14 +36,14 @@ async def settle_pending(
     channel: str | None = None,
     tools: Tools | None = None,
 ) -> Decision:
-    """Decide on an item; None means the only pending one. Needs no driver and no lease. `channel`
-    names where the decision came from.
+    """Decide on an item; None means the only pending item. Needs no driver and no lease. `channel`
+    says where the decision came from.
 
-    Raises `AlreadyDecided` if the item was decided before, and `NotPending` if it does not
-    exist. Raises `InvalidValue`, and leaves the item pending, for an answer that does not fit
-    the question, for an answer to a call that can only be approved or denied, and for arguments
-    that do not fit the tool (if `tools` finds it). If several approvals are required, changed
-    arguments and approvals without an `actor` are invalid too.
+    Raises `AlreadyDecided` if the item was decided before, and `NotPending` if it does not exist.
+    Raises `InvalidValue`, and leaves the item pending, for an answer that does not fit the
+    question, for an answer to a call that can only be approved or denied, and for arguments that do
+    not fit the tool (if `tools` finds it). If several approvals are required, changed arguments and
+    approvals without an `actor` are invalid too.
     """
     row = await store.row(key)
     item = await _meant(store, key, row, item)
@@ -76,7 +76,9 @@ async def _vote(
         raise InvalidValue(field="actor", problem=problem, remedy="pass the approver")
     if payload.answer is not None:
         problem = "cannot be changed for a call that needs several approvals"
-        remedy = "approve the call unchanged, or deny it and name the right arguments as the reason"
+        remedy = (
+            "approve the call unchanged, or deny it and state the right arguments as the reason"
+        )
         raise InvalidValue(field="arguments", problem=problem, remedy=remedy)
     item, key = opened.id, row.key
     said = ev.PendingVoted(id=item, reason=payload.reason, channel=payload.channel)
