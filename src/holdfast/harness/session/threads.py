@@ -20,6 +20,8 @@ from ...log.codec import LIMITS, check_count, typed
 from ...log.events import Event, Key, NewEvent, key, new_id
 from ...log.transcript import ROLES, Message, transcript
 from ...sessions.changes import check_held
+from ...sessions.conversation import newest_first
+from ...sessions.rewind import rewind
 from ...stores.port import Store
 from ..live.log import Live
 from .base import S, SessionCore, SessionPart
@@ -221,21 +223,36 @@ async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> 
             await live.until(lambda: live.state.active is None and not live.state.owes)
 
 
+async def rewind_thread(
+    core: SessionCore[Any], to: int, *, actor: str | None = None, key: str | None = None
+) -> int:
+    """Rewind the thread, wait until the local state includes it, and wake a driver."""
+    core.check()
+    live = core.live
+    where, reach = live.key, lambda row: live.reach(row.head)
+    seq = await rewind(live.store, where, to, actor=actor, key=key, state_at=reach)
+    await live.reach(seq)
+    core.host.wake(live)
+    return seq
+
+
 async def messages_of(store: Store, where: Key, limit: int | None = None) -> Messages:
     """Return the newest `limit` messages of a thread, oldest first; without a limit, all."""
-    log = (await row_of(store, where)).log
+    row = await row_of(store, where)
     if limit is None:
-        return transcript([event async for event in store.read(where, log=log)])
+        return transcript([event async for event in store.read(where, log=row.log)])
     check_count("limit", limit, least=1)
     found: list[Event] = []
     messages, removed = 0, set[int]()
     # A call and its outcome may be far apart, but the message with the call comes first.
-    async for event in store.read(where, reverse=True, log=log):
-        found.append(event)
-        change = typed(event) if event.kind == "queue.changed" else None
-        if isinstance(change, ev.QueueChanged):
-            removed.update(change.remove)
-        messages += event.kind in ROLES and event.seq not in removed
-        if messages == limit:
-            break
+    read = newest_first(store, where, log=row.log, last=row.head)
+    async with contextlib.aclosing(read):
+        async for event in read:
+            found.append(event)
+            change = typed(event) if event.kind == "queue.changed" else None
+            if isinstance(change, ev.QueueChanged):
+                removed.update(change.remove)
+            messages += event.kind in ROLES and event.seq not in removed
+            if messages == limit:
+                break
     return transcript(reversed(found))[-limit:]
