@@ -1,5 +1,5 @@
-"""Laws of rewinding: whatever is appended, rewound, forked, erased, compacted, moved and loaded again,
-a thread shows the conversation of a naive model, which keeps every history as a list."""
+"""Laws of rewinding: whatever is appended, rewound, forked, erased, compacted, moved and loaded
+again, a thread shows the conversation of a naive model, which keeps every history as a list."""
 
 from __future__ import annotations
 
