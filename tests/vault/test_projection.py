@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast import Event, HoldfastError, NewEvent, PendingQuery, Query, Row, Store, Vault, connect
-from holdfast.events import KINDS, Call, Key, key
+from holdfast.events import KINDS, Call, Key, RewoundWindow, key
 from holdfast.log.catalog.projection import _CHANGES
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.vault.store import VaultStore
@@ -49,11 +49,14 @@ def of_type(hint: Any, name: str = "") -> st.SearchStrategy[Any]:
     if origin is dict:
         return st.dictionaries(st.sampled_from(NAMES), of_type(args[1]), max_size=3)
     if hint is str:
-        return st.sampled_from(TEXTS if name in ("title", "text", "hold", "reason") else NAMES)
+        return st.sampled_from(
+            TEXTS if name in ("title", "text", "hold", "reason", "first") else NAMES
+        )
     simple: dict[Any, st.SearchStrategy[Any]] = {
         bool: st.booleans(),
         int: st.sampled_from((0, 1, 60, NOW)),
         float: st.sampled_from((0.5, 2.0)),
+        RewoundWindow: st.sampled_from((RewoundWindow(), RewoundWindow(upto=3, seq=5, tokens=7))),
         Call: st.sampled_from((Call(id="c1", name="refund", arguments={"order": 42}),)),
     }
     return simple[hint]

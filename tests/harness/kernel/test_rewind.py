@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidValue, NewEvent, SessionBusy, Sessions, connect, key, new_id, tool
+from holdfast import (
+    InvalidValue,
+    NewEvent,
+    Reading,
+    SessionBusy,
+    Sessions,
+    connect,
+    context,
+    key,
+    new_id,
+    tool,
+)
 from holdfast import events as ev
 from holdfast.events import Event
 from holdfast.harness.session.session import Session, core_of
@@ -417,6 +428,25 @@ async def test_a_repeated_key_rewinds_once_even_if_a_run_is_open_by_then() -> No
         model.gate.open()
         await session.wait()
         assert await texts(session) == ["second", "Let me see."]
+
+
+async def test_contexts_read_the_conversation_that_is_left() -> None:
+    seen: list[list[str]] = []
+
+    @context
+    async def recent(reading: Reading) -> str:
+        """What was said."""
+        seen.append([message.text for message in await reading.transcript(limit=2)])
+        return ""
+
+    async with serve(helper(contexts=[recent]), "one") as harness:
+        session = await harness.get_or_create("s")
+        await session.send("first")
+        end = core_of(session).live.state.head
+        await session.send("gone")
+        await session.rewind(end)
+        await session.send("second")
+    assert seen[-1] == ["one", "second"]
 
 
 async def test_every_event_stays_in_the_log() -> None:

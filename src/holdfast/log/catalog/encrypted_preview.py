@@ -30,7 +30,7 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "thread.created": ("agent", "parent"),
     "thread.forked": ("agent", "parent", "at"),
     "thread.reported": ("item", "due"),
-    "thread.rewound": ("to", "due", "messages"),
+    "thread.rewound": ("to", "window", "due", "messages"),
     "label.added": ("label",),
     "label.removed": ("label",),
     "metadata.changed": ("set", "drop"),

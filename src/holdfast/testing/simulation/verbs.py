@@ -365,13 +365,13 @@ async def rewind(harness: Any, request: UserRequest) -> Reply:
     session = await harness.get_or_create(step.session)
     if step.pick % 4:
         await session.abort(key=step.tag)
-        await session.wait()
-    events = await session.events()
-    try:
-        seq = await session.rewind((7 * step.pick) % (len(events) + 1), key=step.tag)
-    except SessionBusy:
-        return Reply("busy")
-    return Reply("rewound", seq)
+    for _ in range(5):
+        events = await session.events()
+        with suppress(SessionBusy):
+            seq = await session.rewind((7 * step.pick) % (len(events) + 1), key=step.tag)
+            return Reply("rewound", seq)
+        await asyncio.sleep(0.3)
+    return Reply("busy")
 
 
 async def copy(harness: Any, request: UserRequest) -> Reply:
