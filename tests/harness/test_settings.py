@@ -218,7 +218,7 @@ async def test_a_missing_key_is_told_in_the_log(
             result = await harness.send("s", "go")
     assert result.code == "model_failed"
     assert (result.error or "").startswith("The model call failed. Set OPENAI_API_KEY, or pass")
-    assert "openai/gpt-5.1: the key or the address is missing: set OPENAI_API_KEY" in caplog.text
+    assert "openai/gpt-5.1: the key or the address is missing; set OPENAI_API_KEY" in caplog.text
     shown = ErrorPolicy(expose_internal_errors=True)
     async with served(default_model="openai/gpt-5.1", error_policy=shown) as harness:
         result = await harness.send("s", "go")

@@ -63,8 +63,10 @@ async def accept(
         output=output,
     )
     event = NewEvent.of("message.received", payload, id=message_id(key), actor=actor)
-    await live.started()
-    if start is not None and (done := await _started(live, event, start)) is not None:
+    done = None
+    if start is not None and _refused(live, busy) is None:
+        done = await _started(live, event, start)
+    if done is not None:
         if not done[1]:
             await _same(live, event, done[0])
         return done
@@ -72,12 +74,19 @@ async def accept(
 
 
 async def _started(live: Live, event: NewEvent, start: StartRun) -> tuple[int, bool] | None:
-    live.starting = asyncio.get_running_loop().create_future()
+    """Write a message together with the start of its run, after those that came before it."""
+    live.senders += 1
     try:
-        return await start(event)
+        while live.starting is not None:
+            await asyncio.wait([live.starting])
+        live.starting = asyncio.get_running_loop().create_future()
+        try:
+            return await start(event)
+        finally:
+            live.starting.set_result(None)
+            live.starting = None
     finally:
-        live.starting.set_result(None)
-        live.starting = None
+        live.senders -= 1
 
 
 async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[int, bool]:
@@ -103,7 +112,7 @@ async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[in
 
 def _refused(live: Live, busy: How) -> QueueFull | SessionBusy | None:
     state = live.state
-    if len(state.queue) + len(live.posting) >= MOST:
+    if len(state.queue) + len(live.posting) + live.senders >= MOST:
         return QueueFull(session=live.key.session, limit=MOST)
     if busy == "reject" and (state.active is not None or state.queue):
         run = state.run.id if state.run is not None else None

@@ -62,6 +62,9 @@ class Live:
         self.stuck: HoldfastError | None = None
         self.posting: dict[asyncio.Future[None], None] = {}  # messages being written to the log
         self.starting: asyncio.Future[None] | None = None  # a message is starting its run
+        self.senders = (
+            0  # messages that start their runs, or wait until another has started its own
+        )
         self.hooked = 0  # the last event for which this process called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
         self.failures: dict[str, BaseException] = {}  # exceptions of runs that failed here
@@ -124,12 +127,6 @@ class Live:
         finally:
             del self.posting[done]
             done.set_result(None)
-
-    async def started(self) -> None:
-        """Wait until the message that is being written together with the start of its run is in
-        the log, or has failed, so that messages keep their order."""
-        while self.starting is not None:
-            await asyncio.wait([self.starting])
 
     async def posted(self) -> None:
         """Wait until the messages that are being written are in the log, or have failed."""

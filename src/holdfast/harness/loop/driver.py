@@ -108,7 +108,7 @@ class Driving(Stoppable):
         """Whether `decide` would still return the same step after all events since then."""
         return decide(self.state, self.bounds, self.now()) == step
 
-    def start(self, run: str) -> None:
+    def start(self, run: str | None) -> None:
         """Record that this driver has started a run."""
         self.take(run)
         self.log.info("run_started", category="run", run=run)

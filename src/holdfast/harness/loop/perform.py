@@ -101,7 +101,7 @@ async def _start(driving: Driving, step: Start) -> None:
         return  # it was removed from the queue, or another message is first now
     events = start_events(driving.config, driving.state, step, message)
     if await driving.write(*events, expected=driving.state.head):
-        driving.start(events[0].id)
+        driving.start(driving.run.id)
         if not step.full:
             await run_hooks(driving)
             await take_turns(driving)

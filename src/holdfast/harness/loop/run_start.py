@@ -47,7 +47,7 @@ class FirstMessage:
 class StartedRun(NamedTuple):
     """A run that was started together with its first message, and the lease that was acquired."""
 
-    run: str
+    run: str | None
     lease: Lease
 
 
@@ -99,7 +99,7 @@ async def start_run(
         return None
     await live.reach(done.head)
     first.settle(Accepted(done.seqs[0], bool(done.fresh) or done.lease is not None))
-    return None if done.lease is None else StartedRun(events[1].run or "", done.lease)
+    return None if done.lease is None else StartedRun(events[1].run, done.lease)
 
 
 def _candidate(config: Config, live: Live, event: NewEvent) -> list[NewEvent] | None:

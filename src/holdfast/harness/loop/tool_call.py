@@ -252,9 +252,9 @@ async def _all(driving: Driving, ready: list[Ready]) -> bool:
 async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool:
     """Write the outcome. If the model is called next, the same append records that intent; returns
     whether it does."""
-    event = outcome(driving, ready.call.id, result)
-    if isinstance(step := driving.step_after(event), CallModel):
-        with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
+    with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
+        event = outcome(driving, ready.call.id, result)
+        if isinstance(step := driving.step_after(event), CallModel):
             called = driving.model_called(step)
             if await driving.write(event, called, expected=driving.state.head):
                 return True
