@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -21,7 +20,7 @@ from .cancellation import ended
 from .errors import InvalidValue, StoreError, StoreUnavailable
 
 T = TypeVar("T")
-Function = Callable[..., Awaitable[T] | T]
+Function = Callable[..., Coroutine[Any, Any, T]]
 Wake = Callable[[], object]
 
 _running_loop = asyncio._get_running_loop  # as get_running_loop, but None outside of a loop
@@ -46,8 +45,8 @@ class Portal:
         return _running_loop() is self.loop
 
     async def run(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
-        """Call a function on the loop and return its result, awaited if necessary. When the caller
-        is cancelled, the call is cancelled too. Any asyncio loop and trio may use this."""
+        """Call an async function on the loop and return its result. When the caller is cancelled,
+        the call is cancelled too. Any asyncio loop and trio may use this."""
         return await self._run(True, function, arguments, named)
 
     async def run_to_end(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
@@ -56,7 +55,7 @@ class Portal:
         return await self._run(False, function, arguments, named)
 
     def wait(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
-        """Call a function on the loop, block until it has ended, and return its result: for
+        """Call an async function on the loop, block until it has ended, and return its result: for
         threads. An interrupt ends the waiting, not the call."""
         if self.is_own_thread():
             raise InvalidValue(
@@ -73,7 +72,7 @@ class Portal:
         self, cancels: bool, function: Function[T], arguments: tuple[Any, ...], named: Any
     ) -> T:
         if self.here():
-            return await settled(function, arguments, named)
+            return await function(*arguments, **named)
         wake, wait = _signal()
         call = self._hand_over(wake, function, arguments, named)
         try:
@@ -92,7 +91,7 @@ class Portal:
             raise StoreError(problem="it was opened before this process was forked: open it again")
         if not self.start():
             raise StoreError(problem="the event loop on which it was opened is not running")
-        call = _Call(self._calls, wake, partial(settled, function, arguments, named))
+        call = _Call(self._calls, wake, partial(function, *arguments, **named))
         try:
             self.loop.call_soon_threadsafe(call.start, context=copy_context())
         except RuntimeError:
@@ -140,15 +139,13 @@ class _Call(Generic[T]):
 
     __slots__ = ("_calls", "_task", "_wake", "_work")
 
-    def __init__(
-        self, calls: set[_Call[Any]], wake: Wake, work: Callable[[], Awaitable[T]]
-    ) -> None:
+    def __init__(self, calls: set[_Call[Any]], wake: Wake, work: Function[T]) -> None:
         self._calls, self._wake, self._work = calls, wake, work
         self._task: asyncio.Task[T] | None = None
 
     def start(self) -> None:
         self._calls.add(self)
-        self._task = asyncio.ensure_future(self._work())
+        self._task = asyncio.create_task(self._work())
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[T]) -> None:
@@ -168,12 +165,6 @@ class _Call(Generic[T]):
         if self._task.cancelled():
             raise StoreUnavailable(problem="the event loop ended before the call did")
         return self._task.result()
-
-
-async def settled(function: Function[T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
-    """Call a function, and await its result if necessary."""
-    value = function(*arguments, **named)
-    return await value if inspect.isawaitable(value) else value
 
 
 def _signal() -> tuple[Wake, Callable[[], Awaitable[object]]]:

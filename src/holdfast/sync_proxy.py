@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from .cancellation import ended
 from .errors import HarnessClosed, InvalidValue
-from .portal import LoopThread, settled
+from .portal import LoopThread
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class Loop:
 
     def call(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """Call a function on the loop, await its result if necessary, and return it."""
-        return self.wait(settled(function, arguments, named))
+        return self.wait(_settled(function, arguments, named))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine. An interrupt ends the waiting, not the work."""
@@ -164,6 +164,13 @@ class Loop:
                 self._portal = LoopThread("holdfast.sync")
             self._portal.start()
             return self._portal.loop
+
+
+async def _settled(
+    function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    value = function(*arguments, **named)
+    return await value if inspect.isawaitable(value) else value
 
 
 class _Steps:

@@ -1,24 +1,14 @@
-"""Event loops in other threads, for tests that call a store from several places."""
+"""Stores whose event loop runs in another thread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from holdfast import Store
-from holdfast.portal import LoopThread, Portal
+from holdfast.portal import LoopThread
 from holdfast.stores.portal import PortalStore
-
-
-@contextmanager
-def loop_thread() -> Iterator[Portal]:
-    """An event loop in a thread."""
-    portal = LoopThread("elsewhere")
-    try:
-        yield portal
-    finally:
-        portal.stop()
 
 
 @asynccontextmanager
@@ -40,3 +30,12 @@ async def collected(items: AsyncGenerator[object, None], count: int) -> list[obj
             break
     await items.aclose()
     return found
+
+
+async def until(holds: Callable[[], bool], pause: Callable[[float], Awaitable[None]]) -> None:
+    """Wait for something that happens in another thread."""
+    for _ in range(5_000):
+        if holds():
+            return
+        await pause(0.001)
+    raise TimeoutError

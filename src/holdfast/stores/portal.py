@@ -22,7 +22,7 @@ from ..log.events import Event, Key
 from ..portal import Portal
 from .checked import CHECKS, STREAMS
 from .paging import PAGE_EVENTS, batches
-from .port import Store
+from .port import Store, StoreInfo
 from .wrapped import WrappedStore
 
 BATCH_BYTES = 1 << 20  # of a stream, handed to a reader on another loop at once
@@ -62,15 +62,23 @@ class PortalStore(WrappedStore):
         return self._portal
 
     def _pass_on(self, method: str, *args: Any, **options: Any) -> Any:
-        if self._is_home() or method == "info":
+        if method not in STREAMS:
+            return self._run(method, *args, **options)
+        if self._is_home():
             return getattr(self.inner, method)(*args, **options)
-        if method in STREAMS:
-            CHECKS[method](*args, **options)
-            return _read(self.portal, StreamBatches(self._open(method, *args, **options)))
+        CHECKS[method](*args, **options)
+        return _read(self.portal, StreamBatches(self._open(method, *args, **options)))
+
+    async def _run(self, method: str, *args: Any, **options: Any) -> Any:
+        if self._is_home():
+            return await getattr(self.inner, method)(*args, **options)
         if method == "restore":
-            return self._restore(*args, **options)
+            return await self._restore(*args, **options)
         run = self.portal.run if method in _READS else self.portal.run_to_end
-        return run(self._call, method, *args, **options)
+        return await run(self._call, method, *args, **options)
+
+    def info(self) -> StoreInfo:
+        return self.inner.info()
 
     def _is_home(self) -> bool:
         """Whether the caller runs on the loop of the store, which is open."""
