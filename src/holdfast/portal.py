@@ -23,7 +23,7 @@ T = TypeVar("T")
 Function = Callable[..., Coroutine[Any, Any, T]]
 Wake = Callable[[], object]
 
-_running_loop = asyncio._get_running_loop  # as get_running_loop, but None outside of a loop
+running_loop = asyncio._get_running_loop  # as get_running_loop, but None outside of a loop
 
 
 class Portal:
@@ -42,7 +42,7 @@ class Portal:
 
     def here(self) -> bool:
         """Whether the caller runs on the loop of this portal."""
-        return _running_loop() is self.loop
+        return running_loop() is self.loop
 
     async def run(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
         """Call an async function on the loop and return its result. When the caller is cancelled,
@@ -169,7 +169,7 @@ class _Call(Generic[T]):
 
 def _signal() -> tuple[Wake, Callable[[], Awaitable[object]]]:
     """Return a function that wakes the caller from any thread, and one with which it waits."""
-    loop = _running_loop()
+    loop = running_loop()
     if loop is not None:
         future: asyncio.Future[None] = loop.create_future()
         return partial(loop.call_soon_threadsafe, _release, future), lambda: future

@@ -8,18 +8,21 @@ from collections.abc import (
     AsyncIterable,
     Awaitable,
     Callable,
+    Coroutine,
     Generator,
     Iterable,
 )
 from contextlib import aclosing, suppress
+from functools import partial, wraps
 from itertools import islice
+from types import coroutine
 from typing import Any
 
 from ..cancellation import ended
 from ..errors import StoreError, StoreUnavailable
 from ..log.catalog import Parent
 from ..log.events import Event, Key
-from ..portal import Portal
+from ..portal import Portal, running_loop
 from .checked import CHECKS, STREAMS
 from .paging import PAGE_EVENTS, batches
 from .port import Store, StoreInfo
@@ -48,9 +51,12 @@ class PortalStore(WrappedStore):
     raise `StoreError`, and so they do in a process that was forked from this one.
     """
 
+    _home: asyncio.AbstractEventLoop | object  # the loop on which `inner` may be called
+
     def __init__(self, inner: Store, portal: Portal | None = None) -> None:
         super().__init__(inner)
         self._portal = portal or Portal()
+        self._home = self._portal.loop
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
@@ -62,16 +68,13 @@ class PortalStore(WrappedStore):
         return self._portal
 
     def _pass_on(self, method: str, *args: Any, **options: Any) -> Any:
-        if method not in STREAMS:
-            return self._run(method, *args, **options)
-        if self._is_home():
+        """Return a stream. On the owner's loop it is that of the store."""
+        if running_loop() is self._home:
             return getattr(self.inner, method)(*args, **options)
         CHECKS[method](*args, **options)
-        return _read(self.portal, StreamBatches(self._open(method, *args, **options)))
+        return _read(self.portal, StreamBatches(partial(self._open, method, *args, **options)))
 
-    async def _run(self, method: str, *args: Any, **options: Any) -> Any:
-        if self._is_home():
-            return await getattr(self.inner, method)(*args, **options)
+    async def _hop(self, method: str, *args: Any, **options: Any) -> Any:
         if method == "restore":
             return await self._restore(*args, **options)
         run = self.portal.run if method in _READS else self.portal.run_to_end
@@ -79,10 +82,6 @@ class PortalStore(WrappedStore):
 
     def info(self) -> StoreInfo:
         return self.inner.info()
-
-    def _is_home(self) -> bool:
-        """Whether the caller runs on the loop of the store, which is open."""
-        return self._portal.here()
 
     async def _store(self) -> Store:
         """Return the open store, on its loop."""
@@ -92,9 +91,8 @@ class PortalStore(WrappedStore):
         return await getattr(await self._store(), method)(*args, **options)
 
     async def _open(self, method: str, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(getattr(await self._store(), method)(*args, **options)) as items:
-            async for item in items:
-                yield item
+        stream: AsyncGenerator[Any, None] = getattr(await self._store(), method)(*args, **options)
+        return stream
 
     async def _restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
@@ -120,7 +118,9 @@ class PortalStore(WrappedStore):
             return self.info()
         if method in STREAMS:
             CHECKS[method](*args, **options)
-            return _iterate(self.portal, StreamBatches(self._open(method, *args, **options)))
+            return _iterate(
+                self.portal, StreamBatches(partial(self._open, method, *args, **options))
+            )
         if method == "restore":
             return self._wait_restored(*args, **options)
         return self.portal.wait(getattr(self, method), *args, **options)
@@ -140,16 +140,32 @@ class PortalStore(WrappedStore):
             raise
 
 
+def _method(name: str) -> Callable[..., Any]:
+    """Return a method of the port. On the owner's loop it costs a coroutine and nothing else."""
+
+    @wraps(getattr(Store, name))
+    async def call(self: PortalStore, *args: Any, **options: Any) -> Any:
+        if running_loop() is self._home:
+            return await getattr(self.inner, name)(*args, **options)
+        return await self._hop(name, *args, **options)
+
+    return call
+
+
+for _name in {name for name in vars(Store) if name[0] != "_"} - STREAMS - {"info"}:
+    setattr(PortalStore, _name, _method(_name))
+
+
 # Streams
 
 
 class StreamBatches:
     """The items of an async generator in batches: what it yields without waiting, up to a page or
     a megabyte. It does not advance between two batches. All methods run on its loop, where one task
-    runs the generator."""
+    opens and runs the generator."""
 
-    def __init__(self, source: AsyncGenerator[Any, None]) -> None:
-        self._source = source
+    def __init__(self, open: Callable[[], Awaitable[AsyncGenerator[Any, None]]]) -> None:
+        self._open = open
         self._items: list[Any] = []
         self._bytes = 0
         self._error: Exception | None = None
@@ -177,16 +193,11 @@ class StreamBatches:
         """Close the generator, wherever it is."""
         if self._task is not None:
             await ended(self._task)
-        await self._source.aclose()
 
     async def _read(self) -> None:
         try:
-            async with aclosing(self._source) as source:
-                with suppress(StopAsyncIteration):
-                    while True:
-                        self._add(await _Step(anext(source), self._pause))
-                        if len(self._items) >= PAGE_EVENTS or self._bytes >= BATCH_BYTES:
-                            await self._pause()
+            async with aclosing(await self._open()) as source:
+                await self._read_all(source)
         except Exception as error:
             self._error = error
         except BaseException:
@@ -195,10 +206,25 @@ class StreamBatches:
         finally:
             self._deliver()
 
-    def _add(self, item: Any) -> None:
-        self._items.append(item)
-        if isinstance(item, Event):
-            self._bytes += len(item.data)
+    async def _read_all(self, source: AsyncGenerator[Any, None]) -> None:
+        while True:
+            step = anext(source).__await__()
+            try:
+                waits_for = step.send(None)
+            except StopIteration as found:
+                item = found.value
+            except StopAsyncIteration:
+                return
+            else:
+                try:
+                    item = await _rest_of(step, waits_for, self._pause)
+                except StopAsyncIteration:
+                    return
+            self._items.append(item)
+            if isinstance(item, Event):
+                self._bytes += len(item.data)
+            if len(self._items) >= PAGE_EVENTS or self._bytes >= BATCH_BYTES:
+                await self._pause()
 
     async def _pause(self) -> None:
         """Deliver what is there, if anything is, and wait until more is wanted."""
@@ -213,30 +239,26 @@ class StreamBatches:
             self._taker.set_result(items)
 
 
-class _Step:
-    """Awaits one step of a generator. If the step has to wait, `pause` is awaited before: until it
-    is over, the generator does not go on, whatever happens meanwhile."""
-
-    def __init__(self, step: Awaitable[Any], pause: Callable[[], Awaitable[None]]) -> None:
-        self._step, self._pause = step.__await__(), pause
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        step = self._step
+@coroutine
+def _rest_of(
+    step: Generator[Any, Any, Any], waits_for: Any, pause: Callable[[], Coroutine[Any, Any, None]]
+) -> Generator[Any, Any, Any]:
+    """Await a step of a generator that has begun to wait. `pause` is awaited before: until it is
+    over, the generator does not go on, whatever happens meanwhile."""
+    try:
         try:
-            waits_for = step.send(None)
+            yield from pause().__await__()
+        except BaseException as error:  # cancelled
+            waits_for = step.throw(error)
+        while True:
             try:
-                yield from self._pause().__await__()
-            except BaseException as error:  # cancelled
+                sent = yield waits_for
+            except BaseException as error:
                 waits_for = step.throw(error)
-            while True:
-                try:
-                    sent = yield waits_for
-                except BaseException as error:
-                    waits_for = step.throw(error)
-                else:
-                    waits_for = step.send(sent)
-        except StopIteration as done:
-            return done.value
+            else:
+                waits_for = step.send(sent)
+    except StopIteration as done:
+        return done.value
 
 
 async def _read(portal: Portal, stream: StreamBatches) -> AsyncGenerator[Any, None]:

@@ -17,6 +17,7 @@ from .portal import PortalStore
 from .url_display import address
 from .vault.keys import Vault
 
+NOWHERE = object()  # the loop of a store that is not open
 LAST = 5.0  # seconds for closing what is open when the process ends
 
 Name = tuple[str, Vault | None]
@@ -54,7 +55,8 @@ class SharedStore(PortalStore):
 
     def __init__(self, url: str, vault: Vault | None) -> None:
         self.inner = None
-        self._home: Portal | None = None  # where it is open
+        self._home = NOWHERE
+        self._opened_on: Portal | None = None
         self._connecting = connect(url, vault=vault)  # rejects an unknown scheme now
         self._name = (url, vault)
         self._closed = False
@@ -86,16 +88,13 @@ class SharedStore(PortalStore):
         found: StoreInfo = self.inner.info()
         return found
 
-    def _is_home(self) -> bool:
-        return self._home is not None and self._home.here()
-
     async def aclose(self) -> None:
         """Give the store up; it is closed with its last handle. Safe to call twice."""
         await self.portal.run_to_end(self._leave)
 
     async def _store(self) -> Store:
         portal = self.portal
-        if self._home is portal:
+        if self._opened_on is portal:
             return self.inner  # type: ignore[no-any-return]
         self._check_open()
         known = _open_stores.setdefault(portal, {})
@@ -106,7 +105,7 @@ class SharedStore(PortalStore):
         shared.users.add(self)
         store = await asyncio.shield(shared.opening)  # others may wait for it
         self._check_open()
-        self.inner, self._home = store, portal
+        self.inner, self._opened_on, self._home = store, portal, portal.loop
         return store
 
     async def _connect(self) -> Store:
@@ -118,7 +117,7 @@ class SharedStore(PortalStore):
 
     async def _leave(self) -> None:
         known = _open_stores.get(self.portal, {})
-        self._closed, self._home = True, None
+        self._closed, self._opened_on, self._home = True, None, NOWHERE
         shared = known.get(self._name)
         if shared is not None and self in shared.users:
             shared.users.discard(self)
