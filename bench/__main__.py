@@ -20,6 +20,7 @@ from .loading import load
 from .measure import FAILED, Bar, Result
 from .mongodb import mongodb_lengths, mongodb_one, mongodb_together
 from .opening import open_long
+from .portal import portal
 from .postgres import postgres_one, postgres_together
 from .redaction import redaction
 from .report import Progress, as_json, keep, machine, show
@@ -49,6 +50,7 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "find-mongodb": find_mongodb,
     "import": importing,
     "redact": redaction,
+    "portal": portal,
     "harness-turn": harness_turn,
     "harness-late": harness_late,
     "harness-recovery": harness_recovery,

@@ -58,6 +58,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     stalled: int = 50  # readers that do not read
     large: int = 100  # messages that those have missed
     posts: int = 40  # messages of each session, a round; fewer than may wait in a queue
+    hops: int = 2_000  # calls of a store from another event loop, a round
 
 
 QUICK = Sizes(
@@ -93,6 +94,7 @@ QUICK = Sizes(
     stalled=10,
     large=20,
     posts=10,
+    hops=200,
 )
 
 

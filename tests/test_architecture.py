@@ -23,7 +23,8 @@ SOURCE = ROOT / "src"
 # Each line may import the lines above it. What stands on one line does not import its neighbour.
 LAYOUT = """
 environment errors cancellation file_lock
-backoff sync_proxy
+backoff portal
+sync_proxy
 log
 redact values
 events state transcript
@@ -69,7 +70,9 @@ CORE_FLOORS = {part: n for n, line in enumerate(LOG.split("\n")) for part in lin
 PURE = {"errors", "log", "values"}
 PUBLIC_CORE = {"events", "state", "transcript", "store"}  # public names of modules further in
 CORE = (
-    PURE | PUBLIC_CORE | {"redact", "stores", "environment", "cancellation", "file_lock", "backoff"}
+    PURE
+    | PUBLIC_CORE
+    | {"redact", "stores", "environment", "cancellation", "file_lock", "backoff", "portal"}
 )
 # May import what they are made for.
 DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb", "holdfast.stores.vault")
@@ -84,8 +87,8 @@ PhaseError Query QueueFull Reading Receipt Remains Result Retention Retry Row Ru
 Scope Session SessionBusy SessionExists SessionMoved SessionNotFound Sessions Snapshot Store
 StoreDamaged StoreError StoreInfo StoreReplaced StoreTooNew StoreUnavailable SubAgent SurfaceTaken
 Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble UnknownStore UnsafePoint Vault
-WrongLoop bundle_schema connect context export_bundle hook import_bundle key new_id tool
-validate_bundle
+WrongLoop bundle_schema connect context export_bundle hook import_bundle key new_id shared_store
+tool validate_bundle
 """
 
 

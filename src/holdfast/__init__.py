@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from .sessions import Inbound, Retention, Sessions, Sweeper
     from .stores import connect
     from .stores.port import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
+    from .stores.shared import shared_store
     from .stores.vault.keys import Vault
 
 __version__ = "0.1.0"
@@ -123,6 +124,7 @@ _LATER = {
     "export_bundle": ".bundle.write",
     "hook": ".harness",
     "import_bundle": ".bundle.read",
+    "shared_store": ".stores.shared",
     "tool": ".harness",
     "validate_bundle": ".bundle.check",
 }
@@ -233,6 +235,7 @@ __all__ = [
     "import_bundle",
     "key",
     "new_id",
+    "shared_store",
     "tool",
     "validate_bundle",
 ]

@@ -1,5 +1,5 @@
-"""Async objects without `await`: an event loop in a daemon thread, and proxies that forward every
-call to it. `holdfast.sync` and `holdfast.client.sync` use them."""
+"""Async objects without `await`: proxies that forward every call to an event loop in a daemon
+thread. `holdfast.sync` and `holdfast.client.sync` use them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from .cancellation import ended
 from .errors import HarnessClosed, InvalidValue
+from .portal import LoopThread
 
 T = TypeVar("T")
 
@@ -83,8 +84,7 @@ class Loop:
 
     def __init__(self, what: str = "the harness") -> None:
         self._what = what
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._portal: LoopThread | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -132,10 +132,8 @@ class Loop:
         finally:
             with self._lock:
                 self._closed = True
-                loop, thread = self._loop, self._thread
-            if loop is not None and thread is not None:
-                loop.call_soon_threadsafe(loop.stop)
-                thread.join()
+            if self._portal is not None:
+                self._portal.stop()
         return True
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -154,7 +152,7 @@ class Loop:
         return called
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        if threading.current_thread() is self._thread:
+        if self._portal is not None and self._portal.is_own_thread():
             raise InvalidValue(
                 field="holdfast.sync",
                 problem="was called from its own event loop, which would deadlock",
@@ -163,24 +161,10 @@ class Loop:
         with self._lock:
             if self._closed:
                 raise HarnessClosed(what=self._what)
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run, args=(self._loop,), name="holdfast.sync", daemon=True
-                )
-                self._thread.start()
-            return self._loop
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        loop.run_until_complete(ended(*asyncio.all_tasks(loop)))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
+            if self._portal is None:
+                self._portal = LoopThread("holdfast.sync")
+            self._portal.start()
+            return self._portal.loop
 
 
 async def _settled(

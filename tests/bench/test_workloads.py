@@ -58,6 +58,7 @@ TINY = Sizes(
     viewed=2,
     stalled=2,
     large=2,
+    hops=5,
     posts=2,
 )
 

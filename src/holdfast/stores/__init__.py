@@ -46,12 +46,18 @@ class Connecting:
             await self._store.aclose()
 
 
-def connect(url: str, *, vault: Vault | None = None) -> Connecting:
+def connect(url: str, *, vault: Vault | None = None, portal: bool = False) -> Connecting:
     """Open the store at `url`: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql://…` or
     `mongodb://…`, with options after a `?`. An unknown scheme raises `InvalidValue` here, before
     anything is opened.
 
-    With a `vault`, or the option `vault=FILE`, the store is encrypted."""
+    With a `vault`, or the option `vault=FILE`, the store is encrypted.
+
+    A store belongs to the event loop on which it is opened; on another it raises `WrongLoop`. With
+    `portal`, other event loops and threads may use it too: it is a `PortalStore`."""
+    if portal:
+        inner = connect(url, vault=vault)
+        return Connecting(lambda: _with_portal(inner))
     url, file = without_vault(url)
     if file is not None and vault is not None:
         raise InvalidValue(
@@ -83,6 +89,18 @@ def without_vault(url: str) -> tuple[str, str | None]:
         raise InvalidValue(field="vault", problem="occurs twice in the URL", remedy="pass it once")
     rest = "&".join(option for option in options if option not in named)
     return f"{place}?{rest}" if rest else place, unquote(named[-1].partition("=")[2])
+
+
+async def _with_portal(connecting: Connecting) -> Store:
+    from ..portal import Portal, in_trio, process_portal
+    from .portal import PortalStore
+
+    portal = process_portal() if in_trio() else Portal()
+    return PortalStore(await portal.run(_opened, connecting), portal)
+
+
+async def _opened(connecting: Connecting) -> Store:
+    return await connecting
 
 
 async def _plain(opener: Opener, url: str) -> Store:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from ..errors import WrongLoop
+from ..portal import in_trio
 
 
 class OwnLoop:
@@ -20,9 +21,12 @@ class OwnLoop:
         self._loop = None if free else _running()
 
     def check(self) -> None:
-        """Raise `WrongLoop` on another event loop; code outside any loop is allowed."""
+        """Raise `WrongLoop` on another event loop and under trio; code outside any loop is
+        allowed."""
         running = _running()
         if running is self._loop or running is None:
+            if running is None and in_trio():
+                raise WrongLoop(what=self._what)
             return
         if self._loop is None or (self._free and self._loop.is_closed()):
             self._loop = running

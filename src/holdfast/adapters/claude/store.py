@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import SessionNotFound
 from ...log.catalog import Query, Row
 from ...stores.port import Store
+from ..lazy_store import LazyStore
 from .keys import SUB, Aliases, SessionKeys, part, parts_of, subpath
-from .lazy_store import LazyStore
 from .reader import all_rows, count_of, entries_of, listed_summary, persist, whole_summary
 from .summaries import TranscriptSummary, fold, is_ours
 from .writer import AGENT, TranscriptWriter
@@ -29,9 +29,10 @@ T = TypeVar("T")
 class ClaudeSessionStore:
     """The SDK's `SessionStore`, with all its methods, on a Holdfast store or on the URL of one.
 
-    A URL is opened at the first use and closed by `close`; a store that you pass in is not closed.
-    `aliases` maps project keys to other project keys, so that a session can continue in another
-    working directory.
+    A URL is opened at the first use, once per process, and closed by `close`; then any event loop
+    may use this, and trio too. A store that you pass in is not closed, and belongs to its event
+    loop, unless it is a `PortalStore`. `aliases` maps project keys to other project keys, so that a session can
+    continue in another working directory.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class ClaudeSessionStore:
 
     async def connect(self) -> None:
         """Open the store now, so that errors appear at startup. You can retry after a failure."""
-        await self._opening.store()
+        await self._opening.connect()
 
     async def close(self) -> None:
         """Close the store if it was opened from a URL, even while it is opening. Idempotent; the
@@ -76,9 +77,10 @@ class ClaudeSessionStore:
         at = self._keys.key(key)
         if not entries:
             return 0
-        store = await self._opening.store()
         project = self._keys.project(part(key, "project_key"))
-        return await self._writer.append(store, at, project, entries)
+        return await self._opening.run(
+            lambda store: self._writer.append(store, at, project, entries)
+        )
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return the entries of a transcript in order, exactly as they were appended, or None if it
@@ -150,5 +152,4 @@ class ClaudeSessionStore:
         return sorted(found, key=lambda item: (-item[1].mtime, item[0]))
 
     async def _ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
-        store = await self._opening.store()
-        return await persist(lambda _: question(store))
+        return await self._opening.run(lambda store: persist(lambda _: question(store)))

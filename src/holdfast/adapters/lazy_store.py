@@ -1,0 +1,56 @@
+"""The store of an adapter: an open one, or the URL of one to open at its first use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ..errors import StoreUnavailable
+from ..stores.port import Store
+from ..stores.portal import PortalStore
+from ..stores.shared import SharedStore, shared_store
+
+T = TypeVar("T")
+
+
+class LazyStore:
+    """A store, or the URL of one, which is opened once per process. A URL with an unknown scheme
+    raises an error at once."""
+
+    def __init__(self, store: Store | str) -> None:
+        self._url = store if isinstance(store, str) else None
+        self._store = shared_store(store) if isinstance(store, str) else store
+
+    def __repr__(self) -> str:
+        """Return the store's kind and, once it is open, its location; never its URL."""
+        try:
+            return "{0.kind} {0.location}".format(self._store.info())
+        except StoreUnavailable:
+            return f"{(self._url or '').partition(':')[0]}:…"
+
+    async def run(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Call a function with the store, and return its result. A function that gets the store of
+        a URL, or a `PortalStore`, runs on the event loop of the store: the caller may be on any
+        loop, or under trio."""
+        store = self._store
+        if isinstance(store, PortalStore):
+            return await store.portal.run(_with, store, work)
+        return await work(store)
+
+    async def connect(self) -> None:
+        """Open the store of a URL now. A call after a failure tries again."""
+        if isinstance(self._store, SharedStore):
+            await self._store.connect()
+
+    async def close(self) -> None:
+        """Close the store of a URL, even while it is opening, unless others in this process use it
+        too. The next use opens it again."""
+        if self._url is not None:
+            store, self._store = self._store, shared_store(self._url)
+            await store.aclose()
+
+
+async def _with(store: PortalStore, work: Callable[[Store], Awaitable[T]]) -> T:
+    if isinstance(store, SharedStore):
+        await store.connect()  # a failure to open is not one of the work, which may be retried
+    return await work(store)
