@@ -1,4 +1,4 @@
-"""Tests in virtual time: what waits for a lease or a timer takes no real time, and a machine that is
+"""Tests in virtual time: leases and timers take no real time, and a machine that is
 slow or stops for a while changes nothing. For what needs no I/O and no threads."""
 
 from __future__ import annotations
