@@ -31,8 +31,8 @@ class ClaudeSessionStore:
 
     A URL is opened at the first use, once per process, and closed by `close`; then any event loop
     may use this, and trio too. A store that you pass in is not closed, and belongs to its event
-    loop, unless it is a `PortalStore`. `aliases` maps project keys to other project keys, so that a session can
-    continue in another working directory.
+    loop, unless it is a `PortalStore`. `aliases` maps project keys to other project keys, so that a
+    session can continue in another working directory.
     """
 
     def __init__(
