@@ -82,7 +82,7 @@ def test_trio_follows_while_a_thread_appends(run: Callable[[Work], Any]) -> None
                 assert isinstance(await anext(items), Event)
                 assert isinstance(await anext(items), CaughtUp)
                 for n in range(1, 4):
-                    await trio.to_thread.run_sync(lambda n=n: plain.append(KEY, [note(n)]))
+                    await trio.to_thread.run_sync(plain.append, KEY, [note(n)])
                     found = await anext(items)
                     assert isinstance(found, Event)
                     assert found.seq == n + 1
