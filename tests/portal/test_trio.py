@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def test_trio_follows_while_a_thread_appends(run: Callable[[Work], Any]) -> None
                 assert isinstance(await anext(items), Event)
                 assert isinstance(await anext(items), CaughtUp)
                 for n in range(1, 4):
-                    await trio.to_thread.run_sync(partial(plain.append, KEY, [note(n)]))
+                    await trio.to_thread.run_sync(plain.append, KEY, [note(n)])
                     found = await anext(items)
                     assert isinstance(found, Event)
                     assert found.seq == n + 1

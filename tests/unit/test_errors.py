@@ -197,7 +197,8 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (
         errors.WrongLoop(what="the harness"),
         "the harness was opened on another event loop: use it on that loop, open one for each "
-        "loop, or use holdfast.sync, which works from any thread",
+        "loop, or use holdfast.sync, which works from any thread; a store works on any loop if "
+        "you open it with shared_store(url) or connect(url, portal=True)",
     ),
     (
         errors.InvalidBundle(

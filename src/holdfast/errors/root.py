@@ -81,8 +81,8 @@ class WrongLoop(HoldfastError, RuntimeError):
     code = "wrong_loop"
     template = (
         "{what} was opened on another event loop: use it on that loop, open one for each loop, "
-        "open the store with shared_store(url) or connect(url, portal=True), which work from "
-        "any loop and thread, or use holdfast.sync"
+        "or use holdfast.sync, which works from any thread; a store works on any loop if you open "
+        "it with shared_store(url) or connect(url, portal=True)"
     )
 
     what: str
