@@ -213,6 +213,7 @@ PROGRAMS = {
         "pass a str",
         "pass NewEvent values",
     ],
+    "sync.py": ["pass a URL, or open it with connect(url, portal=True)"],
     "harness/host.py": ["pass a str, or None for a new session"],
     "harness/live/inputs.py": ["pass a str"],
     "harness/session/views.py": ["use allow, ask, deny or None"],

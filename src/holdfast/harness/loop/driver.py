@@ -153,9 +153,10 @@ class Driving(Stoppable):
 
     def step_after(self, *events: NewEvent) -> Step | None:
         """Return the step that follows these events, as if they were in the log already, so that
-        one append can write both. None if something else comes first: a hook, or the end of this
-        driver."""
-        if self.config.agent.hooks or self.stopping:
+        one append can write both. None if something else comes first, a hook or the end of this
+        driver, or if the store takes one step at a time."""
+        whole = self.live.store.info().lease_with_append
+        if self.config.agent.hooks or self.stopping or not whole:
             return None
         now, head = self.now(), self.state.head
         numbered = [event.numbered(head + n, now) for n, event in enumerate(events, 1)]
