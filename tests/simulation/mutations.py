@@ -559,7 +559,7 @@ def start_under_live_lease() -> Iterator[None]:
 
 @mutation("the last append of a run releases the lease whatever is left to do")
 def release_with_work_left() -> Iterator[None]:
-    with patch.object(driver.Driving, "step_after", lambda *_: steps.Idle()):
+    with patch.object(driver, "step_after", lambda *_: steps.Idle()):
         yield
 
 

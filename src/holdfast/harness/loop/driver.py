@@ -108,11 +108,6 @@ class Driving(Stoppable):
         """Whether `decide` would still return the same step after all events since then."""
         return decide(self.state, self.bounds, self.now()) == step
 
-    def start(self, run: str | None) -> None:
-        """Record that this driver has started a run."""
-        self.take(run)
-        self.log.info("run_started", category="run", run=run)
-
     def take(self, run: str | None) -> None:
         """Record that this driver has started or resumed a run."""
         self._span.end(self.state.run)
@@ -143,30 +138,13 @@ class Driving(Stoppable):
                 return False
         self._gave_way = False
         try:
-            release = last and isinstance(self.step_after(*events), Idle)
+            release = last and isinstance(step_after(self, *events), Idle)
             head = await self.hold.append(events, expected, release=release)
         except HeadMoved as moved:
             await self.live.reach(moved.head)
             return False
         await self.live.reach(head)
         return True
-
-    def step_after(self, *events: NewEvent) -> Step | None:
-        """Return the step that follows these events, as if they were in the log already, so that
-        one append can write both. None if something else comes first, a hook or the end of this
-        driver, or if the store takes one step at a time."""
-        whole = self.live.store.info().lease_with_append
-        if self.config.agent.hooks or self.stopping or not whole:
-            return None
-        now, head = self.now(), self.state.head
-        numbered = [event.numbered(head + n, now) for n, event in enumerate(events, 1)]
-        return decide(fold(numbered, self.state), self.bounds, now)
-
-    def model_called(self, step: CallModel) -> NewEvent:
-        """Create the event that records the intent to call the model again."""
-        ref = self.config.model_ref(self.state, self.run.model)
-        payload = ev.ModelCalled(model=ref or "none", step=step.step, inputs=list(step.inputs))
-        return self.event("model.called", payload)
 
     async def write_shared(self, *events: NewEvent, expected: int | None = None) -> bool:
         """Append to the log of thread `main`, which all threads share; otherwise like `write`."""
@@ -205,3 +183,22 @@ class Driving(Stoppable):
                     yield
                 finally:
                     self._span.end(self.state.run)
+
+
+def step_after(driving: Driving, *events: NewEvent) -> Step | None:
+    """Return the step that follows these events, as if they were in the log already, so that one
+    append can write both. None if something else comes first, a hook or the end of this driver, or
+    if the store takes one step at a time."""
+    whole = driving.live.store.info().lease_with_append
+    if driving.config.agent.hooks or driving.stopping or not whole:
+        return None
+    now, head = driving.now(), driving.state.head
+    numbered = [event.numbered(head + n, now) for n, event in enumerate(events, 1)]
+    return decide(fold(numbered, driving.state), driving.bounds, now)
+
+
+def model_called(driving: Driving, step: CallModel) -> NewEvent:
+    """Create the event that records the intent to call the model again."""
+    ref = driving.config.model_ref(driving.state, driving.run.model)
+    payload = ev.ModelCalled(model=ref or "none", step=step.step, inputs=list(step.inputs))
+    return driving.event("model.called", payload)

@@ -21,12 +21,12 @@ from ..tools import ToolResult
 from ..tools.thread_runner import asked_to_stop
 from ..tools.values import UNKNOWN, clean
 from .delegation import report, stop_all
-from .driver import Driving
+from .driver import Driving, model_called
 from .hooks import run_hooks
 from .model_call import call_model, finished, interrupted, steering_removed
 from .model_stream import checked_chunks
 from .proposed_calls import outcome, title, too_many
-from .run_start import start_events
+from .run_start import start_driving, start_events
 from .steps import (
     AskOutcome,
     CallModel,
@@ -101,7 +101,7 @@ async def _start(driving: Driving, step: Start) -> None:
         return  # it was removed from the queue, or another message is first now
     events = start_events(driving.config, driving.state, step, message)
     if await driving.write(*events, expected=driving.state.head):
-        driving.start(driving.run.id)
+        start_driving(driving, driving.run.id)
         if not step.full:
             await run_hooks(driving)
             await take_turns(driving)
@@ -109,7 +109,7 @@ async def _start(driving: Driving, step: Start) -> None:
 
 async def _call_model(driving: Driving, step: CallModel) -> None:
     # The last call may have been stopped at a time limit although the clock was set back since.
-    events = [*interrupted(driving, "stopped", shown=False), driving.model_called(step)]
+    events = [*interrupted(driving, "stopped", shown=False), model_called(driving, step)]
     if await driving.write(*events, expected=driving.state.head):
         driving.flight = None
         await run_hooks(driving)

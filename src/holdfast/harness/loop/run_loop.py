@@ -22,7 +22,7 @@ from .hooks import catch_up, run_hooks
 from .lease import acquire
 from .nested_calls import invoke
 from .perform import hand_over, perform, take_turns, take_up
-from .run_start import FirstMessage, StartedRun, start_run
+from .run_start import FirstMessage, StartedRun, start_driving, start_run
 from .steps import BESIDE, Finish, Idle
 from .tool_call import check_tools
 
@@ -65,7 +65,7 @@ async def drive(
 
 async def _continue(driving: Driving, started: StartedRun) -> None:
     """Call the model for a run that was started together with its first message."""
-    driving.start(started.run)
+    start_driving(driving, started.run)
     run = driving.state.active
     if run is not None and run.id == started.run and driving.state.abort is None:
         await _performed(take_turns(driving), driving)

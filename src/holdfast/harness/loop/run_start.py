@@ -17,11 +17,12 @@ from ..live.log_loader import payload_of
 from ..telemetry.logs import BoundLog
 from .decide import decide
 from .delegation import is_delegated
+from .driver import Driving
 from .lease import while_unavailable
 from .steps import Start
 
 
-class Accepted(NamedTuple):
+class AcceptedMessage(NamedTuple):
     """A message that was written to the log: its number, and whether it is new."""
 
     seq: int
@@ -34,9 +35,11 @@ class FirstMessage:
 
     def __init__(self, event: NewEvent, accepted: Callable[[int], None]) -> None:
         self.event, self._accepted = event, accepted
-        self.done: asyncio.Future[Accepted | None] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[AcceptedMessage | None] = (
+            asyncio.get_running_loop().create_future()
+        )
 
-    def settle(self, result: Accepted | None) -> None:
+    def settle(self, result: AcceptedMessage | None) -> None:
         """Report the result to the sender, who may have stopped waiting."""
         if not self.done.done():
             if result is not None:
@@ -98,8 +101,14 @@ async def start_run(
     except (HeadMoved, LeaseHeld):
         return None
     await live.reach(done.head)
-    first.settle(Accepted(done.seqs[0], bool(done.fresh) or done.lease is not None))
+    first.settle(AcceptedMessage(done.seqs[0], bool(done.fresh) or done.lease is not None))
     return None if done.lease is None else StartedRun(events[1].run, done.lease)
+
+
+def start_driving(driving: Driving, run: str | None) -> None:
+    """Record that a driver has started a run."""
+    driving.take(run)
+    driving.log.info("run_started", category="run", run=run)
 
 
 def _candidate(config: Config, live: Live, event: NewEvent) -> list[NewEvent] | None:

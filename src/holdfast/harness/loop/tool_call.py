@@ -25,7 +25,7 @@ from ..tools.signature import is_async
 from ..tools.thread_runner import asked_to_stop, escaped
 from ..tools.values import clean
 from .cancellation import GRACE, forget
-from .driver import Driving
+from .driver import Driving, model_called, step_after
 from .hooks import run_hooks
 from .proposed_calls import TITLE, approval, asked, decision_events, denied, forbidden, outcome
 from .steps import CallModel, RunTools
@@ -55,7 +55,7 @@ def startable(
     found = [config.agent.tool(call.name, config.mode(driving.state)) for call in calls]
     allowed = [tool for tool in found if tool is not None and not denied(driving, tool)]
     wanted = RunTools(tuple(call.id for call in calls))
-    if not calls or len(allowed) < len(calls) or driving.step_after(*message) != wanted:
+    if not calls or len(allowed) < len(calls) or step_after(driving, *message) != wanted:
         return []
     return [
         Ready(call, tool, call.arguments, "policy")
@@ -254,8 +254,8 @@ async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool
     whether it does."""
     with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
         event = outcome(driving, ready.call.id, result)
-        if isinstance(step := driving.step_after(event), CallModel):
-            called = driving.model_called(step)
+        if isinstance(step := step_after(driving, event), CallModel):
+            called = model_called(driving, step)
             if await driving.write(event, called, expected=driving.state.head):
                 return True
     await kept(driving, ready, result)

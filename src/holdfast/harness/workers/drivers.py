@@ -20,7 +20,7 @@ from ..live.log import Live
 from ..live.open_logs import OpenLogs
 from ..loop.driver import Driving
 from ..loop.run_loop import drive
-from ..loop.run_start import Accepted, FirstMessage
+from ..loop.run_start import AcceptedMessage, FirstMessage
 from .recovery import DueLogs, Slots
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
@@ -76,7 +76,7 @@ class Drivers:
 
     async def start_run(
         self, live: Live, event: NewEvent, accepted: Callable[[int], None]
-    ) -> Accepted | None:
+    ) -> AcceptedMessage | None:
         """Write a message and start its run in one step, in a task of the harness, which goes on if
         the caller is cancelled. Returns None if the message must be written by itself. `accepted`
         is called with its number before the run continues."""

@@ -17,7 +17,7 @@ from .tables import PostgresTables
 # Leases
 
 
-class Acquire:
+class AcquireCall:
     """Acquires a lease. If it is repeated after a lost reply, it recognises the lease that it
     took."""
 

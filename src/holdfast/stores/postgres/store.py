@@ -200,7 +200,7 @@ class PostgresStore(BaseStore[Restore]):
         steal: str | None = None,
         mark: str | None = None,
     ) -> Lease:
-        acquire = records.Acquire(key, owner, ttl, steal, mark)
+        acquire = records.AcquireCall(key, owner, ttl, steal, mark)
         return await self._run(lambda link: acquire(self._tables(link)))
 
     renew = on_tables(records.renew)
