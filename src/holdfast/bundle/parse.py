@@ -232,7 +232,9 @@ def _plain(text: bytes, faults: Faults, limits: BundleLimits) -> JsonObject:
     try:
         return msgspec.json.decode(text, type=JsonObject)
     except NOT_JSON as error:
-        raise faults.stop("not_json", "$", "is JSON that cannot be stored") from error
+        raise faults.stop(
+            "not_json", "$", "contains a number that is out of range, or text that is not UTF-8"
+        ) from error
 
 
 def _check_members(text: bytes, raw: JsonObject, more: int, faults: Faults) -> None:
@@ -303,7 +305,7 @@ def _check_directory(file: BinaryIO, size: int, faults: Faults, limits: BundleLi
     if count > limits.parts + 1:
         raise faults.stop("too_many_parts", "$", f"has more than {limits.parts} parts")
     if length > min(size, (limits.parts + 1) * _ENTRY):
-        raise faults.stop("too_many_parts", "$", "has a directory that is too large")
+        raise faults.stop("too_many_parts", "$", "has a zip directory that is too large")
 
 
 def _large(file: BinaryIO, size: int) -> tuple[int, int] | None:

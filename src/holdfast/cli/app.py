@@ -21,7 +21,7 @@ from ..errors import HoldfastError
 from . import error_report
 from .output import escape_unencodable, version
 
-HELP = """Durable sessions for AI agents: chat, approve, inspect, follow and maintain them.
+HELP = """Durable sessions for AI agents: chat, approve tool calls, inspect and maintain sessions.
 
 ```
 holdfast chat

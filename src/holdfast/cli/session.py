@@ -60,7 +60,7 @@ suspend = _verb(
     Sessions.suspend,
     "Suspend a session.",
     example='suspend customer-42 --reason "on holiday"',
-    more="A sweep does the same with idle sessions. The next activity resumes it.",
+    more="A sweep also suspends idle sessions. The next activity resumes the session.",
 )
 resume = _verb(Sessions.resume, "Resume a suspended session.", example="resume customer-42")
 expire = _verb(

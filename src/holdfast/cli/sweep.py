@@ -39,7 +39,7 @@ class SweepOptions:
     :param ttl: Suspend sessions after this idle time, instead of after their own limit.
     :param limit: Maximum number of sessions to change.
     :param retention: Delete expired sessions whose last activity is longer ago than this.
-    :param grace: With --retention: keep sessions that expired recently. Default: 7d.
+    :param grace: With --retention: keep sessions that expired within this time. Default: 7d.
     """
 
     ttl: str | None = None

@@ -146,12 +146,15 @@ class SessionBusy(HoldfastError):
 
     code = "session_busy"
     retryable = True
-    template = "session {session!r} is busy with run {run!r}: {remedy}"
 
     session: str
     run: str | None
     since: int | None = None
     remedy: str = "wait, or queue the message"
+
+    def __str__(self) -> str:
+        run = "" if self.run is None else f" with run {self.run!r}"
+        return f"session {self.session!r} is busy{run}: {self.remedy}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -225,13 +228,17 @@ class RunFailed(HoldfastError):
     """A run failed, was aborted or was interrupted; `reason` is its code."""
 
     code = "run_failed"
-    template = "run {run} of session {session!r} {status}: {problem}"
 
     session: str
     run: str
     status: str
     reason: str | None
     problem: str
+
+    def __str__(self) -> str:
+        run = f"run {self.run}" if self.run else "a run"
+        ended = self.status if self.status == "failed" else f"was {self.status}"
+        return f"{run} of session {self.session!r} {ended}: {self.problem}"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -282,12 +282,12 @@ def _check_allowed(name: str, permitted: Permitted) -> None:
         raise InvalidValue(
             field="allow",
             problem=f"{name!r} needs a list of allowed values",
-            remedy="list the values" + _or_a_type(name),
+            remedy="pass a list" + _or_a_type(name),
         )
 
 
 def _or_a_type(name: str) -> str:
-    return "" if _plain(name) in PARTS else ", or str, int, float, bool"
+    return "" if _plain(name) in PARTS else ", or one of the types str, int, float and bool"
 
 
 def _check_option(kind: str, allow: Mapping[str, Permitted], name: Any, value: Any) -> None:

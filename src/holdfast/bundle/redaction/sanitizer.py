@@ -221,7 +221,7 @@ def _patterns(config: ScrubConfig) -> dict[str, re.Pattern[str]]:
         if not _CLASS.fullmatch(name):
             raise InvalidValue(
                 field="patterns",
-                problem=f"has an invalid class {name!r}",
+                problem=f"has the invalid name {name!r}",
                 remedy="use at most 40 lower-case letters, digits, - and _",
             )
         try:

@@ -152,7 +152,7 @@ class McpLink:
                 waited = f"did not answer within {self._patience:g} s"
                 raise self._failed(waited) from None
             except Exception as error:
-                raise self._failed(f"could not be connected: {_reason(error)}") from None
+                raise self._failed(f"could not be reached: {_reason(error)}") from None
             self._connection = connection
             return connection
 
