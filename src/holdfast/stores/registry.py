@@ -282,7 +282,7 @@ def _check_allowed(name: str, permitted: Permitted) -> None:
         raise InvalidValue(
             field="allow",
             problem=f"{name!r} needs a list of allowed values",
-            remedy="pass a list" + _or_a_type(name),
+            remedy="write a list of values" + _or_a_type(name),
         )
 
 
