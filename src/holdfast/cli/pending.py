@@ -214,8 +214,8 @@ async def abort(
     ```
 
     Aborts the run, whether it is running or waiting, even if another process drives it. Messages
-    and the queue are kept. If there is no run, nothing is recorded. With `--json`, prints one object:
-    `{"session": …, "thread": …, "requested": …}`.
+    and the queue are kept. If there is no run, nothing is recorded. With `--json`, prints one
+    object: `{"session": …, "thread": …, "requested": …}`.
     """
     out, key = common.output(), Key(common.tenant, session, thread)
     async with common.open() as store:
