@@ -119,7 +119,7 @@ session.created.title session.created.workspace session.expired.reason session.h
 session.held.reason session.moved.to session.pinned.reason session.reopened.reason
 session.resumed.reason session.suspended.reason session.timed.reason session.touched.reason
 state.changed.drop surface.attached.reason surface.detached.reason thread.created.title
-thread.forked.title thread.renamed.title timer.set.text
+thread.forked.title thread.renamed.title thread.rewound.first timer.set.text
 """
 
 # Content that an encrypted store keeps in clear text, because lists and queries go by it.
@@ -127,7 +127,7 @@ CLEAR_TEXTS = """
 label.added.label label.removed.label metadata.changed.drop metadata.changed.set
 pending.opened.assignee pending.opened.risk session.created.labels session.created.metadata
 session.created.user session.created.workspace session.moved.to surface.attached.address
-surface.attached.detail surface.detached.address
+surface.attached.detail surface.detached.address thread.rewound.window
 """
 
 # Fields of a display that only `reduce` uses.
@@ -209,7 +209,8 @@ def test_every_content_that_an_encrypted_store_keeps_in_clear_text_is_listed() -
 
 def test_every_kind_of_the_transcript_is_in_the_history_of_prompts() -> None:
     history = "harness/live/prompt_history.py"
-    assert kinds_in("log/transcript.py") - kinds_in(history) == set(), history
+    rewinds = {"thread.rewound"}  # the history finds them with `rewound_to`
+    assert kinds_in("log/transcript.py") - kinds_in(history) == rewinds, history
 
 
 def test_every_kind_that_changes_the_display_is_tried_by_its_laws() -> None:

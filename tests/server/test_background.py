@@ -126,7 +126,9 @@ async def test_a_session_that_is_busy_says_since_when() -> None:
         assert answer.status_code == 409
         error = answer.json()["error"]
         assert (error["code"], error["retryable"]) == ("session_busy", True)
-        assert error["fields"] == {"session": "one", "run": begun.run, "since": begun.at}
+        remedy = "wait, or queue the message"
+        about = {"session": "one", "run": begun.run, "since": begun.at, "remedy": remedy}
+        assert error["fields"] == about
         with pytest.raises(SessionBusy) as refused:
             await session.send("Now", busy="reject")
         assert (refused.value.run, refused.value.since) == (begun.run, begun.at)

@@ -67,7 +67,7 @@ class MongoAppend:
         if begins:
             entry = await self._new_log()
         entry = rules.existing(self._key, entry, self._request.log)
-        now = await self._now(entry)
+        now = entry.row.created if begins else await self._now(entry)
         known = {} if begins else await self._known_ids(entry)
         plan = self._request.decide(entry.row, entry.lease, known, project=self._project, now=now)
         if not plan.fresh:
