@@ -1,7 +1,7 @@
 """Portals: calls to an asyncio event loop from other event loops, from threads and from trio.
 
-`Portal` stands for one event loop, its owner. `LoopThread` is a portal to an event loop in a daemon
-thread of its own, and `process_portal` the one that a process shares.
+A `Portal` belongs to one event loop. `LoopThread` is a portal to an event loop in its own daemon
+thread. `process_portal` returns the portal that the whole process shares.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ T = TypeVar("T")
 Function = Callable[..., Coroutine[Any, Any, T]]
 Wake = Callable[[], object]
 
-running_loop = asyncio._get_running_loop  # as get_running_loop, but None outside of a loop
+running_loop = asyncio._get_running_loop  # like get_running_loop, but None outside a loop
 
 
 class Portal:
     """Calls functions on one event loop, by default the running one, from anywhere in the process.
 
-    Each call runs as a task of that loop, in a copy of the caller's context variables. Its result,
-    or the very exception, comes back to the caller. On the loop itself a call is direct, without a
-    task. `StoreError` is raised if the loop does not run any more, or runs in the process from
-    which this one was forked, and `StoreUnavailable` if it ends before the call does.
+    Each call runs as a task of that loop, in a copy of the caller's context variables. The caller
+    gets the call's result, or the same exception object. A call from the loop itself runs directly,
+    without a task. Calls raise `StoreError` if the loop is not running, or if it belongs to the
+    process from which this one was forked, and `StoreUnavailable` if the loop ends before the call
+    does.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -46,17 +47,17 @@ class Portal:
 
     async def run(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
         """Call an async function on the loop and return its result. When the caller is cancelled,
-        the call is cancelled too. Any asyncio loop and trio may use this."""
+        the call is cancelled too. Can be awaited on any asyncio loop and under trio."""
         return await self._run(True, function, arguments, named)
 
     async def run_to_end(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
-        """Like `run`, but a call that was handed over runs to its end, even if the caller is
-        cancelled meanwhile."""
+        """Like `run`, but the call runs to completion, even if the caller is cancelled
+        meanwhile."""
         return await self._run(False, function, arguments, named)
 
     def wait(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
-        """Call an async function on the loop, block until it has ended, and return its result: for
-        threads. An interrupt ends the waiting, not the call."""
+        """Call an async function on the loop from another thread, block until the call has ended,
+        and return its result. An interrupt stops the waiting, not the call."""
         if self.is_own_thread():
             raise InvalidValue(
                 field="wait",
@@ -99,7 +100,7 @@ class Portal:
         return call
 
     def start(self) -> bool:
-        """Whether the loop runs, or was started just now."""
+        """Start the loop if this portal can do so; return whether the loop accepts calls."""
         return self.loop.is_running()
 
     def is_own_thread(self) -> bool:
@@ -116,7 +117,7 @@ class LoopThread(Portal):
         self._starting = threading.Lock()
 
     def stop(self) -> None:
-        """Cancel what still runs, and join the thread."""
+        """Stop the loop: cancel the tasks that are still running, and join the thread."""
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
@@ -135,7 +136,7 @@ class LoopThread(Portal):
 
 
 class _Call(Generic[T]):
-    """A call on its way to a loop and back. All but `result` run on that loop."""
+    """A call that is handed over to a loop. All methods except `result` run on that loop."""
 
     __slots__ = ("_calls", "_task", "_wake", "_work")
 
@@ -160,7 +161,7 @@ class _Call(Generic[T]):
             self._task.cancel()
 
     def result(self) -> T:
-        """Return what the call returned, or raise what it raised, once it has ended."""
+        """Return the call's result, or raise its exception. The call must have ended."""
         assert self._task is not None
         if self._task.cancelled():
             raise StoreUnavailable(problem="the event loop ended before the call did")
@@ -168,7 +169,8 @@ class _Call(Generic[T]):
 
 
 def _signal() -> tuple[Wake, Callable[[], Awaitable[object]]]:
-    """Return a function that wakes the caller from any thread, and one with which it waits."""
+    """Return two functions: one that wakes the caller, from any thread, and one that the caller
+    awaits until then."""
     loop = running_loop()
     if loop is not None:
         future: asyncio.Future[None] = loop.create_future()
@@ -211,8 +213,9 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _Process:
-    """What belongs to this process alone; a forked one gets its own. `parent` keeps what it has
-    inherited: tidying that up would close what the parent uses."""
+    """State that belongs to one process; a forked process gets its own. `parent` keeps a reference
+    to the inherited state, because freeing that state would close resources that the parent
+    uses."""
 
     def __init__(self, parent: _Process | None = None) -> None:
         self.parent = parent

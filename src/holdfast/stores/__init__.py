@@ -53,8 +53,9 @@ def connect(url: str, *, vault: Vault | None = None, portal: bool = False) -> Co
 
     With a `vault`, or the option `vault=FILE`, the store is encrypted.
 
-    A store belongs to the event loop on which it is opened; on another it raises `WrongLoop`. With
-    `portal`, other event loops and threads may use it too: it is a `PortalStore`."""
+    A store belongs to the event loop on which it is opened; on another loop, its methods raise
+    `WrongLoop`. With `portal`, the result is a `PortalStore`, which other event loops and threads
+    may use too."""
     if portal:
         inner = connect(url, vault=vault)
         return Connecting(lambda: _with_portal(inner))
@@ -104,8 +105,8 @@ async def _opened(connecting: Connecting) -> Store:
 
 
 async def _plain(opener: Opener, url: str) -> Store:
-    """Return the store unchanged; reject an encrypted store, which unencrypted writes would
-    damage."""
+    """Open the store at `url` without encryption. Reject an encrypted store, because unencrypted
+    writes would damage it."""
     store = await opener(url)
     try:
         if await store.claims(Scope(RESERVED, RESERVED)):
@@ -121,7 +122,8 @@ async def _plain(opener: Opener, url: str) -> Store:
 
 
 async def _behind(vault: Vault | str, opener: Opener, url: str) -> Store:
-    """Wrap a store in encryption, with a vault or with the path of a vault's file."""
+    """Open the store at `url` and wrap it in encryption. `vault` is a vault, or the path of a vault
+    file."""
     with needing("vault", "cryptography", needed_for="an encrypted store"):
         from .vault.store import VaultStore
     if isinstance(vault, str):

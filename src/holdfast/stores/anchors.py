@@ -1,8 +1,8 @@
 """Anchors: links of logs, kept outside the store as evidence.
 
 Someone with write access to the whole database can alter an event and recompute all links. They
-cannot change an anchor that is kept elsewhere: it records the link of an event, and thereby all
-events before it.
+cannot change an anchor that is kept elsewhere: an anchor records the link of an event, and the link
+depends on all events before it.
 """
 
 from __future__ import annotations

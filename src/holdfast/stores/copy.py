@@ -353,7 +353,7 @@ async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
 
 
 async def _give_up(job: _Job, names: Sequence[str]) -> None:
-    """Release the names of a session if none of it was copied."""
+    """Release the names of a session if nothing of the session was copied."""
     with suppress(HoldfastError):
         if not await threads_of(job.target, job.there):
             await _unclaim(job, names)
@@ -409,7 +409,7 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
 
 
 async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) -> None:
-    """Seal every open thread, unless one has a driver (`LeaseHeld`). `actor` is recorded with the
+    """Seal every open thread; raise `LeaseHeld` if one has a driver. `actor` is recorded with the
     event."""
     while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
         await _tell(store, open, "session.moved", {"to": to}, actor)

@@ -22,8 +22,8 @@ AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # the files of a SQLite stor
 class StoreCreation:
     """A block that may create the store at a URL: use it with `with` or `async with`. If a store on
     this machine did not exist before, it is removed when the block raises an `Exception` or `drop`
-    is set; so are missing parent folders, which `folders` creates. A store that has a session, or
-    that another process has open, stays."""
+    is set. With `folders`, missing parent folders are created, and removed in the same case. A
+    store that has a session, or that another process has open, stays."""
 
     def __init__(self, url: str, *, folders: bool = False) -> None:
         self._path = place(url)
@@ -95,7 +95,8 @@ def _used(database: Path) -> bool:
 
 
 def _alone(database: Path) -> bool:
-    """Whether no other process has the database open; only then does SQLite remove its journal."""
+    """Whether no other process has the database open: SQLite removes its journal only in that
+    case."""
     with closing(sqlite3.connect(str(database), timeout=0)) as conn:
         try:
             return bool(conn.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",))

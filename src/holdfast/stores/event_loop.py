@@ -12,7 +12,7 @@ from ..portal import in_trio
 class OwnLoop:
     """The event loop that the object named `what` belongs to: the running loop or, without one, the
     first loop that `check` runs on. An object that is `free` holds no resources of its loop: it
-    starts without one, and may change to another loop after its own is closed."""
+    starts without a loop, and may move to another loop after its own is closed."""
 
     __slots__ = ("_free", "_loop", "_what")
 
@@ -21,8 +21,8 @@ class OwnLoop:
         self._loop = None if free else _running()
 
     def check(self) -> None:
-        """Raise `WrongLoop` on another event loop and under trio; code outside any loop is
-        allowed."""
+        """Raise `WrongLoop` if the caller runs on another event loop or under trio. Calls outside
+        any loop are allowed."""
         running = _running()
         if running is self._loop or running is None:
             if running is None and in_trio():

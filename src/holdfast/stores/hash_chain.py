@@ -145,7 +145,7 @@ class LinkWalk:
         begun = None if left is None else origin(row.key, row.log, after, link_in(left))
         self._before = begun
         self._linked = False  # whether the last event had a link
-        self._bare = False  # or had none, and that was not reported
+        self._bare = False  # whether it had no link, and that was not reported
 
     def look(self, event: Event, hash: bytes, kept: bytes | None) -> list[Damage]:
         """Check the next event, whose data matches its hash, and return the problem, if any."""

@@ -1,5 +1,5 @@
-"""The measurement of a session, read through the port: a chain of hashes over each log, where forks
-left their parents, and the items that are open. `copy` uses it to write a copy and to check it."""
+"""The measurement of a session, read through the port: a hash chain over each log, the fork points,
+and the open items. `copy` uses it to write a copy and to check it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SOME, SIZE = 256, 1 << 20  # events to fold at a time, and bytes of data
 
 
 class MeasuredLog(Struct, frozen=True, kw_only=True):
-    """One log, measured up to `end`; the events after it, `tail`, only record where it was moved.
-    `chain` maps `end`, and each requested number, to the hash of the events up to that number.
-    Events up to `shared` belong to the log that this one was forked from."""
+    """One log, measured up to `end`. The events after `end` are in `tail`; they only record where
+    the log was moved. `chain` maps `end`, and each requested number, to the hash of the events up
+    to that number. Events up to `shared` belong to the log that this one was forked from."""
 
     row: Row
     end: int
@@ -80,7 +80,7 @@ async def survey(
         missing = {log.shared for log in logs if log.shared} - marks
         if not missing:
             return logs
-        marks |= missing  # a fork whose first event does not record where it left
+        marks |= missing  # for forks whose first event does not record the fork point
 
 
 async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
@@ -111,8 +111,8 @@ async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
 async def measured(
     store: Store, log: MeasuredLog, *, after: int = 0, end: int | None = None
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of a log, which must match the measurement. Raises `StoreError` at the end
-    if they do not: discard the events then."""
+    """Yield the events of a log. If they do not match the measurement, raise `StoreError` after the
+    last one; the caller must then discard them."""
     end = log.end if end is None else end
     chain = log.chain.get(after, START)
     read = store.read(log.row.key, after=after, before=end + 1, log=log.row.log)

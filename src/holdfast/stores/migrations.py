@@ -57,7 +57,7 @@ async def schema_of(url: str) -> SchemaState:
 def _in_file(path: str) -> SchemaState:
     if not Path(path).exists():
         return SchemaState(0, schema.VERSION)
-    # Without a journal no process has it open; then do not leave even an empty journal behind.
+    # No journal means that no process has the database open: do not leave an empty one behind.
     mode = "mode=ro" if Path(path + "-wal").exists() else "immutable=1"
     uri = f"file:{quote(str(Path(path).absolute()))}?{mode}"
     with (

@@ -15,7 +15,7 @@ from ..values.stream_items import CaughtUp
 from .port import Store
 from .rules import Extension, found
 
-MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # queued for a follower; beyond, it reads the store
+MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # queued for a follower; above, it reads the store
 
 
 class Follower:

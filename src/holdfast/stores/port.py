@@ -251,7 +251,8 @@ class Store(Protocol):
 
         Raises `LeaseHeld` while another lease is live, unless `steal` gives a reason. `mark` names
         the attempt: repeating it with the same owner and mark returns the lease that it took, if
-        that is still the newest and was not released, so that a lost reply costs nothing.
+        that is still the newest and was not released, so that the call can be repeated after a lost
+        reply.
         """
         ...
 
@@ -282,8 +283,8 @@ class Store(Protocol):
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         """Return the bytes of a blob of this session, or raise `BlobNotFound`. Bytes that do not
-        match the hash are rejected; with `checked=False` they are returned, as for a blob that was
-        stored under another hash."""
+        match the hash are rejected; with `checked=False` they are returned. Use it for a blob that
+        was stored under the hash of its original form."""
         ...
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
@@ -293,8 +294,9 @@ class Store(Protocol):
     async def save_snapshot(
         self, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
     ) -> None:
-        """Store a snapshot. One is kept per log and fold version: the furthest, by the newest
-        lease. Without `fence`, it replaces only one that is not as far."""
+        """Store a snapshot. One is kept per log and fold version: from the newest lease, the one
+        with the highest number. Without `fence`, it replaces only a snapshot with a lower
+        number."""
         ...
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:

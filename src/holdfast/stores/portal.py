@@ -1,4 +1,4 @@
-"""A store that any event loop and any thread may use: calls hop to the event loop that owns it."""
+"""A store for any event loop and any thread: it forwards calls to the event loop that owns it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from .paging import PAGE_EVENTS, batches
 from .port import Store, StoreInfo
 from .wrapped import WrappedStore
 
-BATCH_BYTES = 1 << 20  # of a stream, handed to a reader on another loop at once
+BATCH_BYTES = 1 << 20  # of a stream, transferred to another loop in one batch
 
-# These end with their caller. All other methods write: once handed over, they run to their end.
+# These are cancelled with their caller. All other methods write: once handed over to the owner's
+# loop, they run to completion.
 READS = """
 seqs locate link row rows find pending claims runnable drafts get_blob blobs load_snapshot
 """
@@ -38,17 +39,18 @@ _READS = frozenset(READS.split())
 
 
 class PortalStore(WrappedStore):
-    """A store for several event loops and threads of a process, on top of one that belongs to a
-    single loop: that of `portal`, by default the running one.
+    """A store for several event loops and threads of a process. It wraps a store that belongs to a
+    single loop: the loop of `portal`, by default the running one.
 
-    Calls on that loop go to the store directly. Calls from other asyncio loops and from trio hop
-    over, with the caller's context variables, and return the same values or raise the same errors;
-    `holdfast.sync.Store` calls it without `await`. `read`, `follow` and `verify` come in batches,
-    of a page at most, and closing them closes the stream of the store.
+    Calls on that loop go to the inner store directly. Calls from other asyncio loops and from trio
+    are forwarded to it, with the caller's context variables, and return the same values or raise
+    the same errors. `holdfast.sync.Store` makes the same calls without `await`. The items of
+    `read`, `follow` and `verify` are transferred in batches of at most a page. Closing one of these
+    streams closes the stream of the inner store.
 
-    When a caller is cancelled, a write that was handed over still runs to its end, whole; its
-    ids make a retry safe. Reads are cancelled. Close it before its loop ends: from then on calls
-    raise `StoreError`, and so they do in a process that was forked from this one.
+    When a caller is cancelled, its reads are cancelled too, but a write that was handed over runs
+    to completion; event ids make a retry safe. Close the store before its loop ends: later calls
+    raise `StoreError`. Calls in a process that was forked from this one raise `StoreError` too.
     """
 
     _home: asyncio.AbstractEventLoop | object  # the loop on which `inner` may be called
@@ -68,7 +70,8 @@ class PortalStore(WrappedStore):
         return self._portal
 
     def _pass_on(self, method: str, *args: Any, **options: Any) -> Any:
-        """Return a stream. On the owner's loop it is that of the store."""
+        """Return the stream of `read`, `follow` or `verify`. On the owner's loop, it is the stream
+        of the inner store itself."""
         if running_loop() is self._home:
             return getattr(self.inner, method)(*args, **options)
         CHECKS[method](*args, **options)
@@ -84,7 +87,7 @@ class PortalStore(WrappedStore):
         return self.inner.info()
 
     async def _store(self) -> Store:
-        """Return the open store, on its loop."""
+        """Return the inner store, opened. Called on the owner's loop."""
         return self.inner
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
@@ -109,11 +112,11 @@ class PortalStore(WrappedStore):
             await self.portal.run_to_end(restore.cancel)
             raise
 
-    # For threads: the same, without `await`
+    # The same methods for threads, without `await`
 
     def wait(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call a method from a thread, block until it has ended, and return its result. `read`,
-        `follow` and `verify` return a plain generator; `restore` takes a plain iterable."""
+        """Call a method from a thread, block until the call has ended, and return its result.
+        `read`, `follow` and `verify` return a plain generator; `restore` takes a plain iterable."""
         if method == "info":
             return self.info()
         if method in STREAMS:
@@ -141,7 +144,8 @@ class PortalStore(WrappedStore):
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Return a method of the port. On the owner's loop it costs a coroutine and nothing else."""
+    """Return an async method that forwards to the same method of the inner store. On the owner's
+    loop it calls that method directly."""
 
     @wraps(getattr(Store, name))
     async def call(self: PortalStore, *args: Any, **options: Any) -> Any:
@@ -160,9 +164,9 @@ for _name in {name for name in vars(Store) if name[0] != "_"} - STREAMS - {"info
 
 
 class StreamBatches:
-    """The items of an async generator in batches: what it yields without waiting, up to a page or
-    a megabyte. It does not advance between two batches. All methods run on its loop, where one task
-    opens and runs the generator."""
+    """Reads an async generator in batches. A batch has the items that the generator yields without
+    waiting, up to a page or a megabyte. The generator does not advance between two batches. All
+    methods run on the generator's loop, where one task opens and runs the generator."""
 
     def __init__(self, open: Callable[[], Awaitable[AsyncGenerator[Any, None]]]) -> None:
         self._open = open
@@ -175,8 +179,8 @@ class StreamBatches:
         self.ended = False
 
     async def take(self) -> list[Any]:
-        """Wait for the next batch and return it; it is empty at the end. Raises what the generator
-        raised, after the items before."""
+        """Wait for the next batch and return it; an empty batch marks the end. An error of the
+        generator is raised after the items before it were returned."""
         if self._task is None:
             self._task = asyncio.create_task(self._read())
         if not self._task.done():
@@ -190,7 +194,7 @@ class StreamBatches:
         return []
 
     async def close(self) -> None:
-        """Close the generator, wherever it is."""
+        """Cancel the task that runs the generator, which closes the generator."""
         if self._task is not None:
             await ended(self._task)
 
@@ -227,7 +231,7 @@ class StreamBatches:
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Deliver what is there, if anything is, and wait until more is wanted."""
+        """If there are items, deliver them and wait until the next batch is requested."""
         if self._items:
             self._wanted.clear()
             self._deliver()
@@ -243,8 +247,9 @@ class StreamBatches:
 def _rest_of(
     step: Generator[Any, Any, Any], waits_for: Any, pause: Callable[[], Coroutine[Any, Any, None]]
 ) -> Generator[Any, Any, Any]:
-    """Await a step of a generator that has begun to wait. `pause` is awaited before: until it is
-    over, the generator does not go on, whatever happens meanwhile."""
+    """Finish a generator step that is already suspended on `waits_for`. `pause` is awaited first,
+    and the step resumes only after it ends; if `pause` is cancelled, the cancellation is thrown
+    into the step."""
     try:
         try:
             yield from pause().__await__()
@@ -283,8 +288,8 @@ def _iterate(portal: Portal, stream: StreamBatches) -> Generator[Any, None, None
 
 
 class _Restore:
-    """A restore whose events come in batches from elsewhere. All methods run on the loop of the
-    store; `put` waits while the batch before is not used up."""
+    """A restore that receives its events in batches from another event loop or thread. All methods
+    run on the store's loop; `put` waits until the previous batch is taken."""
 
     def __init__(self, begin: Callable[[AsyncIterable[Event]], Any]) -> None:
         self._begin = begin
@@ -292,7 +297,8 @@ class _Restore:
         self._restoring: asyncio.Task[None] | None = None
 
     async def put(self, batch: list[Event] | None) -> bool:
-        """Hand over the next events; None is the end. Returns False if the restore has failed."""
+        """Hand over the next events; None marks the end. Return False if the restore has already
+        ended."""
         if self._restoring is None:
             self._restoring = asyncio.create_task(self._begin(self._events()))
         putting = asyncio.create_task(self._given.put(batch))
@@ -303,7 +309,7 @@ class _Restore:
         return not self._restoring.done()
 
     async def end(self) -> None:
-        """Complete the restore, or raise what made it fail."""
+        """Complete the restore; raise its error if it failed."""
         await self.put(None)
         assert self._restoring is not None
         await self._restoring

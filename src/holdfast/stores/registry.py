@@ -45,7 +45,7 @@ url user username vault
 """
 SECURITY = ("ssl", "tls", "auth", "password", "proxy")  # prefixes of such names
 SOON = 0.25  # seconds that a store has to finish opening at shutdown
-PARTS = ("database", "schema")  # parts of a server: clients choose only from a list
+PARTS = ("database", "schema")  # parts of a server: the host must list the allowed values
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# Checking which options may be allowed, and which are
+# Checks of the options that a host allows and a client sends
 
 
 def connects(name: str) -> bool:

@@ -1,8 +1,8 @@
 """Retries while a backend is unavailable: repeat an attempt until a deadline, report long waits,
 and stop when the caller is cancelled, even if the driver hides the cancellation.
 
-An attempt must be safe to repeat after a lost reply. Stores ensure that: events by their ids,
-everything else by comparing before it sets.
+An attempt must be safe to repeat after a lost reply. Stores ensure this with event ids, and with
+compare-and-set for everything else.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class LeaseState(Struct, frozen=True):
 
 
 class LiveLeases(NamedTuple):
-    """The bounds of a live lease at one moment, for stores that search by them: it ends after `now`
-    and no later than `latest`, and was renewed no later than `renewed`."""
+    """The bounds of a live lease at one moment, for stores that search by them: the lease ends
+    after `now` and no later than `latest`, and was renewed no later than `renewed`."""
 
     now: int
     latest: int
@@ -195,8 +195,8 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(done, lease=self.release if held else None)
 
     def _repeated(self, row: Row, state: LeaseState, known: Mapping[str, int]) -> Extension:
-        """Decide an append with `acquire` of which some ids are known: it writes nothing. If all
-        are known, it is a repetition, and reports the lease that it took."""
+        """Decide an append with `acquire` when some ids are known: nothing is written. If all ids
+        are known, the call is a repetition, and reports the lease that it took."""
         assert self.acquire is not None
         lease = None
         if len(known) == len({*self.ids}):
@@ -298,8 +298,8 @@ def is_newest(row: Row, state: LeaseState, lease: Lease) -> bool:
 def live_leases(now: int) -> LiveLeases:
     """Return the bounds of live leases. If a lease ends later than its duration allows, the clock
     has been set back since it was granted, and the lease counts as expired: otherwise nobody could
-    drive the log until the clock catches up. Without `renewed`, the longest possible lease is
-    assumed."""
+    drive the log until the clock catches up. A lease without a renewal time is assumed to have the
+    longest possible duration."""
     return LiveLeases(now, now + SKEW + LONGEST_LEASE, now + SKEW)
 
 
@@ -329,7 +329,8 @@ def acquire(
     mark: str | None = None,
     now: int,
 ) -> tuple[Lease, LeaseState]:
-    """Decide who drives: a new lease, the lease that the same attempt took, or `LeaseHeld`."""
+    """Decide an acquisition: return a new lease or the one that this attempt took, or raise
+    `LeaseHeld`."""
     if mark is not None and (lease := marked_lease(row, state, owner, ttl, mark)) is not None:
         return lease, state
     return take_lease(row, state, owner, ttl=ttl, steal=steal, now=now, mark=mark)
@@ -352,7 +353,7 @@ def marked_lease(row: Row, state: LeaseState, owner: str, ttl: float, mark: str)
 
 def _mark(token: int, mark: str) -> str:
     """Return a mark as it is stored. It names the token, because a program that does not know marks
-    leaves the mark of an earlier lease."""
+    leaves the mark of an earlier lease in place."""
     return f"{token} {mark}"
 
 
@@ -439,8 +440,8 @@ def check_delete(key: Key, row: Row | None, expected: int | None) -> None:
 
 def keeps_snapshot(token: int | None, seq: int, kept: tuple[int, int] | None) -> bool:
     """Whether a snapshot up to `seq` replaces the one that is kept, given as (token, number).
-    `token` is that of the writer's lease; without a lease, only a snapshot that is further
-    replaces one."""
+    `token` is that of the writer's lease. Without a lease, `seq` must be higher than the number of
+    the kept snapshot."""
     if kept is None:
         return True
     return seq > kept[1] if token is None else kept <= (token, seq)
@@ -538,7 +539,7 @@ def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease |
 
 
 def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
-    """Join pieces (message, token, start, text) to drafts, each from its newest token."""
+    """Join pieces (message, token, start, text) into drafts, each from its newest token."""
     newest: dict[str, tuple[int, dict[int, str]]] = {}
     for message, token, start, text in pieces:
         if message not in newest or newest[message][0] < token:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # noqa: F401 - registered before us, so that we end first
+import concurrent.futures.thread  # noqa: F401 - registers its hook first, so ours runs earlier
 import threading
 from collections.abc import Generator
 from typing import Any
@@ -18,7 +18,7 @@ from .url_display import address
 from .vault.keys import Vault
 
 NOWHERE = object()  # the loop of a store that is not open
-LAST = 5.0  # seconds for closing what is open when the process ends
+LAST = 5.0  # seconds for closing the open stores when the process ends
 
 Name = tuple[str, Vault | None]
 
@@ -42,13 +42,13 @@ class _OpenStore:
             await self.opening.result().aclose()
 
 
-# The open stores of each portal, changed on its loop alone. A forked process has a portal of its
-# own, and leaves those of its parent as they are.
+# The open stores of each portal. Only code on the portal's loop changes them. A forked process has
+# its own portal, and does not touch the stores of its parent.
 _open_stores: dict[Portal, dict[Name, _OpenStore]] = {}
 
 
 class SharedStore(PortalStore):
-    """A handle to the store at a URL; `shared_store` makes it. Await it, or use it with
+    """A handle to the store at a URL, created by `shared_store`. Await the handle, or use it with
     `async with`, to open the store now; otherwise the first call opens it."""
 
     inner: Any  # a Store once it is open
@@ -89,7 +89,7 @@ class SharedStore(PortalStore):
         return found
 
     async def aclose(self) -> None:
-        """Give the store up; it is closed with its last handle. Safe to call twice."""
+        """Close this handle. The store is closed with its last handle. Safe to call twice."""
         await self.portal.run_to_end(self._leave)
 
     async def _store(self) -> Store:
@@ -103,7 +103,7 @@ class SharedStore(PortalStore):
             shared = known[self._name] = _OpenStore(asyncio.create_task(self._connect()))
             _close_at_exit()
         shared.users.add(self)
-        store = await asyncio.shield(shared.opening)  # others may wait for it
+        store = await asyncio.shield(shared.opening)  # other handles may wait for it
         self._check_open()
         self.inner, self._opened_on, self._home = store, portal, portal.loop
         return store
@@ -135,9 +135,10 @@ def shared_store(url: str, *, vault: Vault | None = None) -> SharedStore:
     The store is opened once per process, on an event loop in a daemon thread: all handles with the
     same URL (as text) and vault share it. It is opened by the first call, or by awaiting the
     handle, and closed with the last handle, or when the process ends. A call after a failed attempt
-    tries again. In a forked process a handle opens the store anew.
+    tries again. In a forked process, a handle opens the store again.
 
-    Otherwise it behaves like any `PortalStore`. `holdfast.sync.Store` uses it without `await`.
+    Otherwise the handle behaves like any `PortalStore`. `holdfast.sync.Store` uses it without
+    `await`.
     """
     return SharedStore(url, vault)
 
@@ -146,9 +147,9 @@ def shared_store(url: str, *, vault: Vault | None = None) -> SharedStore:
 
 
 def _close_at_exit() -> None:
-    """Close what is open when the main thread ends. That is before Python stops the threads of
-    executors, which stores need for closing, as `concurrent.futures` does it; with `atexit` it
-    would be too late."""
+    """Register a hook, once per process, that closes the open stores when the main thread ends. It
+    uses the same hook as `concurrent.futures`, and runs before Python stops the threads of
+    executors, which stores need for closing. A hook of `atexit` would run too late."""
     global _registered  # noqa: PLW0603 - once per process
     if not _registered:
         _registered = True

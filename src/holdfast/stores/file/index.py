@@ -184,7 +184,7 @@ class Index:
             conn.execute("DELETE FROM claims WHERE tenant = ? AND name = ?", said.claim)
 
     def damages(self) -> list[Damage]:
-        """Return the damage that was found and truncated since the last purge."""
+        """Return the damage that was recorded in the journal since the last purge."""
         return [said.damage for said in self._heard() if said.damage]
 
     # Catching up
@@ -192,9 +192,8 @@ class Index:
     def catch_up(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, doubt: bool = False
     ) -> SqliteLogEntry:
-        """Update the index of a log from its file, and return the log. With `doubt`, equal size
-        does not prove that index and file agree: the file may have been rewritten, and the index
-        rolled back."""
+        """Update the index of a log from its file, and return the log. With `doubt`, equal sizes
+        are not trusted: the file may have been rewritten, and the index rolled back."""
         path = self._folder.paths.log(entry.row.log)
         size, known = self._folder.size(path), self._size(conn, entry.id)
         if size == known and not (doubt and size and self._has_moved(conn, entry, path)):
@@ -406,8 +405,8 @@ class Index:
 
 
 def _take_lease(conn: sqlite3.Connection, entry: SqliteLogEntry, lines: Iterable[Placed]) -> None:
-    """Take the lease that the last of some appends acquired or released. The index may know a newer
-    one, if a program that does not take leases from lines granted it."""
+    """Store the lease from the last of these lines that has one, unless the index has a newer
+    lease."""
     found = [placed.line.lease for placed in lines if placed.line and placed.line.lease]
     if found and found[-1].token >= entry.lease.token:
         logs.save_lease(conn, entry.id, found[-1])

@@ -169,7 +169,7 @@ class Presence:
         self._path = root / "open" / new_id()
         self._lock = FileLock(str(self._path))
         self._lock.__enter__()
-        sync_folder(str(self._path))  # or a power loss could drop the mark but not the index
+        sync_folder(str(self._path))  # otherwise a power loss could drop the mark but not the index
 
     def end(self) -> None:
         self._path.unlink(missing_ok=True)

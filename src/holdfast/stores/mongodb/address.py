@@ -84,7 +84,7 @@ class MongoAddress:
         try:
             return AsyncMongoClient(self.url, driver=DriverInfo("holdfast"), **defaults)
         except (ConfigurationError, ValueError, TypeError) as error:
-            # Without the driver's text, which may quote part of the URL.
+            # Omit the driver's text, which may quote part of the URL.
             problem = f"is rejected by the driver ({type(error).__name__})"
         raise _unusable(problem)
 

@@ -193,8 +193,8 @@ async def _last_documents(
     db: MongoDatabase, of_log: Document, low: int, high: int, *, ends: bool
 ) -> tuple[list[Document], int | None]:
     """Return some documents of a log from `high` down, and the number from which to continue, if
-    there may be more. Unless a document `ends` at `high`, the one around it is fetched at the same
-    time."""
+    there may be more. Unless a document `ends` at `high`, the document that contains `high` is
+    fetched at the same time."""
     within = {**of_log, "last": {"$gt": low, "$lte": high}}
     around = {**of_log, "last": {"$gt": high}}
     pages = [_page(db, within, -1, PAGE_DOCUMENTS, low, high)]
@@ -223,8 +223,8 @@ def _from(start: int | Document, count: int) -> Document:
 
 
 def newest_documents(scope: Scope, count: int) -> list[Document]:
-    """Return the steps that join to a head, as `near`, the documents of the log with its newest
-    `count` events, last one first."""
+    """Return the aggregation stages that add a field `near` to a head: the log's documents with its
+    newest `count` events, newest first."""
     after = {"$subtract": ["$head", count]}
     newest = {"$and": [{"$eq": ["$log", "$$log"]}, {"$gt": ["$last", "$$after"]}]}
     steps = [

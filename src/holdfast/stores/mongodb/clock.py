@@ -1,7 +1,8 @@
 """The clock of a store: the caller's, or an estimate of the server's.
 
-Leases of two machines agree only by one clock. The server's clock is read now and then; in between,
-this machine's monotonic clock is added, so that setting the wall clock does no harm.
+Machines agree about leases only if they use the same clock. The server's clock is read now and
+then; in between, this machine's monotonic clock is added, so that setting the wall clock has no
+effect.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Clock(Protocol):
 
 
 class GivenClock:
-    """The clock that the caller gave."""
+    """A clock that the caller passed."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

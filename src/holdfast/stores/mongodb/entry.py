@@ -161,8 +161,8 @@ def encoded(entry: MongoLogEntry) -> Document:
 
 
 def lease_fields(lease: LeaseState) -> Document:
-    """Encode a lease. Its mark is the field `by`: there an older program keeps an id of its own per
-    acquisition, so that it overwrites the mark when it takes the lease."""
+    """Encode a lease. The mark is stored in the field `by`. An older program stores its own id for
+    each acquisition there, so it overwrites the mark when it acquires the lease."""
     fields = msgspec.structs.asdict(lease)
     return {("by" if name == "mark" else name): value for name, value in fields.items()}
 

@@ -1,7 +1,8 @@
 """The head documents: read, cached, and changed by compare-and-set.
 
 A process decides on its copy of a head, and the server applies the change only if that copy is
-current. Within a process the writers of one log take turns, so that it never races with itself.
+current. Within a process the writers of one log take turns, so that a process never races with
+itself.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ class MongoHeads:
     async def newest(
         self, key: Key, count: int, log: str | None = None
     ) -> tuple[MongoLogEntry, list[Document]]:
-        """Return the log with this key as `existing` does and, by the same command, the documents
-        with those of its own newest `count` events that are not in the tail, last one first."""
+        """Return the log with this key, as `existing` does, and the documents that hold those of
+        its own newest `count` events that are no longer in the tail, newest first. One command
+        reads both."""
         steps = [{"$match": _live(key)}, *newest_documents(key.scope, count)]
         docs = await (await self.db.logs.aggregate(steps, hint="key")).to_list()
         doc = docs[0] if docs else None
@@ -96,8 +98,8 @@ class MongoHeads:
 
     async def lease_time(self, entry: MongoLogEntry) -> int:
         """Return the time at which to decide whether the lease of a log is live. If the lease was
-        renewed later than this process's time, the server is asked: either its clock was ahead
-        then, or this process is behind."""
+        renewed at a later time than this process's estimate, the server's clock is read: either it
+        was set back since, or the estimate is behind."""
         now = await self.db.clock.now()
         return now if entry.lease.renewed <= now else await self.db.clock.asked()
 
@@ -106,7 +108,7 @@ class MongoHeads:
     def _keep(self, entry: MongoLogEntry) -> None:
         there = self._recent.get(entry.key)
         if there is not None and there.log == entry.log and there.version > entry.version:
-            return  # what was read is older than what was written since
+            return  # the cached copy is newer than the one that was read
         self.forget(entry.key)
         self._recent[entry.key] = entry
         self._size += entry.size

@@ -43,8 +43,8 @@ BATCH_EVENTS = 256
 class Fork:
     """One fork, over all its attempts.
 
-    The new log is hidden until the parent was seen alive after it was inserted: a delete of the
-    session either finds the new log, or makes the fork fail.
+    The new log is inserted hidden, and shown after a check that the parent still exists. So a
+    delete of the session either finds the new log, or makes the fork fail.
     """
 
     def __init__(
@@ -129,7 +129,8 @@ class Fork:
 
 
 async def show(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> bool:
-    """Make a hidden log visible; False if another log has its key, or it was removed."""
+    """Make a hidden log visible. Return False if another log has its key, or if the log was
+    removed."""
     where = named(entry.scope, _id=entry.log, state=entry.state)
     _, update = entries.listed(entry._replace(listed={}), entry, anew=True)
     update["$set"].update(state=LIVE, until=0, newest=entry.newest)
@@ -344,8 +345,8 @@ async def project_anew(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> None:
     """Rebuild the row of a log from its own events, and write it. Events that are appended
-    meanwhile are added, so that this completes however busy the log is. After an erasure it starts
-    again, since the row may contain data that is erased by then."""
+    meanwhile are added, so that the rebuild completes however busy the log is. After an erasure,
+    the rebuild starts again, because the row may contain data that was erased meanwhile."""
     row: Row | None = None
     erasures = 0
     while True:

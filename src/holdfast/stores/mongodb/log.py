@@ -57,8 +57,8 @@ class MongoAppend:
         return done
 
     async def _take_back(self, but: Batch | None) -> None:
-        """Remove the chunks that nothing refers to. If a reply was lost, it is unknown which those
-        are, and they are left to `purge`."""
+        """Remove the chunks that nothing refers to. If a reply was lost, it is unknown which chunks
+        are unused, and `purge` removes them later."""
         if not self._unsure:
             await self._spill.take_back(but=but)
 

@@ -28,8 +28,8 @@ SEND_BYTES = 8 << 20
 
 
 class Spill:
-    """The payloads of one call that are stored apart: written once, however many attempts it takes,
-    and removed if nothing refers to them in the end."""
+    """The payloads of one call that are stored apart. They are written once, even if the call needs
+    several attempts, and removed if nothing refers to them in the end."""
 
     def __init__(self, db: MongoDatabase) -> None:
         self._db = db

@@ -23,8 +23,8 @@ _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 
 
 
 async def rows(db: MongoDatabase, keys: Sequence[Key]) -> list[Row | None]:
-    """Return the rows of several logs, with one query: a condition for each tenant and name of a
-    thread, so usually one, that lists the sessions."""
+    """Return the rows of several logs, with one query. It has one condition for each pair of tenant
+    and thread name (usually only one), which lists the sessions."""
     sessions: dict[tuple[str, str], list[str]] = {}
     for key in dict.fromkeys(keys):
         sessions.setdefault((key.tenant, key.thread), []).append(key.session)
@@ -116,8 +116,8 @@ async def pending(
 ) -> Page[Pending]:
     """Return one page of the inbox, oldest first.
 
-    Heads come in the order of their oldest item. No item of a later head is older than that, so all
-    older items can be returned.
+    Heads are sorted by their oldest pending item. Later heads have no items older than the oldest
+    item of the current head, so all older items found so far are final.
     """
     start: tuple[int, str] = (0, "")
     where, index = inbox_conditions(query)
@@ -190,11 +190,11 @@ def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
 async def locate(db: MongoDatabase, tenant: str, id: str) -> list[Key]:
     """Return the logs to which an event with this id was appended.
 
-    The ids in tails and in batches each have an index that begins with the tenant. The index of an
-    append (`ids`) cannot serve: it begins with the log. Tails have an index although it changes
-    with every append, because most logs never fill a tail, and a search without one would read all
-    of them; in measurements it cost appends nothing. Tails are read before batches, as in every
-    read, so that nothing is missed that moves meanwhile.
+    The ids in tails and in batches each have an index that begins with the tenant. The index that
+    appends use (`ids`) does not help, because it begins with the log. Tails have an index although
+    it changes with every append, because most logs never fill a tail, and a search without one
+    would read all of them; in measurements it cost appends nothing. Tails are read before batches,
+    as in every read, so that events that move meanwhile are not missed.
     """
     where: Document = {"tenant": tenant, "state": LIVE, "tail.ids": id}
     found = db.logs.find(where, {"session": 1, "thread": 1}, hint="tail_ids")

@@ -24,8 +24,8 @@ from .schema import MongoDatabase
 
 
 class Leasing:
-    """One change of a lease, over all its attempts. An acquisition that the caller did not mark
-    gets a mark of its own, to be recognised after a lost reply."""
+    """One change of a lease, over all its attempts. An acquisition without a mark from the caller
+    gets a new mark, so that it can be recognised after a lost reply."""
 
     def __init__(self, db: MongoDatabase, heads: MongoHeads, mark: str | None = None) -> None:
         self._db = db
@@ -93,7 +93,7 @@ async def put_draft(
     piece = named(key.scope, _id=id, log=entry.log, message=message, token=fence.token, text=text)
     try:
         await heads.db.drafts.replace_one(named(key.scope, _id=id), piece, upsert=True)
-    except DuplicateKeyError:  # two inserts at once, and the other was first
+    except DuplicateKeyError:  # another call inserted it at the same time
         await heads.db.drafts.replace_one(named(key.scope, _id=id), piece)
 
 
@@ -128,8 +128,8 @@ async def drafts(heads: MongoHeads, key: Key) -> list[Draft]:
 async def save_snapshot(
     heads: MongoHeads, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
 ) -> None:
-    """Store a snapshot, unless there is one that `rules.keeps_snapshot` prefers: the filter is that
-    rule."""
+    """Store a snapshot, unless `rules.keeps_snapshot` prefers the stored one. The filter implements
+    that rule."""
     entry = await heads.existing(key)
     rules.check_snapshot(entry.row, snapshot)
     id = {"log": entry.log, "version": snapshot.version}

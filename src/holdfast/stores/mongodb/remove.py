@@ -76,7 +76,8 @@ class Delete:
 
     @property
     def _first(self) -> Key:
-        """The log whose head and lease the caller may expect."""
+        """The log that the caller's expected head and fence apply to: the target thread, or `main`
+        of the target session."""
         if isinstance(self._target, Key):
             return self._target
         return Key(self.scope.tenant, self.scope.session, "main")
@@ -96,10 +97,10 @@ class Delete:
         return entries.buried(self._mark, await self._db.clock.now(), self._whole)
 
     async def _hide_threads(self, *, but_main: bool) -> None:
-        """Hide all threads of the session; not `main` if it was hidden before, because one that
-        exists now is newer than what the caller expects."""
-        # Uses an index whose entries this does not move. A fork that began before its parent was
-        # hidden exists by now, and is found here; one that begins later fails.
+        """Hide all threads of the session. With `but_main`, skip `main`, which was hidden before: a
+        `main` that exists now is newer than the one that the caller expects."""
+        # This update does not move the entries of the index that it uses. A fork that began before
+        # its parent was hidden exists by now, and is found here; one that begins later fails.
         where = named(self.scope, state={"$in": [LIVE, FORKING]})
         if but_main:
             where["thread"] = {"$ne": "main"}

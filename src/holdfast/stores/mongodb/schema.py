@@ -46,7 +46,7 @@ def _some(name: str, *fields: str, where: Document, **options: Any) -> IndexMode
 INDEXES: dict[str, list[IndexModel]] = {
     "logs": [
         _some("key", "tenant", "session", "thread", where={"state": LIVE}, unique=True),
-        # Complete, and never changed by an update: the index to shard by, and to find all threads.
+        # Covers all logs, and no update changes it: used for sharding, and to find all threads.
         _index("session", "tenant", "session"),
         _some("threads", "tenant", "session", "active", "_id", where={"state": LIVE}),
         _some("active", "tenant", "active", "_id", where=_MAIN),
@@ -151,8 +151,8 @@ async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None
 
 
 async def prepare(db: MongoDatabase) -> None:
-    """Create the collections and indexes, once, and those that an older program did not know; safe
-    if many processes open at a time.
+    """Create the collections and indexes once, and add indexes that an older program did not know.
+    Safe if many processes open the database at the same time.
 
     The mark that the database belongs to Holdfast is set before the first index, at version 0, so
     that another process can complete an interrupted preparation.

@@ -123,5 +123,5 @@ def _made(change: _Change, head: Document | None) -> bool | BaseException:
     if head["version"] <= change.where["version"]:
         return False
     if head["version"] == change.where["version"] + 1:
-        return False  # the change after that version was another one
+        return False  # another change was made to that version
     return AutoReconnect("it is unknown whether the change was made")

@@ -171,8 +171,8 @@ _SEEKS = {
     "shared": "part CROSS JOIN " + _SEEK.format(log="part"),
 }
 
-# Programs older than links call this one, and write none.
+# For programs from before links were introduced; they write no links.
 APPEND_1 = _APPEND.format(name="append_1", **_FIRST)
-# Programs older than appends with a lease call this one.
+# For programs from before appends could acquire a lease.
 APPEND_2 = _APPEND.format(name="append_2", **_FIRST | _LINKS)
 APPEND_3 = _APPEND.format(name="append_3", **_FIRST | _LINKS | _LEASE | _SEEKS)

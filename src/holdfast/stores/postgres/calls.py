@@ -1,8 +1,8 @@
-"""Appends that wait for a connection share one: many calls of the function, one flush.
+"""Batching of appends: several calls of the append function share one transaction and one flush.
 
-Few connections append at a time. Appends that arrive meanwhile wait and are sent together, in one
-transaction: a call that only reads does not affect the others, and if one fails, each is sent again
-alone, which is safe because of its ids.
+At most `WRITERS` connections append at a time. Appends that arrive when all are busy are queued and
+sent in batches. A call that only reads does not affect the rest of its batch. If a batch fails,
+each call is retried on its own; the event ids make the retry safe.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class PostgresDatabase:
         self._careless = False  # whether the server would commit without waiting for a flush
         self._quick = max(1.0, options.patience / 2)
         self._kept: list[tuple[Any, dict[str, Any]]] = []
-        # The others are for transactions. None is kept of a pool that the caller owns.
+        # The other connections are for transactions. In a pool that the caller owns, none is kept.
         self._keep = pool.get_max_size() // 3 if owned else 0
         self._clock_at = (0.0, 0)
 
@@ -246,8 +246,8 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def apart(self) -> AsyncGenerator[Any, None]:
-        """Hold a connection outside the pool for a long time; if the caller passed a pool, take it
-        from there."""
+        """Hold a connection for a long time: a new one outside the pool or, if the caller passed a
+        pool and there is no `listen_url`, one from that pool."""
         options = self.options
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
@@ -279,7 +279,8 @@ class PostgresDatabase:
     def hear_clock(self, began: float, now: int) -> None:
         """Record the server's time `now`, the reply to a query sent at `began`. It counts as the
         time of the reply, so our time is never ahead of the server's, and due work is seen at once.
-        After a long wait it may be too far behind, and counts only if our time is behind it."""
+        If the reply took long, `now` may be too far behind, and is used only if it is ahead of our
+        time."""
         heard = time.monotonic()
         if heard - began < 1.0 or now > self.clock():
             self._clock_at = (heard, now)

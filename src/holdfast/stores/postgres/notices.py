@@ -136,7 +136,7 @@ class PostgresNotices:
 
     def _heard(self, conn: object, process: int, channel: str, payload: object) -> None:
         if process == self._process:
-            return  # our own notice; our followers know
+            return  # our own notice; our followers were woken before
         grown = set(str(payload).split())
         for key in self._wakes.followed():
             if digest(key) in grown:

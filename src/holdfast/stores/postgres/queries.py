@@ -61,9 +61,9 @@ async def locate(link: Link, tenant: str, id: str) -> list[Key]:
 
     One seek in the index (log, id) for each log of the tenant: about 1.5 ms per 1,000 logs. An
     index that begins with the id would find the event at once, but appends would pay for it: either
-    they write one index more, or, if it replaces the present one, ids that are not ordered by time
-    (idempotency keys, calls of tools) spread each append over the whole index. With the present
-    one, the ids of an append are in one place.
+    they would write one more index, or, if it replaced the present one, ids that are not ordered by
+    time (idempotency keys, calls of tools) would spread each append over the whole index. With the
+    present one, the ids of an append are in one place.
     """
     found = await link.rows(_LOCATE, tenant, id)
     return sorted(Key(tenant, session, thread) for session, thread in found)

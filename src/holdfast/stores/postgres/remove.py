@@ -37,7 +37,7 @@ class Hide:
     async def __call__(self, link: Link) -> tuple[Counter[str], list[Row]]:
         target = self._target
         scope = target.scope if isinstance(target, Key) else target
-        # One delete per session at a time, so that the one that deletes its last thread knows it.
+        # One delete per session at a time, so that it can tell whether it deletes the last thread.
         await link.run(
             "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", encode(scope).decode()
         )

@@ -29,7 +29,7 @@ PAGE_BYTES = 4 << 20
 _row_decoder = msgspec.json.Decoder(Row)
 _encode = msgspec.json.Encoder().encode
 
-# What the indexes of `logs` search by, in the order of its columns.
+# The fields that the indexes of `logs` use, in the order of its columns.
 _columns = attrgetter(
     "user", "workspace", "agent", "phase", "run", "created", "active", "stale_at", "wake"
 )

@@ -33,11 +33,11 @@ KEYS = 300  # logs that one statement looks up; it binds three values for each
 
 
 def locate(tx: Transaction, tenant: str, id: str) -> list[Key]:
-    """Return the logs of a tenant to which an event with this id was appended; of a deleted log,
-    the forks that share the event.
+    """Return the logs of a tenant to which an event with this id was appended. If such a log was
+    deleted, return the forks that share the event instead.
 
-    The index of ids begins with the id, so this is one seek for all logs. Appends pay nothing for
-    it: the same index rejects ids that a log has."""
+    The index of ids begins with the id, so this is one seek for all logs. This costs appends
+    nothing: the same index rejects ids that a log already has."""
     found = tx.conn.execute(
         "WITH RECURSIVE holders (log, seq, live) AS ("
         f" SELECT l.id, e.seq, l.state = {LIVE}"

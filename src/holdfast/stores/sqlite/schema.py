@@ -1,8 +1,8 @@
 """The tables, their versions, and opening a connection.
 
-Rowid tables with integer log keys, and ids that rise with time, so that the large tables and their
-indexes grow at their end. `logs` has one row per log: its lease, the fields that lists search by,
-and the whole `Row` as JSON in `doc`.
+The tables are rowid tables with integer log keys, and ids increase with time, so that the large
+tables and their indexes grow at their end. `logs` has one row per log: its lease, the fields that
+lists search by, and the whole `Row` as JSON in `doc`.
 """
 
 from __future__ import annotations

@@ -102,13 +102,14 @@ class Rings:
         self._marked.add(tenant)
 
     async def check_keys(self) -> None:
-        """Raise `KeyMissing` if the vault cannot decrypt the keys of any tenant that is tried."""
+        """Try the keys of some tenants; raise `KeyMissing` if the vault can decrypt none of
+        them."""
         tried = [await self.reading(tenant) for tenant in (await self.tenants())[:TRIED]]
         if tried and not any(ring.keys or ring.empty for ring in tried):
             raise self._unable(tried[0])
 
     async def check_tenant(self, tenant: str) -> None:
-        """Reject a tenant that could not be written to; changes nothing."""
+        """Reject a tenant to which the store could not write; changes nothing."""
         ring = await self.reading(tenant)
         if ring.empty:
             await self._checked_empty(tenant)
@@ -179,7 +180,7 @@ class Rings:
             elif key.id not in keys or key.master == self._vault.masters(tenant)[0].name:
                 keys[key.id] = key
         first = self._vault.masters(tenant)[0].name
-        # Both: the holder of an old master key must not choose the key for new data.
+        # Compare both: the holder of an old master key must not choose the key for new data.
         able = [key for key in keys.values() if (key.made, key.master) == (first, first)]
         ring = Ring(
             tenant,
@@ -204,7 +205,7 @@ class Rings:
             raise self._unable(ring)
         await self._mark(
             tenant
-        )  # before the key exists: no process may write past the registration
+        )  # before the key exists, so that every tenant with a key is registered
         key = new_data_key(self._vault.masters(tenant)[0], tenant)
         await self._store.claim(tenant, key.claim, Scope(tenant, RESERVED))
         return await self._load(tenant)

@@ -81,8 +81,8 @@ def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent]) -> list[Boxed]:
 
 
 def boxed_restored(ring: Ring, key: Key, event: Event) -> Event:
-    """Encrypt an event of a log that is restored. An erased event stays one, so that the row of the
-    log counts it."""
+    """Encrypt an event of a log that is restored. An erased event stays erased, so that the row of
+    the log counts it as erased."""
     reason = _reason(event)
     if reason is None or event.v > VERSIONS:
         return boxed(ring, key, event).numbered(event.seq, event.at)
@@ -91,8 +91,8 @@ def boxed_restored(ring: Ring, key: Key, event: Event) -> Event:
 
 
 def _reason(event: Event) -> str | None:
-    """Return the reason for which an event was erased, if it was and the reason can be
-    encrypted."""
+    """Return the reason why an event was erased; None if it was not erased, or if the reason cannot
+    be encrypted."""
     if not is_erased(event) or len(event.data) > REASON_BYTES:
         return None
     try:
@@ -182,12 +182,12 @@ def opened_row(key: Key, row: Row, ring: Ring) -> Row:
         for id, item in row.pending.items()
     }
     if row.hold is not None and texts["hold"] is None:
-        texts["hold"] = "unreadable"  # a hold must not be lost with its text
+        texts["hold"] = "unreadable"  # keep the hold even without its text
     return replace(row, **texts, pending=waits)
 
 
 def opened_item(item: Pending, ring: Ring) -> Pending:
-    """Decrypt the texts of a pending item, in the same way."""
+    """Decrypt the texts of a pending item, in the same way as those of a row."""
     if item.title is None:
         return item
     key = Key(item.tenant, item.session, item.thread)

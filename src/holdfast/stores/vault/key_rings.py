@@ -2,7 +2,7 @@
 
 A data key is stored as a claim of a session that does not exist. The claim has the name of its
 master key, its own id, the name of the master key it was created under, and the encrypted key.
-Claims are durable, shared by all processes, and can be exchanged one by one, so a tenant's keys can
+Claims are durable, shared by all processes, and can be replaced one by one, so a tenant's keys can
 be re-encrypted while the store is in use. The list of tenants that have keys is stored in the same
 way.
 

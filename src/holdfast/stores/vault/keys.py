@@ -1,8 +1,8 @@
 """A vault: the keys that encrypt a store's data keys, and where they come from.
 
 Master keys belong to the host, one or more per tenant; the first encrypts, all decrypt. They never
-touch data: each tenant has its own random **data keys**, which the store keeps encrypted with a
-master key. So changing a master key rewrites only a few bytes per tenant.
+encrypt data directly: each tenant has its own random **data keys**, which the store keeps encrypted
+with a master key. So changing a master key rewrites only a few bytes per tenant.
 """
 
 from __future__ import annotations

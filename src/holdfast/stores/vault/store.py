@@ -61,8 +61,8 @@ class VaultStore(WrappedStore, CheckedStore):
         await self._rings.check_keys()
 
     async def check_tenant(self, tenant: str) -> None:
-        """Reject a tenant that could not be written to (`KeyMissing`, or `InvalidValue` if its
-        sessions are not encrypted); changes nothing."""
+        """Reject a tenant to which the store could not write (`KeyMissing`, or `InvalidValue` if
+        its sessions are not encrypted); changes nothing."""
         await self._rings.check_tenant(tenant)
 
     # The log
@@ -321,7 +321,7 @@ class VaultStore(WrappedStore, CheckedStore):
         return [await self._rings.reseal(tenant) for tenant in await self._rings.tenants()]
 
     async def data_keys(self) -> list[DataKeyInfo]:
-        """Return the data keys of every tenant, without the keys themselves."""
+        """Return information about the data keys of every tenant, without the key material."""
         tenants = await self._rings.tenants()
         return [key for tenant in tenants for key in await self._rings.listed(tenant)]
 
