@@ -30,7 +30,7 @@ class Environment:
         return time.time_ns()
 
     def token_bytes(self, count: int) -> bytes:
-        """Random bytes that cannot be guessed."""
+        """Return cryptographically secure random bytes."""
         return os.urandom(count)
 
     def process_name(self) -> str:

@@ -47,7 +47,7 @@ class Remote:
         return int(self._loop.call(len, self._target))
 
     def __bool__(self) -> bool:
-        return True  # also if it is empty
+        return True  # even if the target is empty
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Remote) and other._target is self._target
@@ -80,7 +80,8 @@ class RemoteContext(Remote):
 
 
 class Loop:
-    """An event loop in its own thread, which starts on first use. `what` is closed with it."""
+    """An event loop in its own thread, which starts on first use. `what` names the object that
+    errors report as closed."""
 
     def __init__(self, what: str = "the harness") -> None:
         self._what = what
@@ -96,7 +97,7 @@ class Loop:
         """Return the result of a coroutine. An interrupt ends the wait, but not the work."""
         try:
             return self._begin(work).result()
-        except CancelledError:  # another thread closed it
+        except CancelledError:  # another thread closed the loop
             raise HarnessClosed(what=self._what) from None
 
     def local(self, value: Any) -> Any:
@@ -123,8 +124,8 @@ class Loop:
                 self.wait(steps.end())
 
     def close(self, last: Callable[[], Awaitable[None]]) -> bool:
-        """Do the last work, cancel all running tasks, and join the thread. Returns False if this
-        was already done."""
+        """Call `last` on the loop, cancel all running tasks, and join the thread. Returns False if
+        the loop was already closed."""
         if self._closed:
             return False
         try:

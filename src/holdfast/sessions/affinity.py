@@ -21,7 +21,7 @@ from ..log.events import Scope, new_id
 from .changes import Changes, touch
 from .surfaces import attach, named, taken
 
-CONTACT = "contact:"  # + a hash of person and workspace: the claim of the session created for them
+CONTACT = "contact:"  # prefix of the claim of a first contact, with a hash of user and workspace
 TRIES = 5  # retries if the session ends meanwhile
 
 
@@ -103,7 +103,7 @@ async def resolve_session(
             )
             return await attach(changes, row.session, payload, move=False, actor=message.user)
         except (PhaseError, SessionNotFound, SurfaceTaken):
-            # It ended, or another process was quicker with the surface: try again.
+            # The session ended, or another process took the surface first: try again.
             if not tries_left:
                 raise
     raise AssertionError("unreachable")

@@ -82,7 +82,7 @@ class Changes:
                 except HeadMoved:
                     if asyncio.get_running_loop().time() > end:
                         raise
-                await asyncio.sleep(current().random.uniform(0, 0.02))  # to spread out
+                await asyncio.sleep(current().random.uniform(0, 0.02))  # spreads retries
 
     async def move(
         self, session: str, move: Move, payload: Payload, *, actor: str | None = None
@@ -112,7 +112,7 @@ async def touch(
     event = changes.event(payload, actor, None if once is None else f"touch:{once}")
     await changes.store.append(row.key, [event], log=row.log)
     row = await changes.row(id)
-    allowed(row, "touch")  # it may have expired in between; then the touch had no effect
+    allowed(row, "touch")  # fails if the session expired before the touch
     return row
 
 

@@ -10,14 +10,14 @@ from ..log.conversation import rewound_to
 from ..log.events import Event, Key
 from ..stores.port import Store
 
-SKIPPED = 256  # events that are read and dropped, because another read would cost more
+SKIPPED = 256  # events to read and drop at most; to skip more, a new read is started
 
 
 async def newest_first(
     store: Store, key: Key, *, log: str, last: int, after: int = 0
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of the conversation after event `last`, newest first, down to number
-    `after`. The rewinds that led to it are among them."""
+    """Yield the events of the conversation as it was right after event `last`, newest first, back
+    to event `after` (exclusive). Rewind events that are part of this history are included."""
     while last > after:
         to = last
         read = store.read(key, after=after, before=last + 1, reverse=True, log=log)

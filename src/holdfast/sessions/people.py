@@ -50,7 +50,7 @@ async def erase(
         except DeletionRefused as error:
             refused[row.session] = error.reason
         except SessionNotFound:
-            pass  # it was deleted meanwhile
+            pass  # the session was deleted meanwhile
     return PersonErased(
         dry_run=dry_run,
         sessions=gone,

@@ -1,7 +1,8 @@
-"""Rewinding a thread: from then on, its conversation is what it was right after an earlier event.
+"""Rewinds a thread: from then on, its conversation is what it was right after an earlier event.
 
-The event carries everything that a fold and a row need. It is computed from the log and appended at
-that head; if the log has grown meanwhile, it is computed again under the same id.
+The rewind event contains everything that the fold and the row need. The event is computed from the
+log and appended only if the log has not grown in the meantime. Otherwise it is computed again, with
+the same id.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ async def rewind(
                 return done
         if asyncio.get_running_loop().time() > end:
             raise StoreUnavailable(problem="the log grew faster than it could be read: try again")
-        await asyncio.sleep(current().random.uniform(0, 0.02))  # to spread out
+        await asyncio.sleep(current().random.uniform(0, 0.02))  # spreads retries
 
 
 async def _attempt(
@@ -107,7 +108,8 @@ async def folded(store: Store, row: Row) -> State:
 
 
 async def _saved(store: Store, row: Row) -> State:
-    """Return the state of the last snapshot, unless it is of a later event."""
+    """Return the state of the last snapshot, or the empty state if there is no snapshot up to the
+    row's head."""
     with contextlib.suppress(StoreUnavailable, msgspec.MsgspecError):
         snapshot = await store.load_snapshot(row.key, VERSION)
         if snapshot is not None and snapshot.log == row.log and snapshot.seq <= row.head:
@@ -166,8 +168,9 @@ def _due(state: State, to: int) -> int | None:
 
 
 class _Dropped(Struct):
-    """What the rewind removes from the conversation: messages, and how many of them can be the
-    first message of a row. `reached`: event `to` is in the conversation."""
+    """The part of the conversation that the rewind removes: the number of its messages, and of
+    those that can be the first message of a row. `reached` means that event `to` is in the
+    conversation."""
 
     messages: int = 0
     texts: int = 0
@@ -175,8 +178,9 @@ class _Dropped(Struct):
 
 
 class _Kept(Struct):
-    """The conversation that remains: its window, and, as far as they were counted, its messages and
-    the text of the first one. A fork counts only its own events, as its row does."""
+    """The conversation that remains: its window and, as far as it was read, the number of its
+    messages and the text of the first message. In a fork, only its own events count, as in its
+    row."""
 
     tokens: int = 0
     turns: int = 0
@@ -206,8 +210,9 @@ async def _dropped(store: Store, row: Row, to: int) -> _Dropped:
 
 
 async def _kept(store: Store, row: Row, to: int, *, whole: bool, first: bool) -> _Kept:
-    """Read the conversation after event `to` backwards, as far as needed: to the beginning of its
-    window, to a message that can be the first one, or, with `whole`, to its beginning."""
+    """Read the conversation as it was right after event `to`, backwards and only as far as needed:
+    to the event that set its window, with `first` also to a message with text, or with `whole` to
+    its beginning."""
     kept, shared = _Kept(), row.parent.at if row.parent is not None else 0
     read = newest_first(store, row.key, log=row.log, last=to)
     async with aclosing(read):
@@ -239,9 +244,10 @@ def _window(event: Event) -> ev.RewoundWindow | None:
 
 
 def _first(row: Row, text: str, whole: bool) -> str | None:
-    """Return the first message as the row will show it; None if it is the same, so that an erasure
-    of the message leaves no copy of it here. `text` is its text if the `whole` conversation was
-    read, otherwise that of any message that remains."""
+    """Return the first message as the row will show it, or None if the row does not change. In that
+    case the rewind event has no copy of the message, which an erasure would miss. `text` is the
+    text of the first message if the `whole` conversation was read, otherwise the text of any
+    remaining message."""
     shown = row.first_message or ""
     text = text[:PREVIEW] if whole or not text else shown
     return None if text == shown else text

@@ -44,7 +44,7 @@ async def attach(
     try:
         row = await changes.make(id, decide, actor=actor)
     except StoreError:
-        raise  # it may have been written; a session that needs the surface checks that
+        raise  # the event may be in the log; a session that needs the surface checks that
     except HoldfastError:
         await give_back(changes, row.scope, surface)
         raise

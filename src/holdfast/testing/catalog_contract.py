@@ -146,7 +146,7 @@ async def open_items(store: Store, **query: Any) -> list[tuple[str, str]]:
 
 
 class CatalogContract:
-    """Lists match the logs, in the same transaction, for any number of sessions."""
+    """Lists are updated in the same transaction as the logs, for any number of sessions."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -1,4 +1,4 @@
-"""What a store guarantees about leases that are taken and given back together with an append."""
+"""The guarantees of a store for leases that are acquired or released together with an append."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ME = Acquire("me", 60)
 
 
 def held(done: Appended) -> Lease:
-    """The lease that an append took."""
+    """Return the lease that an append acquired."""
     assert done.lease is not None
     return done.lease
 
 
 class LeaseContract:
-    """A lease travels with an append: both happen, or neither."""
+    """An append and the change of its lease succeed together or fail together."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -1,4 +1,4 @@
-"""What a store guarantees about looking up events and logs, and about guarded deletion."""
+"""The guarantees of a store for lookups of events and logs, and for guarded deletion."""
 
 from __future__ import annotations
 
@@ -132,6 +132,6 @@ class LookupContract:
 
 
 async def kept(store: Store) -> int | None:
-    """The number up to which the snapshot goes that is kept."""
+    """Return the number of the last event in the stored snapshot, or None without a snapshot."""
     found = await store.load_snapshot(KEY, "v1")
     return None if found is None else found.seq

@@ -35,7 +35,7 @@ def note(n: object, **rest: Any) -> NewEvent:
 
 
 def notes(*contents: object) -> list[str]:
-    """Return the ids of such events."""
+    """Return the ids of notes with these contents."""
     return [f"note-{n}" for n in contents]
 
 
@@ -127,7 +127,7 @@ async def take(
 
 
 async def lapse(store: Store, key: Key, agent: str) -> None:
-    """Wait until this log has no live lease; it needs a driver for `agent`."""
+    """Wait until this log is runnable for `agent`, because its lease has expired."""
     async with asyncio.timeout(PATIENCE):
         while True:
             if key in await store.runnable(key.tenant, agents=[agent]):

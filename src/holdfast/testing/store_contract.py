@@ -68,8 +68,8 @@ class StoreContract(
     LookupContract,
     HostileContract,
 ):
-    """What every store guarantees. Subclass it and provide a `store` fixture: an open store, empty
-    for each test. It needs pytest-asyncio, in any mode."""
+    """The guarantees of every store. Subclass this class and provide a `store` fixture: an open
+    store, empty for each test. Needs pytest-asyncio, in any mode."""
 
     # Appending
 

@@ -74,7 +74,7 @@ async def accept(
 
 
 async def _started(live: Live, event: NewEvent, start: StartRun) -> tuple[int, bool] | None:
-    """Write a message together with the start of its run, after those that came before it."""
+    """Write a message and start its run in one step, after earlier messages have done so."""
     live.senders += 1
     try:
         while live.starting is not None:

@@ -61,9 +61,9 @@ class Live:
         self.failure: HoldfastError | None = None
         self.stuck: HoldfastError | None = None
         self.posting: dict[asyncio.Future[None], None] = {}  # messages being written to the log
-        self.starting: asyncio.Future[None] | None = None  # a message is starting its run
+        self.starting: asyncio.Future[None] | None = None  # set while a message starts its run
         self.senders = (
-            0  # messages that start their runs, or wait until another has started its own
+            0  # messages that are starting their runs, or wait for another message to do so
         )
         self.hooked = 0  # the last event for which this process called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
@@ -71,7 +71,7 @@ class Live:
         self.watchers: list[Callable[[Event], None]] = []
         self.endings: list[
             Callable[[HoldfastError], None]
-        ] = []  # called when it is closed or deleted
+        ] = []  # called when the log is closed or deleted
         self._recent = Recent()
         self._waiting: dict[int, Event] = {}  # queued messages
         self._waiters = Waiters()

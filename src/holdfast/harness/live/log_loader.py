@@ -66,7 +66,7 @@ class LogLoader:
         return LoadedLog(saved, state, history, await self._shown(state, kept))
 
     async def history(self, state: State) -> History:
-        """The messages of a conversation that was rewound, up to the head of `state`. Events that
+        """Return the messages of a rewound conversation, up to the head of `state`. Events that
         were rewound away are not read."""
         upto = state.window.upto
         read = newest_first(self._store, self._key, log=self._log, last=state.head, after=upto)
@@ -86,7 +86,7 @@ class LogLoader:
         with contextlib.suppress(StoreUnavailable):  # then the log is read from its beginning
             snapshot = await self._store.load_snapshot(self._key, VERSION)
         if snapshot is not None and snapshot.log == self._log:
-            with contextlib.suppress(msgspec.MsgspecError):  # ignore one that is unreadable
+            with contextlib.suppress(msgspec.MsgspecError):  # ignore an unreadable snapshot
                 return msgspec.json.decode(snapshot.state, type=State)
         return State()
 

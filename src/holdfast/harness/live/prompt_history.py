@@ -64,7 +64,7 @@ class History:
         self._open = list(carried)
         self._calls: set[str] = set()
         self._taken: set[int] = set()
-        self._read: set[int] = set()  # messages that no run will take: their run was rewound away
+        self._read: set[int] = set()  # messages whose run was rewound away
         self._lost: set[str] = set()  # calls whose outcome was rewound away
         self._rendered: tuple[str, int, list[PromptMessage]] = ("", 0, [])
 
@@ -91,8 +91,8 @@ class History:
             self._close(event)
 
     def extend(self, events: Sequence[Event], state: State) -> None:
-        """Add the events of a conversation that was rewound, in order, up to those of `state`. The
-        rewinds that led to it are among them."""
+        """Add the events of a rewound conversation in order, up to the head of `state`. The events
+        include the rewinds themselves."""
         queued = {item.seq for item in state.queue}
         open = {*state.calls}
         for event in events:
@@ -105,8 +105,8 @@ class History:
                 self._rewind(queued, open)
 
     def _rewind(self, queued: Collection[int], open: Collection[str]) -> None:
-        """Note that the conversation was rewound to the events so far. Messages that are neither
-        taken nor in `queued` count as read, and calls that are not in `open` as lost."""
+        """Handle a rewind to the events added so far. Queued messages that are not in `queued`
+        count as read, and open calls that are not in `open` count as lost."""
         waiting = [e.seq for e in self._open if e.kind == "message.received"]
         self._read.update(seq for seq in waiting if seq not in queued)
         self._lost.update(self._calls.difference(open))
@@ -262,7 +262,7 @@ def _edited(event: Event) -> set[int]:
 
 
 def _without_outcomes(message: Message, lost: Collection[str]) -> Message:
-    """Return a message whose open calls have an unknown outcome, if they are `lost`."""
+    """Return the message, with an unknown outcome for its open calls that are in `lost`."""
     calls = [
         msgspec.structs.replace(call, outcome=Outcome(outcome="unknown", seq=0, at=0))
         if call.outcome is None and call.id in lost

@@ -177,7 +177,7 @@ class Listener:
         """Read the next events of the log, as many as fit into the buffer (a page of the store may
         be larger). Returns them, and the error that stopped the read, if any."""
         live, found, held = self._live, list[Event](), 0
-        upto = live.state.head + 1  # no further, or the text of later messages would be repeated
+        upto = live.state.head + 1  # beyond it, messages would repeat streamed text
         read = live.store.read(
             live.key, after=self.after, before=upto, limit=most, log=live.log, inline=False
         )

@@ -49,7 +49,7 @@ class Stoppable:
         the error passed to `lost`."""
         task, halted = asyncio.create_task(work), self._halted
         try:
-            going = True  # it begins in any case, so that it can record that it was stopped
+            going = True  # the work starts in any case, so that it can record that it was stopped
             while going:
                 seconds = None if left is None else max(0.0, left())
                 await asyncio.wait(
@@ -74,7 +74,7 @@ class Stoppable:
         self.aborted.set()
         task.cancel()
         await asyncio.wait({task}, timeout=4 * GRACE)
-        if not task.done():  # it ignores cancellation: discard its result
+        if not task.done():  # the task ignores cancellation: discard its result
             task.add_done_callback(forget)
 
 

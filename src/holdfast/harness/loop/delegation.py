@@ -114,7 +114,7 @@ def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) ->
         return ref
     child = sub.within(config.agent, forked=forked)
     if not forked and (child.model or child.mode(None).model):
-        return None  # its own agent chooses
+        return None  # the sub-agent's own agent has a model
     return config.model_ref(state, driving.run.model)
 
 
@@ -184,7 +184,7 @@ async def stop(driving: Driving, calls: list[str]) -> None:
             id=ids.abort_id(where.thread),
             actor=driving.config.agent.key,
         )
-        with contextlib.suppress(SessionNotFound):  # it had not started
+        with contextlib.suppress(SessionNotFound):  # the sub-agent had not started
             await driving.live.store.append(where, [event])
             driving.runtime.nudge(where)
 

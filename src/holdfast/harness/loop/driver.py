@@ -69,7 +69,7 @@ class Driving(Stoppable):
         self.flight: Flight | None = None
         self.unhooked: list[Event] = []
         self.turn = asyncio.Lock()  # nested calls start one at a time
-        self._gave_way = False  # it yielded to incoming messages; the next write does not
+        self._gave_way = False  # the last write yielded to incoming messages
         self._span = RunSpan(config.tracing, live.key, config.agent.key)
 
     @property
@@ -186,9 +186,9 @@ class Driving(Stoppable):
 
 
 def step_after(driving: Driving, *events: NewEvent) -> Step | None:
-    """Return the step that follows these events, as if they were in the log already, so that one
-    append can write both. None if something else comes first, a hook or the end of this driver, or
-    if the store takes one step at a time."""
+    """Return the step that follows these events, as if they were already in the log, so that one
+    append can write both. Return None if the agent has hooks, if this driver is stopping, or if the
+    store cannot change a lease together with an append."""
     whole = driving.live.store.info().lease_with_append
     if driving.config.agent.hooks or driving.stopping or not whole:
         return None

@@ -30,7 +30,7 @@ async def catch_up(driving: Driving) -> None:
             missed.insert(0, event)
             if event.kind == "thread.forked":
                 break
-    newest = missed[-1].seq if missed else 0  # it may also be arriving live
+    newest = missed[-1].seq if missed else 0  # the same events may also arrive live
     driving.unhooked = [*missed, *(e for e in driving.unhooked if e.seq > newest)]
 
 
@@ -63,7 +63,7 @@ async def _call(driving: Driving, function: object, event: Event) -> None:
     try:
         with cancellable():
             if driving.state.active is not None and driving.state.abort is None:
-                await driving.watch(run())  # so that it ends with the run
+                await driving.watch(run())  # so that the hook ends with the run
             else:
                 await run()
     except Exception as error:  # an application's hook may raise anything

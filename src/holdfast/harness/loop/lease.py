@@ -52,7 +52,7 @@ class Hold:
             if not self.released:
                 self._lost(error)
             return
-        except Exception as error:  # any error may pass while the lease lasts
+        except Exception as error:  # retried for as long as the lease is valid
             self._log.warning("renew_failed", category="storage", error=error)
         self._renewal.ask()
 

@@ -340,7 +340,7 @@ async def fail(
             driving.flight = None
             return
         if driving.state.abort is not None:
-            return  # then it ends as aborted
+            return  # the run ends as aborted
 
 
 def steering_removed(driving: Driving) -> list[NewEvent]:

@@ -93,7 +93,7 @@ def _size(chunk: Chunk) -> int:
     if isinstance(chunk, CallChunk):
         return len(chunk.name) + len(chunk.id or "") + len(to_json(chunk.arguments)) + 1
     if isinstance(chunk, BoundChunk):
-        with contextlib.suppress(InvalidValue, TypeError):  # it is rejected when it is written
+        with contextlib.suppress(InvalidValue, TypeError):  # the write rejects this chunk
             return len(to_json(chunk.data)) + 1
     return 0
 

@@ -46,7 +46,7 @@ async def invoke(
 async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult:
     """Wait for the approval, if needed. Then carry out the call, or return its outcome."""
     id = call.id
-    with outer.time.held():  # waiting for a person does not count
+    with outer.time.held():  # the timeout pauses while a user decides
         while await _waits(driving, id):
             pass
     open = driving.state.calls.get(id)
@@ -88,8 +88,9 @@ async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEv
 
 
 async def _waits(driving: Driving, id: str) -> bool:
-    """Wait for the next event, or until the item expires. Returns whether the call was still
-    waiting before. The item must be expired here, since the driver is busy with the outer call."""
+    """Wait for the next event, or until the item of the call expires, and then record the expiry
+    here, since the driver is busy with the outer call. Returns False, without waiting, if the call
+    does not wait for a decision."""
     open = driving.state.calls.get(id)
     if open is None or open.status != "waiting":
         return False
@@ -102,7 +103,7 @@ async def _waits(driving: Driving, id: str) -> bool:
     except TimeoutError:
         late = ev.PendingSettled(id=open.item or "", outcome="expired")
         event = driving.event("pending.settled", late, id=ids.settle_id(late.id))
-        await driving.write(event, expected=head)  # it may have been extended
+        await driving.write(event, expected=head)  # no effect if the item was extended
     return True
 
 

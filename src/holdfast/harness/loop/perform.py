@@ -61,15 +61,15 @@ WORDS = {
 
 
 async def perform(step: Step, driving: Driving) -> None:
-    """Perform one step. If the log has grown, nothing is done, and the next step is decided
-    again."""
+    """Perform one step. If the log has grown since the decision, do nothing: the next step is then
+    decided again."""
     await _STEPS[type(step)](driving, step)
 
 
 async def take_up(driving: Driving) -> None:
     """Resume a run that waited, or that another driver left. The text of an unfinished message
     is kept in the log, but not shown to the model, which will write the message again."""
-    head = driving.state.head  # of the state that was decided on; events may arrive meanwhile
+    head = driving.state.head  # the state that the decision was based on; it may grow meanwhile
     reason = "answered" if driving.run.status == "waiting" else "driver_lost"
     events = [
         driving.event(
@@ -108,7 +108,7 @@ async def _start(driving: Driving, step: Start) -> None:
 
 
 async def _call_model(driving: Driving, step: CallModel) -> None:
-    # The last call may have been stopped at a time limit although the clock was set back since.
+    # The last call may have been stopped at a time limit, and the clock set back afterwards.
     events = [*interrupted(driving, "stopped", shown=False), model_called(driving, step)]
     if await driving.write(*events, expected=driving.state.head):
         driving.flight = None
@@ -117,8 +117,8 @@ async def _call_model(driving: Driving, step: CallModel) -> None:
 
 
 async def take_turns(driving: Driving) -> None:
-    """Call the model and carry out its tool calls, in turn, for as long as the intent of the next
-    one was logged with the outcome of the last one."""
+    """Call the model, carry out its tool calls, and repeat, as long as the intent of the next call
+    was logged together with the outcome of the last call."""
     while ready := await call_model(driving):
         if not await carry_out(driving, ready):
             return

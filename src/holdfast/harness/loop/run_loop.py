@@ -73,8 +73,8 @@ async def _continue(driving: Driving, started: StartedRun) -> None:
 
 
 async def _refuse(live: Live, lease: Lease) -> NoReturn:
-    """Release the lease of a log that was deleted and created again since `live` was opened: its
-    state is that of the deleted one."""
+    """Release the lease and raise an error: the log was deleted and created again since `live` was
+    opened, so the state of `live` is outdated."""
     with contextlib.suppress(HoldfastError):
         await live.store.release(lease)
     key = live.key

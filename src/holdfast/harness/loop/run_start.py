@@ -30,8 +30,9 @@ class AcceptedMessage(NamedTuple):
 
 
 class FirstMessage:
-    """A message that is written together with the start of its run. `done` is None if it must be
-    written by itself. `accepted` is called with its number before the run continues."""
+    """A message that is written together with the start of its run. The result of `done` is None if
+    the message must be written separately. `accepted` is called with its number before the run
+    continues."""
 
     def __init__(self, event: NewEvent, accepted: Callable[[int], None]) -> None:
         self.event, self._accepted = event, accepted
@@ -112,8 +113,8 @@ def start_driving(driving: Driving, run: str | None) -> None:
 
 
 def _candidate(config: Config, live: Live, event: NewEvent) -> list[NewEvent] | None:
-    """Return the events of a message and of the run that it would start. None if anything else has
-    to be done first: the log is decided on as if the message were in it."""
+    """Return the events of a message and of the run that it starts. Return None if the run cannot
+    start at once; this is decided as if the message were already in the log."""
     state, now = live.state, config.clock(live.key)
     if config.agent.hooks or state.too_new is not None or is_delegated(live.key):
         return None

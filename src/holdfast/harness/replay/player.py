@@ -88,7 +88,7 @@ class _Player:
         self._open_logs = OpenLogs(stage, lambda key, event: None)
         self._logs = LogConfig(level="silent", propagate=False).open()
         self._playing: dict[Key, asyncio.Task[None]] = {}
-        self._by: dict[Key, Key | None] = {}  # the log that waits for a log
+        self._by: dict[Key, Key | None] = {}  # for each log, the log that waits for it
         stage.child = self.child
 
     async def aclose(self) -> None:
@@ -104,8 +104,8 @@ class _Player:
             await self.child(key)
 
     async def child(self, key: Key, by: Key | None = None) -> None:
-        """Play a recorded log to its end. Does nothing if the log itself waits for `by`, the log
-        that needs it."""
+        """Play a recorded log to its end, because the log `by` waits for it. Does nothing if the
+        log itself waits for `by`, since that would be a deadlock."""
         if key not in self._stage.tracks or key in self._above(by):
             return
         if key not in self._playing:

@@ -125,8 +125,8 @@ class RecordedTools:
             return await self._result(name, arguments.raw, context)
 
         def in_thread(arguments: GivenArguments, context: Any) -> Awaitable[ToolResult]:
-            """Return an awaitable. The harness still treats this as a function to run in a
-            thread."""
+            """Return an awaitable. This function is not async, so the harness handles it as a tool
+            that runs in a thread."""
             return recorded(arguments, context)
 
         return recorded if asynchronous else in_thread

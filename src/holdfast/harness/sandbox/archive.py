@@ -224,7 +224,7 @@ def _check(data: bytes) -> None:
 
 
 def _open(plain: gzip.GzipFile) -> tarfile.TarFile:
-    bounded = cast(IO[bytes], _Bounded(plain, BYTES + _HEADERS))  # it is only read
+    bounded = cast(IO[bytes], _Bounded(plain, BYTES + _HEADERS))  # only its method `read` is used
     return tarfile.open(mode="r|", fileobj=bounded, tarinfo=_strict())
 
 

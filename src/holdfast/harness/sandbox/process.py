@@ -256,7 +256,7 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _signal_group(process: subprocess.Popen[bytes], what: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS refuses for a zombie
+    with suppress(ProcessLookupError, PermissionError):  # macOS: PermissionError for a zombie
         os.killpg(process.pid, what)
 
 

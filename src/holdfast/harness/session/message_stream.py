@@ -117,7 +117,7 @@ class MessageStream(StreamResult):
                     if watch.see(item):
                         yield item
                     if _was(item, before):
-                        continue  # it may have waited at that point, and continued since
+                        continue  # the run may have waited at that point, and continued since
                     if self._is_done(watch, item):
                         break
                     if core.live.stuck is not None and isinstance(item, Trouble):

@@ -212,7 +212,7 @@ def prepared(sink: Sink, field: str, level: Level, format: Format) -> Outlet:
         return Outlet(file.path.name, least, file.write, file.close)
     if hasattr(to, "bind") and hasattr(to, "info"):
         return Outlet("structlog", least, partial(_log_structured, to))
-    if callable(to):  # it is called at once, so it must not block
+    if callable(to):  # the function is called directly, so it must not block
         name = getattr(to, "__name__", "function")
         return Outlet(name, least, lambda record: to(entry(record)), direct=True)
     raise InvalidValue(

@@ -77,9 +77,9 @@ class Drivers:
     async def start_run(
         self, live: Live, event: NewEvent, accepted: Callable[[int], None]
     ) -> AcceptedMessage | None:
-        """Write a message and start its run in one step, in a task of the harness, which goes on if
-        the caller is cancelled. Returns None if the message must be written by itself. `accepted`
-        is called with its number before the run continues."""
+        """Write a message and start its run in one step. A task of the harness does this, and
+        continues if the caller is cancelled. Returns None if the message must be written
+        separately. `accepted` is called with its number before the run continues."""
         if not self._runtime.store.info().lease_with_append:
             return None
         driving = self._drives.get(live.key)

@@ -12,7 +12,7 @@ from ...log.codec import LIMITS
 from ...log.events import Key
 from ...stores.port import Store
 
-SWEEP = 10_000  # logs that are taken up without a pause of half a lease
+SWEEP = 10_000  # logs that one sweep takes up; then the harness pauses for half a lease
 FREE = 4  # search again when a quarter of the slots is free
 
 
@@ -54,7 +54,7 @@ class DueLogs:
         self._store, self._tenant, self._agents = store, tenant, agents
         self._stuck: dict[Key, tuple[str, int]] = {}  # incarnation and last event
         self._tried: set[Key] = set()  # in this sweep
-        self._failed: set[Key] = set()  # of those: they are still due
+        self._failed: set[Key] = set()  # logs that failed in this sweep, and are still due
         self._cursor: str | None = None  # position in the list of sessions, see `_behind`
 
     def stuck(self, where: Key, log: str, head: int) -> None:
@@ -113,9 +113,9 @@ class DueLogs:
         return row is not None and self.is_stuck(where, row.log, row.head)
 
     async def _behind(self, room: int, busy: Collection[Key]) -> list[Key]:
-        """Return the due logs that a whole page of stuck logs hides. They are searched session by
-        session, one page at a time. Threads other than `main` are found once fewer logs are
-        stuck."""
+        """Find due logs when stuck logs fill the whole page of runnable logs. Searches one page of
+        sessions per call, and only their `main` threads. Other threads are found once fewer logs
+        are stuck."""
         query = Query(tenant=self._tenant, order="created", newest_first=False)
         page = await self._store.find(query, cursor=self._cursor, limit=LIMITS.page)
         now = wall_clock()

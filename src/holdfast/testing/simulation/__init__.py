@@ -1,7 +1,8 @@
-"""Simulation of a whole cluster in one process: virtual time, several processes, faults by seed.
+"""Simulation of a whole cluster in one real process, with virtual time, several simulated
+processes, and faults that are drawn from a seed.
 
-`draw` makes the scenario of a seed, `simulate` plays and judges it, and `check_agent` plays an
-agent of your own in many of them.
+`draw` returns the scenario of a seed, `simulate` runs a scenario and checks its outcome, and
+`check_agent` runs your own agent in many scenarios.
 """
 
 from .agent_check import check_agent

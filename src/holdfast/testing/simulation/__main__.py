@@ -1,4 +1,4 @@
-"""The command behind `scripts/simulate`."""
+"""The command line of `scripts/simulate`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .scenario import Level, draw
 from .simulation import simulate
 from .story import story
 
-CHUNK = 50  # simulations that a process plays before it reports
+CHUNK = 50  # simulations that a worker process runs before it reports
 
 
 def main() -> int:
-    """Simulate, print totals, and return 1 if anything failed."""
+    """Run the simulations and print the totals. Return 1 if any simulation failed, otherwise 0."""
     options = _options()
     if options.story:
         outcome = simulate(draw(str(options.seed), options.level))
@@ -65,14 +65,14 @@ def _options() -> argparse.Namespace:
 
 
 def _parts(options: argparse.Namespace) -> Iterator[SimulationReport]:
-    """Reports of a chunk of seeds each."""
+    """Yield one report for each chunk of seeds."""
     end = None if options.hours is None else time.monotonic() + 3600 * options.hours
     last = options.seed + options.schedules
     chunks = [
         (range(first, min(first + CHUNK, last)), options.level)
         for first in range(options.seed, last, CHUNK)
     ]
-    # Each chunk in a process of its own: nothing that a simulation leaves adds up.
+    # The chunks run in `jobs` worker processes.
     context = get_context("fork" if os.name == "posix" else "spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context, max_tasks_per_child=None) as pool:
         for part in pool.map(_chunk, chunks):

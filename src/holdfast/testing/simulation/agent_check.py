@@ -1,4 +1,5 @@
-"""Simulate an agent of your own: your tools and your model on a cluster that fails."""
+"""Simulation of your own agent, with your tools and your model, on a cluster with injected
+faults."""
 
 from __future__ import annotations
 
@@ -28,10 +29,12 @@ def check_agent(
     check: Check | None = None,
 ) -> list[SimulationOutcome]:
     """Send `messages` to sessions of `agent`, in `schedules` simulations with different faults.
-    `model` makes the model of each process. Your tools record what they do outside with
-    `record_effect`; `check` yields what is wrong with an outcome, in addition to the judges.
+    `model` creates the model of each process. Your tools record their external effects with
+    `record_effect`. `check` yields the problems that it finds in an outcome, in addition to the
+    problems that the judges find.
 
-    Raises `AssertionError` with the story of the smallest failing scenario. Returns the outcomes.
+    Returns the outcomes. Raises `AssertionError` with the timeline of the smallest failing scenario
+    that was found.
     """
     outcomes = []
     for n in range(seed, seed + schedules):
@@ -45,7 +48,7 @@ def check_agent(
 
 
 def _scenario(seed: str, messages: Sequence[str]) -> Scenario:
-    """The faults of a seed, and these messages instead of its users."""
+    """Return the scenario of a seed, with its user actions replaced by these messages."""
     drawn = draw(seed)
     sessions = max(1, len({step.session for step in drawn.steps}))
     steps = [

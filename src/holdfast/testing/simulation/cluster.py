@@ -1,4 +1,4 @@
-"""A simulated cluster: processes with clocks of their own, and the server that they share."""
+"""A simulated cluster: processes with their own clocks, and the server that they share."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ T = TypeVar("T")
 
 
 class Disconnected(Exception):
-    """The process that was asked crashed before it answered."""
+    """The process that a request was sent to is not running, or crashed before it replied."""
 
 
 class ProcessEnvironment(Environment):
-    """The environment of a simulated process: its clock is `skew` seconds off, and drifts."""
+    """The environment of a simulated process. Its clock is off by the `skew` of the process (in
+    seconds) and runs at the `rate` of the process."""
 
     def __init__(self, process: SimulatedProcess, random: Random) -> None:
         super().__init__(random)
@@ -57,7 +58,7 @@ class SimulatedProcess:
         self.environment = ProcessEnvironment(self, Random(f"{cluster.seed} {self.name}"))  # noqa: S311
         self.wakes = Wakes()
         self.store = Connection(cluster.network, cluster.server, self)
-        self.server: Any = None  # what the program that runs here offers to users
+        self.server: Any = None  # the harness that runs in this process
         self._asked: dict[asyncio.Future[Any], None] = {}
 
     @property
@@ -71,7 +72,8 @@ class SimulatedProcess:
         return self.loop.create_task(work, name=name, context=context)
 
     def crash(self) -> None:
-        """End at once. What was asked of it from outside fails; nothing of it runs any more."""
+        """Stop the process immediately: none of its code runs any more, and pending requests
+        fail."""
         self.loop.kill()
         asked, self._asked = self._asked, {}
         for future in asked:
@@ -79,7 +81,8 @@ class SimulatedProcess:
             self.cluster.scheduler.after(delay, lambda lost=future: _fail(lost))  # type: ignore[misc]
 
     async def ask(self, caller: ProcessLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Let this process do something for a caller outside; `Disconnected` if it crashes."""
+        """Run `work` in this process for a caller outside of it, and return the result. Raises
+        `Disconnected` if the process crashes."""
         reply: asyncio.Future[T] = caller.create_future()
         if self.dead:
             raise Disconnected(self.name)
@@ -132,19 +135,19 @@ class Cluster:
         self.notices = Notices(self.scheduler, self.random, self.faults)
         self.server = SimulatedServer(self.scheduler, Random(f"{seed} server"), self.notices)  # noqa: S311
         self.network = Network(self.scheduler, self.random, self.faults, self.server)
-        self.archive = MemoryStore()  # another store, to copy to
+        self.archive = MemoryStore()  # a second store, as the target of copies
         self.network.crash = self._lost
         self.places: list[SimulatedProcess] = []
         self.gone: list[SimulatedProcess] = []
         self.crashed: Callable[..., None] = self.end  # called when a process crashes itself
-        self.died: set[str] = set()  # calls that crashed a process once
-        self.prompts = 0  # calls of models
+        self.died: set[str] = set()  # tool calls that have already crashed a process
+        self.prompts = 0  # number of model calls
 
     def _lost(self, process: SimulatedProcess) -> None:
         self.crashed(process, "lost_process")
 
     def start(self, place: int, *, rate: float = 1.0, skew: float = 0.0) -> SimulatedProcess:
-        """Start a process at a place, after the one that was there."""
+        """Start a process at a place, and replace the previous process there."""
         life = sum(process.place == place for process in self.gone)
         process = SimulatedProcess(self, place, life, rate=rate)
         process.skew = skew
@@ -156,7 +159,7 @@ class Cluster:
         return process
 
     def end(self, process: SimulatedProcess) -> None:
-        """The process is over: it crashed, or it was shut down."""
+        """Stop a process that crashed or was shut down, and record that it is gone."""
         process.crash()
         self.gone.append(process)
         self.notices.clients = self.living()
@@ -165,6 +168,6 @@ class Cluster:
         return [process for process in self.places if not process.dead]
 
     def bury(self) -> None:
-        """Drop what crashed processes left, without running any of it."""
+        """Discard the unfinished tasks of all processes."""
         for process in (*self.gone, *self.places):
             process.loop.bury()

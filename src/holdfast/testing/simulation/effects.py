@@ -1,4 +1,4 @@
-"""The outside world: every effect that a tool had, in order."""
+"""The external effects of tools, in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .loop import Scheduler
 
 
 class Effect(Struct, frozen=True):
-    """Something that a tool did: `key` is the idempotency key of its call."""
+    """One external effect of a tool call. `key` is the idempotency key of the call."""
 
     at: float
     process: str
@@ -21,7 +21,7 @@ class Effect(Struct, frozen=True):
 
 
 class EffectLedger:
-    """The ledger of effects. It survives every crash."""
+    """Records all effects. A crash of a simulated process does not remove its effects."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler

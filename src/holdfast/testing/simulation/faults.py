@@ -1,4 +1,4 @@
-"""Faults: what goes wrong, when and where, as data; and those that are in force now."""
+"""Faults as data (what fails, when and where), and the faults that are active now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOSSES = ("append", "acquire", "renew", "release", "put_draft", "row", "read", "
 
 
 class InjectedFault(Struct, frozen=True):
-    """One fault at a time (s) and a place. `value`: how long it lasts, or by how much."""
+    """One fault, with its time (s) and its place. `value` is its duration or its amount."""
 
     at: float
     kind: Kind
@@ -38,7 +38,7 @@ class InjectedFault(Struct, frozen=True):
 
 
 class Strike(Struct, frozen=True):
-    """A fault that struck: from when to when, and at which place (None: everywhere)."""
+    """A fault that took effect: its begin and end (s), and its place (None: everywhere)."""
 
     begin: float
     end: float
@@ -47,20 +47,22 @@ class Strike(Struct, frozen=True):
 
 
 class ActiveFaults:
-    """The faults in force. Faults of the network strike the next call of their place."""
+    """The active faults. A lost message affects the next matching call from its place, and a model
+    fault affects the next model call there."""
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
         self._scheduler, self._random = scheduler, random
-        self.counts: Counter[str] = Counter()  # those that really struck
-        self.last = 0.0  # when the last one ended
+        self.counts: Counter[str] = Counter()  # faults that took effect, by kind
+        self.last = 0.0  # the time at which the last fault ends
         self.strikes: list[Strike] = []
         self._losses: dict[int, list[str]] = {}
         self._models: dict[int, list[str]] = {}
         self._away: dict[int | None, float] = {}
-        self._slow = self._late = (0.0, 0.0)  # until when, by how much
+        self._slow = self._late = (0.0, 0.0)  # end time, maximum delay
 
     def begin(self, fault: InjectedFault) -> None:
-        """A fault that needs no process: of the network, the server or a model."""
+        """Activate a fault of the network, the server or a model. `Simulation` handles faults of
+        processes."""
         now = self._scheduler.now
         if fault.kind in ("lost_reply", "lost_request", "lost_process"):
             self._losses.setdefault(fault.place, []).append(fault.kind.removeprefix("lost_"))
@@ -84,11 +86,11 @@ class ActiveFaults:
         self.last = max(self.last, now + lasts)
 
     def clear(self) -> None:
-        """No fault strikes from now on."""
+        """Cancel the losses and model faults that have not taken effect yet."""
         self._losses.clear()
         self._models.clear()
 
-    # What the network asks
+    # Queries of the network and the models
 
     def loss(self, place: int, method: str) -> str | None:
         waiting = self._losses.get(place)

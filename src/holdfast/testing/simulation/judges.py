@@ -1,5 +1,6 @@
-"""Judges: what must hold after every simulation, over the logs, the effects, and what users were
-told. Each yields what it found wrong. All are pure; `watch` has the one that sees the server."""
+"""Judges: the invariants that must hold after every simulation, for the logs, the effects and the
+replies to users. Each judge yields the violations that it finds. All judges here are pure; `watch`
+contains the judge that observes the server."""
 
 from __future__ import annotations
 
@@ -22,22 +23,22 @@ from .outcome import SimulationOutcome
 Judge = Callable[[SimulationOutcome], Iterator[str]]
 Log = list[tuple[Event, Any]]
 
-WATCHES = ("driver", "lease")  # judges at the server
+WATCHES = ("driver", "lease")  # judges that observe the server, see `watch`
 MESSAGES = ("send", "post", "steer", "interrupt")
 DECISIONS = ("approved", "denied", "answered")
 ACTING = ("charge", "mail", "refund")  # tools of the simulated agent that always have an effect
 CRASHES = ("lost_process", "crash", "tool_crash")
 LOSSES = ("pause", "cut", "outage", "slow", "lost_request", "lost_reply")
-QUIET = 0.5  # seconds in which work is taken up when nothing goes wrong
-CALM = 0.15  # … when nothing ever went wrong: by a wake-up, not by a later look
+QUIET = 0.5  # seconds within which work gets a driver while no fault is active
+CALM = 0.15  # … without any fault: a notice wakes the driver, not a search
 BOUNDS = RunBounds()
 RUNS = ("run.started", "run.resumed", "run.waiting", "run.finished")
-NO_RESULT = "There is no result yet."  # in prompts, for a call that is open
+NO_RESULT = "There is no result yet."  # the result of an open call in a prompt
 RESTING = ("Idle", "SetDue")  # steps for which a log needs no driver
 
 
 def dense(outcome: SimulationOutcome) -> Iterator[str]:
-    """Numbers are dense, and ids occur once."""
+    """Check that event numbers have no gaps and that ids are unique."""
     for key, log in outcome.logs.items():
         first = log[0].seq if log else 1
         if [event.seq for event in log] != [*range(first, first + len(log))]:
@@ -47,7 +48,8 @@ def dense(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def accepted(outcome: SimulationOutcome) -> Iterator[str]:
-    """What was acknowledged is in the log, and a message with a key is there once."""
+    """Check that acknowledged messages, state changes and timers are in the log, and that a message
+    with a key is there only once."""
     tags: dict[str, Counter[str]] = defaultdict(Counter)
     places: dict[tuple[str, int], str] = {}
     for key, log in outcome.payloads.items():
@@ -78,7 +80,7 @@ def accepted(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _counted(outcome: SimulationOutcome) -> Iterator[str]:
-    """Each change of the user state that was acknowledged counts."""
+    """Check that no acknowledged change of the user state was lost."""
     restored = {step.session for step in outcome.scenario.steps if step.action == "restore"}
     said = Counter(t.session for t in outcome.told if (t.action, t.status) == ("state", "accepted"))
     for key, log in outcome.whole.items():
@@ -94,7 +96,8 @@ def _counts(payload: Any) -> bool:
 
 
 def _timers(outcome: SimulationOutcome) -> Iterator[str]:
-    """Each timer fires once, unless it was cleared."""
+    """Check that each timer fires, at most once for each time it was set. A cleared timer need not
+    fire."""
     for key, log in outcome.whole.items():
         sets: Counter[str] = Counter(p.id for _, p in log if isinstance(p, ev.TimerSet))
         cleared = {p.id for _, p in log if isinstance(p, ev.TimerCleared)}
@@ -108,8 +111,8 @@ def _timers(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def answered(outcome: SimulationOutcome) -> Iterator[str]:
-    """Every message in a log was taken up by one run, which ended, or was removed; and what a user
-    was told about it is what the log says."""
+    """Check that each message in a log was either removed or taken up by exactly one run, which
+    ended. Also check that the status reported to a user matches the log."""
     for key, log in outcome.logs.items():
         inputs: dict[int, str] = {}
         ended: dict[str, str] = {}
@@ -139,7 +142,7 @@ def answered(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _stopped(log: list[Event]) -> bool:
-    """Whether a sub-agent was stopped before it began."""
+    """Whether a sub-agent was aborted, so that it need not take up its message."""
     return log[0].kind != "session.created" and any(e.kind == "abort.requested" for e in log)
 
 
@@ -158,7 +161,7 @@ def _told(
 
 
 def order(outcome: SimulationOutcome) -> Iterator[str]:
-    """Messages are taken up in the order in which they arrived, interrupts first."""
+    """Check that runs take up messages in the order of their arrival, interrupts first."""
     for key, log in outcome.whole.items():
         waiting: list[int] = []
         for event, payload in log:
@@ -178,7 +181,8 @@ def order(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def stopped(outcome: SimulationOutcome) -> Iterator[str]:
-    """A run that was aborted starts nothing any more, and neither do its sub-agents for long."""
+    """Check that an aborted run starts no more model calls or tool calls, except nested calls, and
+    that its sub-agents stop."""
     for key, log in outcome.whole.items():
         active, aborted = "", ""
         nested: set[str] = set()
@@ -201,7 +205,8 @@ def stopped(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _orphan(outcome: SimulationOutcome, key: Key, log: Log) -> Iterator[str]:
-    """A sub-agent whose call was given up is stopped."""
+    """Check that a sub-agent stops if the call that started it was cancelled or has an unknown
+    outcome."""
     first = log[0][1]
     if not isinstance(first, ev.ThreadCreated) or first.item is None or first.parent is None:
         return
@@ -216,14 +221,15 @@ def _orphan(outcome: SimulationOutcome, key: Key, log: Log) -> Iterator[str]:
 
 
 def effects(outcome: SimulationOutcome) -> Iterator[str]:
-    """No effect happens twice unless the tool allows it or a person approved the repetition, and
-    none happens without its intent before it."""
+    """Check that no effect happens twice, unless the tool allows this or a user approved the
+    repetition; that each intent is logged before its effect; and that successful calls had their
+    effect."""
     started: dict[str, int] = {}
     finished: dict[str, tuple[str, str]] = {}
     known = {key.session for key in outcome.logs} - set(outcome.deleted)
     names: dict[str, str] = {}
-    again: Counter[str] = Counter()  # repetitions that a person approved
-    said: set[str] = set()  # calls whose outcome a person gave
+    again: Counter[str] = Counter()  # repetitions that a user approved
+    said: set[str] = set()  # calls with an unknown outcome that was settled
     for key, log in outcome.payloads.items():
         for event, payload in log:
             if isinstance(payload, ev.ToolStarted):
@@ -255,13 +261,15 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _was_deleted(outcome: SimulationOutcome, effect: Effect) -> bool:
-    """Whether the thread of an effect is gone, in a session of which users deleted threads."""
+    """Whether the thread of an effect no longer exists, in a session whose threads users
+    deleted."""
     there = any(k.session == effect.session and k.thread == effect.thread for k in outcome.logs)
     return not there and any(name.startswith(f"{effect.session}/") for name in outcome.deleted)
 
 
 def decided(outcome: SimulationOutcome) -> Iterator[str]:
-    """Each item is decided once, by a person; each vote is acknowledged once; and each call has one
+    """Check that each item is decided once, and not by a driver; that at most one user gets the
+    reply `decided` for an item; that acknowledged votes are in the log; and that each call has one
     outcome."""
     votes: Counter[str] = Counter()
     opened: set[str] = set()
@@ -296,8 +304,8 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def approved(outcome: SimulationOutcome) -> Iterator[str]:
-    """A call that needs approvals starts after enough people gave them; and the outcome of a call
-    is asked for only if its driver is gone."""
+    """Check that a call starts only after enough users approved it, and that users are asked for
+    the outcome of a call only if its driver was lost."""
     needed = {tool.name: tool.approvals for tool in outcome.tools if tool.approval == "ask"}
     ruled = {k.session for k, log in outcome.logs.items() if any(_rules(e) for e in log)}
     for key, log in outcome.whole.items():
@@ -330,7 +338,7 @@ def _rules(event: Event) -> bool:
 
 
 def readers(outcome: SimulationOutcome) -> Iterator[str]:
-    """Readers see each event once and in order."""
+    """Check that readers see each event once and in order."""
     for reading in outcome.readings:
         first = reading.after + 1
         if reading.seqs != [*range(first, first + len(reading.seqs))]:
@@ -338,7 +346,7 @@ def readers(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def texts(outcome: SimulationOutcome) -> Iterator[str]:
-    """Text that was streamed is in the log, and no draft is left of it."""
+    """Check that streamed text is in the log, and that no drafts remain."""
     said: dict[tuple[Key, str], str] = {}
     for key, log in outcome.payloads.items():
         for event, payload in log:
@@ -353,21 +361,21 @@ def texts(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 class Need(NamedTuple):
-    """An event after which a log needed a driver, and when one was there (ms)."""
+    """An event after which a log needed a driver, and the time (ms) at which the need ended."""
 
     event: Event
     until: int | None
 
 
 class Walk(NamedTuple):
-    """What all cuts of a log showed."""
+    """The result of checking a log event by event."""
 
     needs: list[Need]
     problem: str | None
 
 
 def walked(outcome: SimulationOutcome) -> dict[Key, Walk]:
-    """What all cuts of each whole log show; computed once."""
+    """Return the result of `_walk` for each whole log, computed once for each outcome."""
     kept: dict[Key, Walk] | None = vars(outcome).get("walks")
     if kept is None:
         kept = {key: _walk(log) for key, log in outcome.whole.items()}
@@ -409,7 +417,7 @@ def _walk(log: Log) -> Walk:
 
 
 def _wrong_rewind(before: State, after: State, kept: list[Event]) -> str | None:
-    """What is wrong with a rewind that left these events."""
+    """Return what is wrong with a rewind that kept these events, or None."""
     if before.active is not None or before.pending:
         return "a run or an item was open"
     then = fold(event for event in kept if event.kind != REWOUND)
@@ -420,20 +428,22 @@ def _wrong_rewind(before: State, after: State, kept: list[Event]) -> str | None:
 
 
 def _unfinished(message: PromptMessage) -> bool:
-    """Whether a message of a prompt says that a call has no result."""
+    """Whether a message of a prompt contains a call without a result."""
     results = message.results if isinstance(message, FromTools) else ()
     return any(result.content == NO_RESULT for result in results)
 
 
 def cuts(outcome: SimulationOutcome) -> Iterator[str]:
-    """Every cut of a log folds and decides, and every prompt is legal."""
+    """Check that every prefix of a log can be folded and decided on, and that every prompt is
+    valid."""
     for key, walk in walked(outcome).items():
         if walk.problem is not None:
             yield f"{_name(key)}: {walk.problem}"
 
 
 def prompt(outcome: SimulationOutcome) -> Iterator[str]:
-    """When nothing went wrong for a while, a log that needs a driver has one at once."""
+    """Check that logs get a driver, and that timers fire, without delay while no fault is
+    active."""
     most = QUIET if outcome.strikes else CALM
     for key, walk in walked(outcome).items():
         for event, until in walk.needs:
@@ -454,7 +464,7 @@ def prompt(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _busy(log: Log, at: int) -> bool:
-    """Whether a run was active at a time (ms); then timers wait for its next step."""
+    """Whether a run was active at a time (ms). Timers then wait for the run's next step."""
     kinds = [event.kind for event, _ in log if event.kind in RUNS and event.at <= at + 500]
     return bool(kinds) and kinds[-1] in RUNS[:2]
 
@@ -465,12 +475,12 @@ def _quiet(outcome: SimulationOutcome, at: float) -> bool:
 
 
 def lost(outcome: SimulationOutcome) -> Iterator[str]:
-    """A driver counts as lost only if its process crashed, was paused or cut off; and a run whose
-    drivers crash too often is not continued."""
+    """Check that a driver counts as lost only if its process crashed, was paused or was
+    disconnected, and that a run does not continue after too many crashes."""
     close = outcome.scenario.recovery == "close"
     for key, log in outcome.whole.items():
         driver, last, crashes = "", 0, 0
-        upgraded = False  # a process of another version cannot run a tool, and leaves the run
+        upgraded = False  # the run calls a tool that only one version has
         for event, payload in log:
             if isinstance(payload, ev.MessageCompleted):
                 upgraded |= any(call.name.startswith("added") for call in payload.calls)
@@ -486,13 +496,13 @@ def lost(outcome: SimulationOutcome) -> Iterator[str]:
             if isinstance(payload, (ev.RunStarted, ev.RunResumed)):
                 driver = payload.driver or ""
             if event.run is not None and event.kind != "message.interrupted":
-                last = event.at  # the next driver writes what was interrupted
+                last = event.at  # the next driver writes message.interrupted
 
 
 def _gone(outcome: SimulationOutcome, driver: str, last: int, until: int) -> bool:
-    """Whether something struck a driver between its last event and another time (ms)."""
+    """Whether a fault affected a driver between its last event and the time `until` (ms)."""
     if any(strike.kind == "server_clock" for strike in outcome.strikes):
-        return True  # the times in the log are not those of the simulation
+        return True  # times in the log differ from the times of the simulation
     begin, end = last / 1000 - EPOCH - 1.0, until / 1000 - EPOCH
     place = int(driver.partition(".")[0].removeprefix("p") or -1)
     for strike in outcome.strikes:
@@ -523,7 +533,7 @@ JUDGES: dict[str, Judge] = {
 
 
 def judge(outcome: SimulationOutcome) -> list[str]:
-    """What all judges found wrong."""
+    """Return the problems that all judges found."""
     found: list[str] = []
     for name, look in JUDGES.items():
         try:

@@ -1,8 +1,8 @@
 """Event loops with virtual time: one loop per simulated process, and the scheduler that runs them.
 
-A process runs until it has nothing ready: FIFO, as asyncio promises. The scheduler then picks the
-next message or timer by time. No real time passes, and there is no I/O and no thread. What runs
-next depends on the seed alone.
+A process runs its ready callbacks in FIFO order, as asyncio does, until none is left. The scheduler
+then runs the next planned callback, ordered by time. There is no real time, no I/O and no thread,
+so the order of execution depends only on the seed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 Callback = Callable[..., Any]
 
-EPOCH = 1_700_000_000.0  # when a simulation begins, in seconds since 1970
-MOST_CALLBACKS = 50_000  # in a row by one process, before it counts as an endless loop
+EPOCH = 1_700_000_000.0  # the start time of a simulation, in seconds since 1970
+MOST_CALLBACKS = 50_000  # callbacks that a process may run without waiting
 
 
 class Runaway(AssertionError):
@@ -29,7 +29,7 @@ class Runaway(AssertionError):
 
 
 class TimerQueue:
-    """A queue of callbacks by time, and by order of arrival at the same time."""
+    """A queue of callbacks, ordered by time and then by insertion."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Any]] = []
@@ -48,21 +48,22 @@ class TimerQueue:
 
 
 class Scheduler:
-    """Virtual time, and everything that is planned for a point in it."""
+    """The virtual time, and the callbacks that are planned."""
 
     def __init__(self) -> None:
         self.now = 0.0  # seconds
         self._planned = TimerQueue()
 
     def at(self, when: float, callback: Callable[[], Any]) -> None:
-        """Call back at a time, outside of any process."""
+        """Plan a callback for a time, outside of any process."""
         self._planned.push(max(when, self.now), callback)
 
     def after(self, seconds: float, callback: Callable[[], Any]) -> None:
         self._planned.push(self.now + seconds, callback)
 
     def run(self, until: Callable[[], bool], limit: float) -> bool:
-        """Run until `until()` holds. Returns False if nothing is left to do, or at time `limit`."""
+        """Run planned callbacks until `until()` returns True. Return False if no callback is left,
+        or if the next callback is later than `limit`."""
         planned = self._planned
         while not until():
             when = planned.next
@@ -74,8 +75,8 @@ class Scheduler:
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
-    """The event loop of one simulated process. It is frozen while `paused`, and does nothing any
-    more once it was killed."""
+    """The event loop of one simulated process. It runs no callbacks while it is `paused` or after
+    it was killed."""
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self._scheduler, self.name = scheduler, name
@@ -86,7 +87,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.dead = False
         self.paused = False
         self.steps = 0
-        self.errors: list[dict[str, Any]] = []  # exceptions that nobody retrieved
+        self.errors: list[dict[str, Any]] = []  # contexts passed to the exception handler
         self.trace: Callable[[str], None] | None = None
 
     # Scheduling
@@ -126,7 +127,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self.wake()
 
     def wake(self) -> None:
-        """Plan a run of what is ready."""
+        """Plan a run of the ready callbacks, unless one is already planned."""
         if not self._woken:
             self._woken = True
             self._scheduler.at(self._scheduler.now, self._run)
@@ -139,20 +140,21 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.wake()
 
     def kill(self) -> None:
-        """End the process at once: nothing of it runs any more."""
+        """Stop the process immediately: none of its callbacks runs any more."""
         self.dead = True
 
     def bury(self) -> None:
-        """Close what a process left, so that Python does not complain about it later."""
+        """Kill the process and close its unfinished tasks, so that Python does not warn about
+        them."""
         self.kill()
         for task in [*self.tasks]:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with contextlib.suppress(BaseException):  # its cleanup may do anything
+            with contextlib.suppress(BaseException):  # the cleanup of a task may raise anything
                 task.get_coro().close()
         self._ready.clear()
 
     def _run(self) -> None:
-        """Run everything that is ready, and what becomes ready meanwhile."""
+        """Run the ready callbacks, including callbacks that become ready meanwhile."""
         self._woken = False
         if self.dead or self.paused or not self._ready:
             return
@@ -226,12 +228,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
 
 def new_loop(scheduler: Scheduler, name: str) -> ProcessLoop:
-    """A loop for one process. It has the parts of a loop that need no I/O."""
+    """Return a loop for one process. It implements only the methods that need no I/O."""
     return ProcessLoop(scheduler, name)  # type: ignore[abstract]
 
 
 def handle_name(handle: events.Handle) -> str:
-    """What a handle calls, without addresses."""
+    """Return the name of the function that a handle calls, without memory addresses."""
     callback: Any = handle._callback  # type: ignore[attr-defined]
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):

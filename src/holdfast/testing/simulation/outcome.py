@@ -1,4 +1,4 @@
-"""What came of a simulation, for judges to look at."""
+"""The outcome of a simulation, which the judges check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .scenario import Scenario
 
 
 class Told(Struct):
-    """What a user was told about one action."""
+    """The reply to a user for one action."""
 
     action: str
     session: str
@@ -40,7 +40,7 @@ class ReaderView(Struct):
 
 
 class SimulationOutcome(Struct, dict=True):
-    """What came of a simulation: the logs, the effects, and what users were told."""
+    """The outcome of a simulation: the logs, the effects, and the replies to users."""
 
     scenario: Scenario
     logs: dict[Key, list[Event]]
@@ -51,10 +51,10 @@ class SimulationOutcome(Struct, dict=True):
     faults: Counter[str]
     checks: Counter[str]
     problems: list[str]
-    deleted: list[str]  # sessions that users deleted
+    deleted: list[str]  # sessions (`s0`) and threads (`s0/t1`) that users deleted
     strikes: list[Strike]
-    texts: dict[tuple[Key, str], str]  # of messages that were streamed to the store
-    drafts: dict[Key, list[str]]  # messages whose drafts are left
+    texts: dict[tuple[Key, str], str]  # text streamed to the store, by log and message
+    drafts: dict[Key, list[str]]  # messages whose drafts remain
     tools: list[Tool]  # of the agents
     seconds: float  # of virtual time
     calls: int  # of the store
@@ -65,13 +65,13 @@ class SimulationOutcome(Struct, dict=True):
 
     @cached_property
     def payloads(self) -> dict[Key, list[tuple[Event, Any]]]:
-        """The events of each log with their payloads; None for a kind that is not known."""
+        """The events of each log with their payloads. The payload of an unknown kind is None."""
         return {key: [(e, typed(e)) for e in log] for key, log in self.logs.items()}
 
     @cached_property
     def whole(self) -> dict[Key, list[tuple[Event, Any]]]:
-        """The logs that begin with their own first event, with payloads; without those of sessions
-        that were deleted or that are copies."""
+        """The logs that start with event 1, with payloads, except logs of deleted sessions and of
+        copies."""
         steps = self.scenario.steps
         copies = {f"{step.session}-{step.tag}" for step in steps if step.action == "copy"}
         gone = {*self.deleted, *copies}

@@ -1,4 +1,4 @@
-"""Runs many simulations, counts what happened, and reports what failed with its seed."""
+"""Runs many simulations, collects totals, and reports each failure with its seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLLECT = 25  # simulations between two collections of garbage
 
 
 class FailedSeed(Struct, frozen=True):
-    """A seed whose simulation failed, and what the judges said."""
+    """A seed whose simulation failed, and the problems that were found."""
 
     seed: str
     level: Level
@@ -53,7 +53,7 @@ class SimulationReport(Struct):
             self.failures.append(FailedSeed(outcome.scenario.seed, level, outcome.problems))
 
     def summary(self) -> dict[str, object]:
-        """The totals as plain values, with medians."""
+        """Return the totals as plain values, with medians."""
         per_hour = 3600 * self.schedules / self.seconds if self.seconds else 0.0
         return {
             "schedules": self.schedules,
@@ -78,10 +78,10 @@ def run(
     *,
     stop: Callable[[SimulationReport], bool] = lambda report: False,
 ) -> SimulationReport:
-    """Simulate the scenario of each seed, until `stop` says so."""
+    """Simulate the scenario of each seed, until `stop(report)` returns True."""
     report = SimulationReport()
     gc.collect()
-    gc.freeze()  # what is loaded now need not be looked at after every few simulations
+    gc.freeze()  # later collections need not scan the objects that exist now
     try:
         for seed in seeds:
             begun = time.process_time()
@@ -97,8 +97,8 @@ def run(
 
 
 def smallest(seed: str, level: Level = "plain") -> SimulationOutcome:
-    """The outcome of the smallest scenario, of those found, that fails as this seed does: one of
-    the same judges complains."""
+    """Return the outcome of the smallest scenario found that fails like this seed: at least one of
+    the same judges reports a problem."""
     first = simulate(draw(seed, level))
     judges = _judges(first)
 

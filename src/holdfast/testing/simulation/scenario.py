@@ -1,5 +1,5 @@
-"""Scenarios as data: what users do, and what goes wrong, drawn from a seed. Removing any part of a
-scenario leaves a scenario, so that a failing one can be shrunk."""
+"""Scenarios as data: user actions and faults, drawn from a seed. A scenario stays valid if any part
+of it is removed, so that a failing scenario can be shrunk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DECISIONS = ("approve", "deny", "answer", "duel", "duel", "extend", "respond")
 SETTINGS = ("timer", "queue", "rule", "mode", "model", "state", "read", "look", "close")
 THREADS = ("fork", "edit", "regenerate", "restore", "copy", "delete_thread", "delete")
 
-REWINDS = ("restore", "look", "regenerate")  # every other one of these is a rewind
+REWINDS = ("restore", "look", "regenerate")  # half of these actions become a rewind
 
 PLAIN = ("", "", "note", "charge", "note+charge", "count", "refund", "mail", "fail", "charge/note")
 MORE = (
@@ -46,26 +46,26 @@ MORE = (
     *("bad", "unknown", "forbidden", "parker", "single+single", "risky", "long"),
     *("nested_ask", "subremember", "long/refund", "risky+note", "added1/charge"),
 )
-RARE = ("many", "crowd", "huge")  # they take long
+RARE = ("many", "crowd", "huge")  # rare, because they are slow
 
 
 class Step(Struct, frozen=True):
-    """One action of a user at a time (s), sent to the process at `place`."""
+    """One user action at a time (s), sent to the process at `place`."""
 
     at: float
     action: Action
     session: str = "s0"
     tag: str = ""
     program: str = ""  # the tools that the model calls; see `workload`
-    text: str = ""  # the message itself, for an agent of the user's own
+    text: str = ""  # the text of the message, for `check_agent`
     place: int = 0
     keyed: bool = True
-    twice: bool = False  # the same request again, at the same time, at another place
-    pick: int = 0  # which of several possible things the user does
+    twice: bool = False  # send the same request to another process at the same time
+    pick: int = 0  # selects a variant of the action
 
 
 class Scenario(Struct, frozen=True):
-    """Everything that happens in a simulation, and the seed of all delays."""
+    """Everything that happens in a simulation. `seed` also determines all delays."""
 
     seed: str
     processes: int = 3
@@ -74,20 +74,20 @@ class Scenario(Struct, frozen=True):
     faults: tuple[InjectedFault, ...] = ()
     rates: tuple[float, ...] = ()  # how fast the clock of each place runs
     recovery: Literal["resume", "close"] = "resume"
-    turns: int = 200  # how much of a conversation the model reads before older turns are left out
+    turns: int = 200  # turns that the model reads before older turns are compacted
     summarise: Literal["on", "fails", "slow", "long", "simulated/other"] | None = None
     fallback: bool = False  # whether another model answers if the first one fails
-    slots: int = 1000  # logs that a process takes up at once
+    slots: int = 1000  # logs that a process recovers concurrently
 
     @property
     def ends(self) -> float:
-        """When users and faults are done."""
+        """The time (s) of the last user action or fault."""
         times = [*(step.at for step in self.steps), *(fault.at for fault in self.faults)]
         return max(times, default=0.0)
 
 
 def draw(seed: str, level: Level = "plain") -> Scenario:
-    """The scenario of a seed."""
+    """Return the scenario of a seed."""
     random = Random(f"{seed} {level}")  # noqa: S311 - a schedule, not a secret
     full = level == "full"
     processes = random.choice((3, 3, 3, 4) if full else (3, 3, 3, 2, 4))
@@ -138,7 +138,7 @@ def _step(
         twice=random.random() < 0.15,
         pick=random.randrange(60),
     )
-    # Drawn from what was drawn, so that seeds without these actions stay as they were.
+    # Derived from values that are already drawn, so that other scenarios do not change.
     return replace(step, action="rewind") if action in REWINDS and step.pick % 2 else step
 
 

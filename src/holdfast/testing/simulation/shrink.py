@@ -13,7 +13,7 @@ Fails = Callable[[Scenario], bool]
 
 
 def shrink(scenario: Scenario, fails: Fails, most: int = 400) -> Scenario:
-    """The smallest scenario found that still fails, with at most `most` tries."""
+    """Return the smallest failing scenario found with at most `most` attempts."""
     tries = _Tries(fails, most)
     while True:
         before = scenario
@@ -28,7 +28,7 @@ def shrink(scenario: Scenario, fails: Fails, most: int = 400) -> Scenario:
 
 
 class _Tries:
-    """Counts how often a scenario may still be played."""
+    """Runs scenarios, up to a maximum number of attempts."""
 
     def __init__(self, fails: Fails, most: int) -> None:
         self._fails, self.left = fails, most
@@ -40,7 +40,8 @@ class _Tries:
         return self._fails(scenario)
 
     def fewer(self, scenario: Scenario, part: Literal["faults", "steps"]) -> Scenario:
-        """Leave out ever smaller runs of faults or steps, as long as the scenario fails."""
+        """Remove groups of faults or steps of decreasing size, as long as the scenario still
+        fails."""
         size = len(getattr(scenario, part))
         while size:
             start = 0

@@ -1,4 +1,4 @@
-"""One simulation: a scenario played on a cluster, and what came of it."""
+"""One simulation: runs a scenario on a cluster and collects the outcome."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .users import Users
 from .workload import OTHER_MODEL, SUMMARISERS, ProgramModel, make_agent, price
 
 QUIET = LogConfig(level="silent", propagate=False, redact=Redactor())
-SETTLING = 300.0  # seconds that all work gets to end once nothing goes wrong any more
-LOOK = 0.5  # seconds between two looks of the operator
+SETTLING = 300.0  # seconds in which all work must finish after the last fault
+LOOK = 0.5  # seconds between two rounds of the operator
 
 AGENTS = [make_agent(1), make_agent(2)]  # before and after an upgrade
 
 
 class Simulation:
-    """Plays a scenario."""
+    """Runs a scenario."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Simulation:
         self._versions = [0] * scenario.processes
 
     def fault(self, error: BaseException) -> None:
-        """Something raised that should not."""
+        """Record an exception that must not occur."""
         self.problems.append(f"unexpected {type(error).__name__}: {error}")
 
     def deleted(self, session: str) -> None:
@@ -90,8 +90,8 @@ class Simulation:
                 return
 
     def _crashed(self, process: SimulatedProcess, why: str = "tool_crash") -> None:
-        """A tool crashed its process, or it crashed right after it had written; it is started
-        again a little later."""
+        """Handle a process that a tool crashed, or that crashed right after a write. It is
+        restarted half a second later."""
         self.cluster.faults.struck(why, 1.0, process.place)
         self.cluster.end(process)
         self.cluster.scheduler.after(0.5, lambda: self._restarted(process))
@@ -107,7 +107,7 @@ class Simulation:
         process = cluster.places[fault.place % len(cluster.places)]
         if fault.kind == "server_clock":
             cluster.faults.struck("server_clock", -fault.value + self.scenario.ttl)
-            # The times in the log are no longer those of the simulation.
+            # From now on, times in the log differ from the times of the simulation.
             cluster.faults.strikes.append(
                 Strike(cluster.scheduler.now + 2 * fault.value, math.inf, "server_clock")
             )
@@ -144,9 +144,9 @@ class Simulation:
     # Playing
 
     def play(self) -> SimulationOutcome:
-        """Play the scenario to its end."""
+        """Run the scenario to its end, and return the outcome."""
         collecting = gc.isenabled()
-        gc.disable()  # when cycles are found would depend on the version of Python
+        gc.disable()  # the times of collections would depend on the version of Python
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
             self._play()
@@ -176,7 +176,7 @@ class Simulation:
         self.cluster.faults.clear()
         self._correct_clocks()
         if self._versions and all(version % 2 for version in self._versions):
-            # Calls of a tool that only the older version has need a process of it.
+            # Restart one process with the older version: open calls may need its own tool.
             process = self.cluster.places[0]
             if not process.dead:
                 process.spawn(self._shut_down(process, 0.1))
@@ -197,18 +197,18 @@ class Simulation:
                 self.cluster.faults.strikes.append(strike)
 
     def _look(self) -> None:
-        """The operator looks, and comes again."""
+        """Let the operator decide the pending items now, and again every `LOOK` seconds."""
         if not self.users.busy or len(self.users.busy) < 50:
             self.users.settle_all()
         self.cluster.scheduler.after(LOOK, self._look)
 
     def settled(self) -> bool:
-        """Whether all work is done and all users have their answers."""
+        """Whether all work is done and all users have received their replies."""
         waiting = [t for t in self.users.busy if t.get_coro().__name__ != "_settle_all"]  # type: ignore[union-attr]
         return not waiting and not self.open()
 
     def open(self) -> list[str]:
-        """The logs that have unfinished work."""
+        """Return the logs that have unfinished work."""
         found = []
         for key, log in self.cluster.server._logs.items():
             row = log.row
@@ -245,7 +245,7 @@ class Simulation:
 
 
 def simulate(scenario: Scenario) -> SimulationOutcome:
-    """Play a scenario, and judge what came of it."""
+    """Run a scenario, and return its outcome with the problems that the judges found."""
     outcome = Simulation(scenario).play()
     outcome.problems.extend(judge(outcome))
     return outcome

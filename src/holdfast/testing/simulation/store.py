@@ -1,9 +1,8 @@
 """A simulated database server, and the connection of each process to it.
 
-The server is the store in memory, with the true time as its clock. A call travels to the server,
-is carried out there at once, and its reply travels back: each way takes a time that the seed
-decides, and either can be lost. Other processes learn of changes by notices that arrive late and
-out of order.
+The server is a memory store whose clock shows the true time. A request and its reply each take a
+time that the seed determines, and each can be lost. The server executes a request as soon as it
+arrives. Other processes learn of changes from notices, which arrive late and out of order.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from .watch import Watch
 
 TRIP = (0.0001, 0.002)  # seconds that a request or a reply takes
 NOTICE = (0.001, 0.04)  # seconds until other processes learn of a change
-GIVE_UP = 0.5  # seconds after which a caller without a reply gets an error
+GIVE_UP = 0.5  # seconds after which a request without a reply fails
 
 
 class StoreClient(Protocol):
-    """A process as the server sees it."""
+    """A client process, as the server sees it."""
 
     name: str
     place: int
@@ -44,7 +43,7 @@ class StoreClient(Protocol):
 
 
 class ServerEnvironment(Environment):
-    """The environment of the server: the true time."""
+    """The environment of the server. Its clock shows the true time, unless it was set back."""
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
         super().__init__(random)
@@ -59,14 +58,14 @@ class ServerEnvironment(Environment):
 
 
 class Notices(Wakes):
-    """Passes a change on: at once to the process whose call made it, later to the others."""
+    """Notifies processes of a change: the process that made it with the reply, the others later."""
 
     def __init__(self, scheduler: Scheduler, random: Random, faults: ActiveFaults) -> None:
         super().__init__()
         self._scheduler, self._random, self._faults = scheduler, random, faults
         self.clients: Sequence[StoreClient] = ()
         self.caller: StoreClient | None = None
-        self.own: list[Callable[[], None]] = []  # what the caller learns with its reply
+        self.own: list[Callable[[], None]] = []  # notices that the caller gets with its reply
 
     def tell(self, key: Key, done: Extension | None) -> None:
         for client in self.clients:
@@ -95,13 +94,14 @@ class SimulatedServer(MemoryStore):
         self.watch = Watch()
 
     def set_back(self, seconds: float) -> None:
-        """Change the clock of the server."""
+        """Shift the clock of the server by this many seconds."""
         self._environment.skew += seconds
 
     def carry_out(
         self, client: StoreClient, method: str, args: Any, options: dict[str, Any]
     ) -> Any:
-        """The result of one call, made in the server's environment; raises what it raises."""
+        """Execute one call in the server's environment. Return its result, or raise its
+        exception."""
         self.notices.caller, self.notices.own = client, []
         log = self._logs.get(args[0]) if method in ("append", "acquire") else None
         before = log.lease if log is not None else LeaseState()
@@ -122,7 +122,8 @@ class SimulatedServer(MemoryStore):
 
 
 def _result(answer: Any) -> Any:
-    """The result of a coroutine or the items of a generator, neither of which ever waits."""
+    """Return the result of a coroutine, or the items of an async generator. Neither may wait for
+    I/O or for a timer."""
     if isinstance(answer, AsyncGeneratorType):
         items = []
         while True:
@@ -140,7 +141,7 @@ def _result(answer: Any) -> Any:
 
 
 class Network:
-    """Between the processes and the server: delays, losses and outages."""
+    """The network between the processes and the server, with delays, losses and outages."""
 
     def __init__(
         self, scheduler: Scheduler, random: Random, faults: ActiveFaults, server: SimulatedServer
@@ -148,12 +149,13 @@ class Network:
         self._scheduler, self._random = scheduler, random
         self._faults, self._server = faults, server
         self.calls = 0
-        self.crash: Callable[[Any], None] = lambda client: None  # when it has been written
+        self.crash: Callable[[Any], None] = lambda client: None  # called after a fatal write
 
     async def request(
         self, client: StoreClient, method: str, args: Any, options: dict[str, Any]
     ) -> Any:
-        """Make one call of a process. A caller that is cancelled does not stop the call."""
+        """Send one call of a process to the server, and return the result. The call continues if
+        the caller is cancelled."""
         self.calls += 1
         reply = client.loop.create_future()
         loss = self._faults.loss(client.place, method)
@@ -177,7 +179,7 @@ class Network:
                 self.crash(client)
                 return
             if loss == "reply":
-                for tell in own:  # it learns of its own change like all others
+                for tell in own:  # the caller is notified later, like the others
                     self._scheduler.after(self._random.uniform(*NOTICE), tell)
                 self._scheduler.after(GIVE_UP, fail)
             else:

@@ -1,4 +1,4 @@
-"""A simulation as a story: what users did, what went wrong and what was logged, by time."""
+"""The timeline of a simulation: user actions, faults, replies, effects and log events, by time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 100  # characters of an event's data
 
 
 def story(outcome: SimulationOutcome) -> str:
-    """The story of an outcome, with the log alongside."""
+    """Return the timeline of an outcome as text, followed by its problems."""
     scenario = outcome.scenario
     lines = [
         f"seed {scenario.seed}: {scenario.processes} processes, leases of {scenario.ttl:g} s,"

@@ -1,5 +1,5 @@
-"""Users outside of the cluster: each action of a scenario as a request to one process, repeated at
-another one when the connection is lost."""
+"""The users of a simulated cluster. Each action of a scenario is a request to one process, and is
+retried at another process if the connection is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGAIN = (Disconnected, StoreUnavailable, HarnessClosed, asyncio.TimeoutError)
 
 
 class Users:
-    """Performs the steps of a scenario, and records what users were told."""
+    """Performs the steps of a scenario, and records the replies."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class Users:
         self.busy: dict[asyncio.Task[None], None] = {}
 
     def perform(self, step: Step) -> None:
-        """Begin a step; if the scenario says so, send the same request to another process too."""
+        """Start a step. If `step.twice` is set, also send the same request to another process."""
         self._spawn(self._perform(step, step.place))
         if step.twice:
             self._spawn(self._perform(step, step.place + 1, "bob"))
 
     def settle_all(self) -> None:
-        """Answer everything that is pending, as an operator who cleans up does."""
+        """Decide all pending items, like an operator who cleans up."""
         self._spawn(self._settle_all())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -73,7 +73,7 @@ class Users:
         return UserRequest(step, actor, item, self.readings, self._deleted)
 
     async def _duel(self, step: Step, place: int) -> None:
-        """Two people decide on the same item at the same moment, at two processes."""
+        """Let two users decide the same item at the same time, in two processes."""
         try:
             item = await self._ask(place, lambda harness: find_item(harness, self._new(step)))
         except (*AGAIN, HoldfastError):
@@ -86,7 +86,7 @@ class Users:
         self._spawn(self._request(self._new(other, "bob", item), place + 1))
 
     async def _request(self, request: UserRequest, place: int) -> None:
-        """Ask one process, and another one if the connection is lost."""
+        """Send a request to one process, and retry at other processes if the connection is lost."""
         step, verb = request.step, VERBS[request.step.action]
         for _ in range(TRIES if step.keyed or step.action not in ONCE else 1):
             try:
@@ -108,7 +108,7 @@ class Users:
             raise Disconnected(process.name)
 
         async def work() -> Any:
-            if process.server is None:  # it is shutting down
+            if process.server is None:  # the process is shutting down
                 raise HarnessClosed(what="the process")
             return await verb(process.server)
 

@@ -1,5 +1,5 @@
-"""What users ask of a session: one function for each action of a scenario. Each runs in the process
-that was asked, and returns what the user is told."""
+"""The requests of users to a session: one function for each action of a scenario. Each function
+runs in the process that received the request, and returns the reply to the user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPEN = ("approval", "question", "external")
 
 
 class Reply(Struct):
-    """What a user is told: a status, and the event, run or item that it is about."""
+    """The reply to a user: a status, and the event, run or item that the status refers to."""
 
     status: str
     seq: int = 0
@@ -48,7 +48,7 @@ class UserVerdict(Struct):
 
 
 class UserRequest(Struct):
-    """A step as it reaches a process: who asks, and which item it is about, if that is known."""
+    """A step as a process receives it, with its actor and, if known, the item to decide."""
 
     step: Step
     actor: str = "ann"
@@ -110,7 +110,7 @@ async def attach(harness: Any, request: UserRequest) -> Reply:
 
 
 async def notify(harness: Any, request: UserRequest) -> Reply:
-    """Tell the model of something that happened elsewhere."""
+    """Send the model a notification from another program."""
     step = request.step
     session = await harness.get_or_create(step.session)
     priority = ("urgent", "high", "medium", "low")[step.pick % 4]
@@ -119,7 +119,7 @@ async def notify(harness: Any, request: UserRequest) -> Reply:
 
 
 async def timer(harness: Any, request: UserRequest) -> Reply:
-    """Set a timer by the user's own clock, or clear one."""
+    """Set a timer for 1.5 seconds later, by the true time, or clear a timer."""
     step = request.step
     session = await harness.get_or_create(step.session)
     known = [*session.timers.all]
@@ -139,7 +139,7 @@ async def abort(harness: Any, request: UserRequest) -> Reply:
 
 
 async def queue(harness: Any, request: UserRequest) -> Reply:
-    """Edit, remove or move a message that waits."""
+    """Edit, remove or move the last queued message."""
     step = request.step
     session = await harness.open(step.session)
     waiting = await session.queue.list()
@@ -159,7 +159,7 @@ async def queue(harness: Any, request: UserRequest) -> Reply:
 
 
 async def find_item(harness: Any, request: UserRequest) -> str | None:
-    """An item to decide on; an approver watches for one for a while."""
+    """Return the id of a pending item, or None if no item is pending within `WATCH` seconds."""
     session = await harness.open(request.step.session)
     for _ in range(int(WATCH / 0.25)):
         asks = [ask for ask in await session.pending() if not ask.id.endswith("!sub")]
@@ -171,7 +171,7 @@ async def find_item(harness: Any, request: UserRequest) -> str | None:
 
 
 async def decide(harness: Any, request: UserRequest) -> Reply:
-    """Approve, deny, answer or extend the item that was found."""
+    """Approve, deny, answer or extend the item of the request, or else any pending item."""
     step, item = request.step, request.item or await find_item(harness, request)
     if item is None:
         return Reply("nothing")
@@ -188,7 +188,7 @@ async def decide(harness: Any, request: UserRequest) -> Reply:
         else:
             changed = {"n": 2} if step.pick % 5 == 4 else None
             made = await session.approve(item, arguments=changed, **who)
-    except InvalidValue:  # it takes another kind of answer
+    except InvalidValue:  # the item needs another kind of answer
         made = await session.deny(item, "no", **who)
     return Reply("voted" if made.outcome == "voted" else "decided", made.seq, item=item)
 
@@ -201,7 +201,7 @@ async def respond(harness: Any, request: UserRequest) -> Reply:
 
 
 async def settle(harness: Any, decided: Callable[[str, str], None]) -> None:
-    """Answer everything that is pending, as an operator who cleans up does. `decided` is told the
+    """Decide all pending items, like an operator who cleans up. `decided` is called with the
     session and the id of each item."""
     page = await harness.pending(limit=50)
     for n, item in enumerate(page.items):
@@ -215,7 +215,7 @@ async def settle(harness: Any, decided: Callable[[str, str], None]) -> None:
 async def _settle_one(harness: Any, item: Any, n: int) -> bool:
     where = {"thread": item.thread}
     if item.what == "approval" and n % 4 != 3:
-        for actor in ("cat", "dan"):  # the second one for items that need two
+        for actor in ("cat", "dan"):  # the second actor, for items that need two approvals
             with suppress(AlreadyDecided):
                 decision = await harness.approve(item.session, item.id, actor=actor, **where)
                 if decision.outcome != "voted":
@@ -229,7 +229,7 @@ async def _settle_one(harness: Any, item: Any, n: int) -> bool:
 
 
 async def rule(harness: Any, request: UserRequest) -> Reply:
-    """Change what needs an approval."""
+    """Change the approval rule of a tool, or grant the tool."""
     step = request.step
     session = await harness.get_or_create(step.session)
     tool = ("refund", "charge", "wire", "note")[step.pick % 4]
@@ -262,7 +262,7 @@ async def model(harness: Any, request: UserRequest) -> Reply:
 
 
 async def state(harness: Any, request: UserRequest) -> Reply:
-    """Count in the user state."""
+    """Increment a counter in the user state."""
     session = await harness.get_or_create(request.step.session)
 
     def add(entries: dict[str, Any]) -> None:
@@ -288,12 +288,12 @@ async def read(harness: Any, request: UserRequest) -> Reply:
                 if isinstance(item, Event):
                     reading.seqs.append(item.seq)
                 if len(reading.seqs) % 5 == 4:
-                    await asyncio.sleep(0.3)  # it falls behind
+                    await asyncio.sleep(0.3)  # fall behind the log
     return Reply("read", len(reading.seqs))
 
 
 async def vanish(harness: Any, request: UserRequest) -> Reply:
-    """Send a message, and leave while it is answered."""
+    """Send a message, and stop reading its stream before the run has ended."""
     step = request.step
     session = await harness.get_or_create(step.session)
     with suppress(TimeoutError):
@@ -306,7 +306,7 @@ async def vanish(harness: Any, request: UserRequest) -> Reply:
 
 
 async def look(harness: Any, request: UserRequest) -> Reply:
-    """Look at everything that a screen shows."""
+    """Read everything that a user interface shows, and evict idle sessions."""
     session = await harness.open(request.step.session)
     session.display.get()
     await session.transcript()
@@ -326,7 +326,7 @@ async def close(harness: Any, request: UserRequest) -> Reply:
 
 
 async def fork(harness: Any, request: UserRequest) -> Reply:
-    """Fork the thread where it is safe, and continue there."""
+    """Fork the thread at its last safe point, and continue in the fork."""
     step = request.step
     session = await harness.open(step.session)
     forked = await session.thread.clone("fork", id=f"t{step.tag}")
@@ -335,7 +335,7 @@ async def fork(harness: Any, request: UserRequest) -> Reply:
 
 
 async def again(harness: Any, request: UserRequest) -> Reply:
-    """Run an earlier message again in a fork: with another text, or as it was."""
+    """Run an earlier message again in a fork, with another text or unchanged."""
     step = request.step
     session = await harness.open(step.session)
     sent = await session.events(kinds=("message.received",))
@@ -351,7 +351,7 @@ async def again(harness: Any, request: UserRequest) -> Reply:
 
 
 async def restore(harness: Any, request: UserRequest) -> Reply:
-    """Make a checkpoint, and return to the first one."""
+    """Create a checkpoint, and restore the first checkpoint."""
     session = await harness.get_or_create(request.step.session)
     made = await session.checkpoints.create("here")
     known = await session.checkpoints.list()
@@ -360,7 +360,7 @@ async def restore(harness: Any, request: UserRequest) -> Reply:
 
 
 async def rewind(harness: Any, request: UserRequest) -> Reply:
-    """Return to an earlier event, after an abort or while something may be open."""
+    """Rewind to an earlier event, after an abort or while a run or an item may be open."""
     step = request.step
     session = await harness.get_or_create(step.session)
     if step.pick % 4:
@@ -375,7 +375,8 @@ async def rewind(harness: Any, request: UserRequest) -> Reply:
 
 
 async def copy(harness: Any, request: UserRequest) -> Reply:
-    """Copy the session to another store, and as a bundle to another id, and continue there."""
+    """Copy the session to another store, import it as a bundle under another id, and send a message
+    to the imported session."""
     step = request.step
     session = await harness.open(step.session)
     scope = Scope(session.key.tenant, step.session)

@@ -1,4 +1,5 @@
-"""The judge at the server: it sees every append and every lease while a simulation runs."""
+"""The judge that observes the server: it checks every append and every lease during a
+simulation."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ DRIVEN = {"model.called", "tool.started", "message.completed"}  # by the driver 
 
 
 class Watch:
-    """Who acquires leases, who writes, and which texts are streamed."""
+    """Checks who acquires leases and who writes, and records the streamed text."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -35,8 +36,8 @@ class Watch:
         fence: Lease | None,
         held: LeaseState,
     ) -> None:
-        """New events were written. A runner writes under the newest lease, which it holds, and only
-        to a run that it has started or resumed."""
+        """Check new events: a driver must write under the newest lease, which it holds, and only to
+        a run that it has started or resumed."""
         self.checks["driver"] += 1
         kinds = {event.kind for event in events}
         if fence is None:
@@ -58,10 +59,11 @@ class Watch:
         self.problems.append(f"driver: {problem}")
 
     def acquired(self, process: str, lease: Lease, before: LeaseState, now: int) -> None:
-        """A lease was acquired: a live lease changes its owner only if it is stolen."""
+        """Check an acquired lease: a lease that has not expired changes its owner only if it is
+        stolen."""
         self.checks["lease"] += 1
         live = before.owner is not None and before.until > now and lease.reason is None
-        live = live and before.renewed <= now  # else the clock of the server was set back
+        live = live and before.renewed <= now  # otherwise the server's clock was set back
         if live and before.owner != lease.owner:
             self.problems.append(
                 f"lease: {process} took the lease of {lease.key.session}/{lease.key.thread} from"
@@ -69,6 +71,6 @@ class Watch:
             )
 
     def streamed(self, key: Key, message: str, offset: int, text: str) -> None:
-        """Text of a message was streamed to the store, where readers can see it."""
+        """Record text of a message that was streamed to the store, where readers can see it."""
         known = self.texts.get((key, message), "")
         self.texts[key, message] = known[:offset] + text

@@ -1,8 +1,8 @@
-"""The agent that simulations run: tools that misbehave in every way, and a model that follows the
-program in each message.
+"""The agent of the simulations: tools that fail in many ways, and a model that follows the program
+in each message.
 
 A message such as `#7 charge+note/ask` makes the model call `charge` and `note`, then `ask`, and
-then answer. The next step follows from the prompt alone, as with any model.
+then answer. The model derives its next step only from the prompt, as any model does.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from ...models.scripted import check_prompt
 from .cluster import ProcessEnvironment, SimulatedProcess
 
 MODEL, OTHER_MODEL = "simulated/model", "simulated/other"
-ODD = 13  # input tokens of an answer that has no price
-LONG = 60  # characters of an answer that is written slowly
+ODD = 13  # input tokens for which the price cannot be computed
+LONG = 60  # characters from which an answer is streamed slowly
 CROWDS = {"many": "note", "crowd": "refund"}
 MESSAGE = re.compile(r"#(\S+) ?([\w+/]*)")
 
 
 def this_process() -> SimulatedProcess:
-    """The simulated process that runs the caller."""
+    """Return the simulated process in which the caller runs."""
     return cast(ProcessEnvironment, environment.current()).process
 
 
 def record_effect(context: ToolContext, *, repeatable: bool = False) -> None:
-    """Record that a tool had an effect outside, which no crash undoes."""
+    """Record that a tool had an external effect, which a crash does not undo."""
     process, key = this_process(), context.session
     process.cluster.effects.add(
         process.name,
@@ -261,7 +261,8 @@ SUMMARISERS: dict[str, Any] = {"fails": _fails, "slow": _slow, "long": _long}
 
 
 def price(ref: str, usage: Mapping[str, int]) -> float:
-    """The price of a call; fails for a usage that no model reports."""
+    """Return the price of a call. Fails for `ODD` input tokens, which the fault `model_odd`
+    causes."""
     return 0.001 / (usage.get("input_tokens", 0) - ODD)
 
 
@@ -290,11 +291,12 @@ NAMES = tuple(each.name for each in TOOLS)
 
 
 def make_agent(version: int = 1) -> Agent:
-    """The agent; a newer version has a tool more, as after a rolling upgrade."""
+    """Return the agent. Each version has a tool that the other versions lack, as during a rolling
+    upgrade."""
 
     @hook("run.finished")
     async def after(context: Any, event: Any) -> None:
-        """Look at the end of each run."""
+        """Do nothing. With a hook, an agent takes other paths through the driver."""
 
     @tool(name=f"added{version}", approval="ask")
     async def added(n: int) -> str:
@@ -320,7 +322,7 @@ def make_agent(version: int = 1) -> Agent:
 
 
 class ProgramModel:
-    """A model that does what the last message says. Its failures come from the faults in force."""
+    """A model that follows the program in the last user message. The active faults make it fail."""
 
     def __init__(self, ref: str = MODEL) -> None:
         self.ref = ref
@@ -363,7 +365,7 @@ class ProgramModel:
 
 
 def next_step(call: ModelCall) -> tuple[str, list[str]]:
-    """The text and the calls that follow from a prompt."""
+    """Return the text and the tool calls that follow from a prompt."""
     last = max(n for n, m in enumerate(call.messages) if isinstance(m, FromUser))
     message = cast(FromUser, call.messages[last])
     asked = " ".join(part.text for part in message.content if isinstance(part, Text))
@@ -380,7 +382,7 @@ def next_step(call: ModelCall) -> tuple[str, list[str]]:
 
 
 def tag_of(call: ModelCall) -> int:
-    """A number that differs between programs."""
+    """Return a number that is derived from the text of the next step."""
     text = next_step(call)[0]
     return sum(map(ord, text))
 
