@@ -271,8 +271,8 @@ def erased(reason: str) -> Raw:
 
 def is_erased(event: NewEvent) -> bool:
     """Whether the data of an event was erased."""
-    data = memoryview(event.data)
-    return len(data) <= ERASED_BYTES and bytes(data[: len(_ERASED)]) == _ERASED
+    data = event.data
+    return len(data) <= ERASED_BYTES and bytes(data).startswith(_ERASED)
 
 
 def understood(event: NewEvent) -> bool:

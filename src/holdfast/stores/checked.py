@@ -70,6 +70,8 @@ def _append(
     **_: Any,
 ) -> None:
     check(key, events)
+    if acquire is None and release is None:
+        return
     if acquire is not None:
         check_lease(acquire.owner, acquire.ttl)
     given = {"fence": fence, "acquire": acquire, "release": release}
