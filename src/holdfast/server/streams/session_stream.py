@@ -33,7 +33,7 @@ from ...values.delta import Delta
 from ...values.stream_items import CaughtUp, Item, Trouble, is_stub
 from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of
 from ..placement.removals import Removals
-from .goals import MessageAnswered, SessionIdle, StreamGoal
+from .stream_until import MessageAnswered, SessionIdle, StreamGoal
 
 FAILED = "the store failed: see the server's log"  # all that clients are told
 SAID = ("message.completed", "message.interrupted")

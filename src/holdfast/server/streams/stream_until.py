@@ -1,4 +1,4 @@
-"""The goals of streams. A stream ends when its session is idle, when one message is answered, or
+"""When a stream ends: when its session is idle, when one message is answered, or
 only when its reader disconnects."""
 
 from __future__ import annotations
