@@ -42,6 +42,18 @@ def harness(store: Any, sandbox: Any) -> Harness:
     return Harness(SHOP, store=store, sandbox=sandbox, default_model=offline())
 
 
+def nest(folder: str, depth: int) -> None:
+    """Make a folder in a folder, so deep, and a file at the bottom. A shell looks its whole path
+    up at each step."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("n", dir_fd=at)
+        above, at = at, os.open("n", os.O_RDONLY, dir_fd=at)
+        os.close(above)
+    os.close(os.open("z", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+
+
 async def until_there_are(folder: Path, count: int) -> list[str]:
     async with asyncio.timeout(30):
         while len(found := os.listdir(folder)) > count:  # noqa: ASYNC110
@@ -128,7 +140,7 @@ async def test_a_wide_and_deep_folder_is_removed(tmp_path: Path) -> None:
     place = await sandbox.open(key("s"), agent="a", resources=None)
     line = "for a in 1 2 3; do mkdir -p d$a/e/f/g; touch d$a/x d$a/e/f/g/y; chmod 0 d$a/e/f; done"
     assert (await place.run(line)).exit_code == 0
-    await place.run("i=0; while [ $i -lt 1200 ]; do mkdir n && cd -P n; i=$((i+1)); done; touch z")
+    nest(place.folder, 1200)
     (tmp_path / "kept").mkdir()
     os.symlink(tmp_path / "kept", f"{place.folder}/link")
     await sandbox.destroy(SCOPE)
