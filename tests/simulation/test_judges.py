@@ -107,6 +107,7 @@ def ended(status: Any = "done", run: str = RUN, **rest: Any) -> Line:
     return line("run.finished", ev.RunFinished(status=status), run=run, **rest)
 
 
+COPY = line("run.finished", ev.RunFinished(status="interrupted", error="copied"))
 CREATED = line("session.created", ev.SessionCreated(agent="simulated"))
 PLAIN = (CREATED, received(), started(2), called(), said(), ended())
 CALL = (CREATED, received(), started(2), called(), said("c1 charge"), begun())
@@ -165,6 +166,13 @@ GOOD: dict[str, SimulationOutcome] = {
     "an abort": outcome(*PLAIN[:4], ABORT, ended("aborted")),
     "a rewind": outcome(CREATED, received("m1"), CLEARED, received(), started(4), called(), said(),
                         ended()),
+    "a message that a copy left behind": outcome(
+        logs={replace(MAIN, session="s0-m1"): made((CREATED, received(), COPY))},
+        scenario=Scenario(seed="1", steps=(Step(at=0.0, action="copy", tag="m1"),)),
+    ),
+    "a message that a copy took up later": outcome(
+        CREATED, received(), COPY, started(2), called(), said(), ended()
+    ),
     "a count": outcome(*PLAIN, COUNT, told=[told("state")]),
     "a reader": outcome(*PLAIN, readings=[ReaderView("s0", 2, "l", [3, 4, 5])]),
     "a text": outcome(*PLAIN, texts={(MAIN, "e5"): "hello"}),
@@ -196,6 +204,11 @@ BAD: dict[str, tuple[str, SimulationOutcome]] = {
     ),
     "a timer that never fires": ("accepted", outcome(CREATED, TIMER)),
     "a message without a run": ("answered", outcome(CREATED, received())),
+    "a message after a copy without a run": ("answered", outcome(CREATED, COPY, received())),
+    "a message of a copy that a later run passed over": (
+        "answered",
+        outcome(CREATED, received(), COPY, received("m1"), started(4), called(), said(), ended()),
+    ),
     "a run without an end": ("answered", outcome(*PLAIN[:-1])),
     "a message with two runs": (
         "answered", outcome(*PLAIN, started(2, run="r2"), called(run="r2"), ended(run="r2"))
@@ -338,3 +351,11 @@ def test_streamed_text_is_joined() -> None:
     watch.streamed(MAIN, "e1", 5, " there")
     watch.streamed(MAIN, "e1", 5, " there")
     assert watch.texts == {(MAIN, "e1"): "hello there"}
+
+
+def test_text_of_a_deleted_log_is_forgotten() -> None:
+    watch = Watch()
+    watch.streamed(MAIN, "e1", 0, "hello")
+    watch.streamed(CHILD, "e1", 0, "there")
+    watch.deleted({CHILD})
+    assert watch.texts == {(MAIN, "e1"): "hello"}

@@ -34,6 +34,7 @@ CALM = 0.15  # … without any fault: a notice wakes the driver, not a search
 BOUNDS = RunBounds()
 RUNS = ("run.started", "run.resumed", "run.waiting", "run.finished")
 NO_RESULT = "There is no result yet."  # the result of an open call in a prompt
+COPIED = "copied"  # the error of the event that closes a thread in a copy
 RESTING = ("Idle", "SetDue")  # steps for which a log needs no driver
 
 
@@ -111,19 +112,24 @@ def _timers(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def answered(outcome: SimulationOutcome) -> Iterator[str]:
-    """Check that each message in a log was either removed or taken up by exactly one run, which
-    ended. Also check that the status reported to a user matches the log."""
+    """Check that each message in a log was either removed, left behind in a copy in which no run
+    started since, or taken up by exactly one run, which ended. Also check that the status reported
+    to a user matches the log."""
     for key, log in outcome.logs.items():
         inputs: dict[int, str] = {}
         ended: dict[str, str] = {}
         removed: set[int] = set()
+        closed = 0  # the event that closed a copy in which no run has started since
         for event, payload in outcome.payloads[key]:
+            if isinstance(payload, ev.RunStarted):
+                closed = 0
             if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
                 for seq in payload.inputs:
                     if inputs.setdefault(seq, event.run or "") != event.run:
                         yield f"{_name(key)}: message {seq} was taken up by two runs"
             elif isinstance(payload, ev.RunFinished):
                 ended[event.run or ""] = payload.status
+                closed = event.seq if payload.error == COPIED else closed
             elif isinstance(payload, ev.QueueChanged):
                 removed.update(payload.remove)
             elif isinstance(payload, ev.ThreadRewound):
@@ -131,6 +137,8 @@ def answered(outcome: SimulationOutcome) -> Iterator[str]:
                 removed.update(seq for seq in dropped if seq not in inputs)
         for event in log:
             if event.kind != "message.received" or event.seq in removed:
+                continue
+            if event.seq < closed and event.seq not in inputs:
                 continue
             run = inputs.get(event.seq)
             if run is None and event.run is None and not _stopped(log):
@@ -353,8 +361,7 @@ def texts(outcome: SimulationOutcome) -> Iterator[str]:
             if isinstance(payload, (ev.MessageCompleted, ev.MessageInterrupted)):
                 said[key, event.id] = payload.text
     for (key, message), text in outcome.texts.items():
-        there = key in outcome.logs and key.session not in outcome.deleted
-        if there and not said.get((key, message), "").startswith(text):
+        if key in outcome.logs and not said.get((key, message), "").startswith(text):
             yield f"{_name(key)}: {text!r} of message {message} was streamed and lost"
     for key, messages in outcome.drafts.items():
         yield f"{_name(key)}: drafts of {messages} are left"

@@ -7,6 +7,7 @@ arrives. Other processes learn of changes from notices, which arrive late and ou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from random import Random
 from types import AsyncGeneratorType
@@ -15,9 +16,10 @@ from typing import Any, Protocol
 from ... import environment
 from ...environment import Environment
 from ...errors import StoreUnavailable
-from ...log.events import Event, Key
+from ...log.events import Event, Key, Scope
 from ...stores.memory import MemoryStore
 from ...stores.notify import Wakes, follow
+from ...stores.port import Lease
 from ...stores.rules import Extension, LeaseState
 from ...stores.wrapped import WrappedStore
 from ...values.stream_items import CaughtUp
@@ -96,6 +98,14 @@ class SimulatedServer(MemoryStore):
     def set_back(self, seconds: float) -> None:
         """Shift the clock of the server by this many seconds."""
         self._environment.skew += seconds
+
+    async def _hide(
+        self, target: Scope | Key, fence: Lease | None, expected: int | None
+    ) -> tuple[Counter[str], list[str]]:
+        before = {*self._logs}
+        removed = await super()._hide(target, fence, expected)
+        self.watch.deleted(before - self._logs.keys())
+        return removed
 
     def carry_out(
         self, client: StoreClient, method: str, args: Any, options: dict[str, Any]

@@ -4,7 +4,7 @@ simulation."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from ...log.events import Key, NewEvent
 from ...stores.port import Lease
@@ -74,3 +74,7 @@ class Watch:
         """Record text of a message that was streamed to the store, where readers can see it."""
         known = self.texts.get((key, message), "")
         self.texts[key, message] = known[:offset] + text
+
+    def deleted(self, keys: Set[Key]) -> None:
+        """Forget the text of logs that were deleted: another log may take their place."""
+        self.texts = {about: text for about, text in self.texts.items() if about[0] not in keys}
