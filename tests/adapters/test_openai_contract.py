@@ -61,3 +61,10 @@ class TestOpenAIAnswers(TestOpenAI):
         name = value.replace("\0", "")
         call = {"arguments": "{}", "call_id": name, "name": "look", "type": "function_call"}
         return {**call, "id": f"fc_{value}", "status": "completed"}
+
+    @pytest.fixture(params=["memory", "sqlite"])
+    async def store(
+        self, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> AsyncGenerator[Store, None]:
+        async with connect(URLS[request.param](tmp_path)) as store:
+            yield store
