@@ -10,7 +10,8 @@ import pytest
 from claude_agent_sdk import SessionKey, SessionStoreEntry
 
 from holdfast import Store
-from holdfast.adapters.claude import ClaudeSessionStore, reader
+from holdfast.adapters import retries
+from holdfast.adapters.claude import ClaudeSessionStore
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 
@@ -91,7 +92,7 @@ async def test_batches_that_come_at_once_and_twice_are_stored_once(store: Store)
 async def test_a_batch_that_failed_and_is_sent_by_another_is_stored_once(
     store: Store, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "PAUSE", 0.001)
+    monkeypatch.setattr(retries, "PAUSE", 0.001)
     faults = [Fail(method="append", call=call, after=after) for call in (1, 2, 3)]
     first = ClaudeSessionStore(FaultyStore(store, faults))
     for at, batch in reversed(BATCHES):

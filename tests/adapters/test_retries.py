@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import Appended, HoldfastError, Store, StoreUnavailable
-from holdfast.adapters.claude import ClaudeSessionStore, reader
+from holdfast.adapters import retries
+from holdfast.adapters.claude import ClaudeSessionStore
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, Fault, FaultyStore, Stall
 
@@ -20,7 +21,7 @@ BATCH = [title("x", "a"), entry(n=1), entry(n=1), entry("b")]
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "PAUSE", 0.001)
+    monkeypatch.setattr(retries, "PAUSE", 0.001)
 
 
 def failing(calls: range, method: str = "append", *, after: bool) -> list[Fault]:

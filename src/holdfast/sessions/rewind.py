@@ -28,6 +28,7 @@ from ..log import events as ev
 from ..log.catalog.encrypted_preview import PREVIEW
 from ..log.catalog.rows import Row
 from ..log.codec import check_count, check_name, typed
+from ..log.conversation import REWOUND
 from ..log.events import Event, Key, NewEvent, ids, new_id
 from ..log.state import VERSION, State, fold
 from ..stores.pages import existing_row
@@ -120,16 +121,26 @@ async def _saved(store: Store, row: Row) -> State:
 async def planned(store: Store, row: Row, state: State, to: int) -> ev.ThreadRewound:
     """Return the rewind of a log in this state to event `to`. Raises if it is not possible."""
     _check(row, state, to)
+    return await rewound(store, row, to, due=_due(state, to))
+
+
+async def rewound(store: Store, row: Row, to: int, *, due: int | None) -> ev.ThreadRewound:
+    """Return the rewind of a log to event `to`, computed from as few events as possible."""
+    if to == 0:
+        return ev.ThreadRewound(
+            to=0, window=ev.RewoundWindow(), due=due, first=_first(row, "", whole=True)
+        )
     dropped = await _dropped(store, row, to)
     whole = not dropped.reached
-    kept = await _kept(store, row, to, whole=whole, first=whole or dropped.texts > 0)
+    first = whole or dropped.texts > 0
+    kept = await _kept(store, row, to, whole=whole, first=first, base=dropped.window)
     messages = row.counts.get("messages", 0) - dropped.messages
     return ev.ThreadRewound(
         to=to,
         window=kept.window,
-        due=_due(state, to),
+        due=due,
         messages=kept.messages if whole else max(0, messages),
-        first=_first(row, kept.first, whole) if whole or dropped.texts else None,
+        first=_first(row, kept.first, whole) if first else None,
     )
 
 
@@ -170,11 +181,29 @@ def _due(state: State, to: int) -> int | None:
 class _Dropped(Struct):
     """The part of the conversation that the rewind removes: the number of its messages, and of
     those that can be the first message of a row. `reached` means that event `to` is in the
-    conversation."""
+    conversation. `window` is the window after event `to`, if an earlier rewind in this part tells
+    it."""
 
     messages: int = 0
     texts: int = 0
     reached: bool = False
+    window: ev.RewoundWindow | None = None
+
+    def take(self, event: Event) -> None:
+        """Count an event; events come newest first."""
+        self.messages += _counts(event)
+        self.texts += bool(_text(event))
+        if event.kind == REWOUND:
+            self.window = _window(event)
+        elif event.kind == "compaction.made":
+            self.window = None
+        elif self.window is not None:
+            window, added = self.window, fold((event,)).window
+            self.window = msgspec.structs.replace(
+                window,
+                tokens=max(0, window.tokens - added.tokens),
+                turns=max(0, window.turns - added.turns),
+            )
 
 
 class _Kept(Struct):
@@ -204,16 +233,27 @@ async def _dropped(store: Store, row: Row, to: int) -> _Dropped:
             if event.seq == to:
                 dropped.reached = True
                 break
-            dropped.messages += _counts(event)
-            dropped.texts += bool(_text(event))
+            dropped.take(event)
+    if not dropped.reached:
+        dropped.window = None
     return dropped
 
 
-async def _kept(store: Store, row: Row, to: int, *, whole: bool, first: bool) -> _Kept:
+async def _kept(
+    store: Store,
+    row: Row,
+    to: int,
+    *,
+    whole: bool,
+    first: bool,
+    base: ev.RewoundWindow | None,
+) -> _Kept:
     """Read the conversation as it was right after event `to`, backwards and only as far as needed:
-    to the event that set its window, with `first` also to a message with text, or with `whole` to
-    its beginning."""
-    kept, shared = _Kept(), row.parent.at if row.parent is not None else 0
+    to the event that set its window unless that is `base`, with `first` also to a message with
+    text, or with `whole` to its beginning."""
+    kept, shared = _Kept(base=base), row.parent.at if row.parent is not None else 0
+    if base is not None and not first and not whole:
+        return kept
     read = newest_first(store, row.key, log=row.log, last=to)
     async with aclosing(read):
         async for event in read:

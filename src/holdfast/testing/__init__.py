@@ -1,7 +1,8 @@
 """Tools for testing programs that use Holdfast, and custom stores.
 
-`StoreContract` states the store port as tests; `holdfast.testing.faults` injects failures into a
-store; `holdfast.testing.plugin` provides pytest fixtures. The contract and the plugin need the
+`StoreContract` states the store port as tests, `AdapterContract` the promises of an adapter for an
+SDK; `holdfast.testing.faults` injects failures into a
+store; `holdfast.testing.plugin` provides pytest fixtures. The contracts and the plugin need the
 extra `testing`; the faults need no extra.
 """
 
@@ -14,9 +15,11 @@ from ..errors import MissingExtra
 from .faults import Die, Fail, Fault, FaultyStore, Stall
 
 if TYPE_CHECKING:
+    from .adapter_contract import AdapterContract
     from .store_contract import StoreContract
 
 _TESTS = (
+    "adapter_contract",
     "samples",
     "store_contract",
     "history_contract",
@@ -25,7 +28,9 @@ _TESTS = (
     "hostile_contract",
 )
 
-__all__ = ["Die", "Fail", "Fault", "FaultyStore", "Stall", "StoreContract"]
+_CONTRACTS = {"AdapterContract": "adapter_contract", "StoreContract": "store_contract"}
+
+__all__ = ["AdapterContract", "Die", "Fail", "Fault", "FaultyStore", "Stall", "StoreContract"]
 
 
 def __dir__() -> list[str]:
@@ -34,10 +39,11 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     # On demand: a child process that only needs faults should not import pytest.
-    if name != "StoreContract":
+    module = _CONTRACTS.get(name)
+    if module is None:
         raise AttributeError(name)
     if util.find_spec("pytest") is None:
-        raise MissingExtra(extra="testing", needed_for="holdfast.testing.StoreContract")
+        raise MissingExtra(extra="testing", needed_for=f"holdfast.testing.{name}")
     # Shipped tests show values when they fail, like the user's own.
     import_module("pytest").register_assert_rewrite(*(f"{__name__}.{part}" for part in _TESTS))
-    return import_module(f"{__name__}.store_contract").StoreContract
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,19 +1,16 @@
-"""Reads transcripts and their rows, with retries."""
+"""Reads transcripts and their rows."""
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import logging
-import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
 from ...bundle.claude.entries import decode, is_entry
-from ...errors import HeadMoved, LogDamaged, LogReplaced, SessionNotFound, StoreUnavailable
+from ...errors import LogDamaged, SessionNotFound
 from ...log.catalog import Query, Row
 from ...log.conversation import conversation
 from ...log.events import Event, Key
@@ -21,32 +18,7 @@ from ...stores.pages import every_row
 from ...stores.port import Store
 from .summaries import Data, SummaryFold, TranscriptSummary, apart_data, from_row, note_in
 
-T = TypeVar("T")
-
 log = logging.getLogger("holdfast.adapters.claude")
-
-ATTEMPTS = 3  # attempts of a call while the store is unavailable
-PAUSE = 0.1  # seconds before the second attempt, doubled before each further one
-CROWD = 0.02  # longest wait in seconds after another writer was faster
-
-
-async def persist(attempt: Callable[[bool], Awaitable[T]]) -> T:
-    """Retry a call until it succeeds: without limit while other writers are faster, a few times
-    while the store is unavailable. The call receives True if it is a retry.
-    """
-    failures = 0
-    for number in itertools.count():
-        try:
-            return await attempt(number > 0)
-        except (HeadMoved, LogReplaced, SessionNotFound):
-            pause = random.uniform(0, CROWD)  # noqa: S311 - jitter
-        except StoreUnavailable:
-            failures += 1
-            if failures == ATTEMPTS:
-                raise
-            pause = PAUSE * 2 ** (failures - 1)
-        await asyncio.sleep(pause)
-    raise AssertionError("unreachable")
 
 
 async def read_events(

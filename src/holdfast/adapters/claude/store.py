@@ -9,8 +9,9 @@ from ...errors import SessionNotFound
 from ...log.catalog import Query, Row
 from ...stores.port import Store
 from ..lazy_store import LazyStore
+from ..retries import persist
 from .keys import SUB, Aliases, SessionKeys, part, parts_of, subpath
-from .reader import all_rows, count_of, entries_of, listed_summary, persist, whole_summary
+from .reader import all_rows, count_of, entries_of, listed_summary, whole_summary
 from .summaries import TranscriptSummary, fold, is_ours
 from .writer import AGENT, TranscriptWriter
 

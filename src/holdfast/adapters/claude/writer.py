@@ -21,9 +21,10 @@ from ...errors import HeadMoved, HoldfastError, InvalidValue
 from ...log.codec import LARGEST
 from ...log.events import Key, NewEvent
 from ...stores.port import Store
+from ..retries import persist
 from .batches import NEW, split, to_event, unique
 from .keys import MAIN
-from .reader import persist, summary_of
+from .reader import summary_of
 from .summaries import TranscriptSummary, note_events
 
 FAILED = 1_000  # logs whose last failed batch is remembered

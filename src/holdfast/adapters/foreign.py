@@ -1,0 +1,67 @@
+"""Native events that another program wrote, as an adapter reads them: the harness, or the adapter
+of another SDK. Pure.
+
+The adapter makes items of its own from the messages and outcomes that `read` returns for an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event
+from ..log.transcript import ROLES, Message, Outcome, ToolCall, transcript
+
+ANSWERED = "tool.finished"
+KINDS = (*ROLES, ANSWERED)
+
+
+class ForeignEvents:
+    """The messages and tool outcomes of a part of a conversation, by the number of their event. A
+    message that was removed from the queue has none, nor has the outcome of a nested call, nor what
+    was erased or cannot be read."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.messages: dict[int, Message] = {}
+        self.outcomes: dict[int, tuple[ToolCall, Outcome]] = {}
+        for message in transcript(events):
+            if message.erased is None and message.raw is None:
+                self.messages[message.seq] = message
+            for call in message.calls:
+                if call.outcome is not None and call.outcome.outcome != "erased":
+                    self.outcomes[call.outcome.seq] = call, call.outcome
+
+
+class OpenOutcomes:
+    """The tool outcomes of other writers, read newest first, whose calls have not been read yet. A
+    part of a conversation that ends with none is complete: it has every outcome's call."""
+
+    def __init__(self) -> None:
+        self._open: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def take(self, event: Event) -> None:
+        payload = (
+            typed(event) if event.kind in (ANSWERED, "message.completed", "tool.nested") else 0
+        )
+        if isinstance(payload, ev.ToolFinished):
+            self._open.add(payload.call)
+        elif isinstance(payload, ev.MessageCompleted):
+            self._open.difference_update(call.id for call in payload.calls)
+        elif isinstance(payload, ev.ToolNested):
+            self._open.discard(payload.call.id)
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Return what a model reads of an outcome."""
+    if outcome.content is not None:
+        return outcome.content
+    if outcome.outcome == "ok" or outcome.result is not None:
+        result = outcome.result
+        return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    return outcome.error or f"The call was not completed: {outcome.outcome}."

@@ -1,0 +1,13 @@
+"""The OpenAI Agents SDK's sessions on any Holdfast store (extra `openai`).
+
+`HoldfastSession` is the SDK's `Session`. Its messages and tool calls are native events, which every
+other reader of the log understands.
+"""
+
+from .session import HoldfastSession
+
+__all__ = ["HoldfastSession"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

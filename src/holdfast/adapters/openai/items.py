@@ -1,0 +1,321 @@
+"""The SDK's items as events, and back. Pure.
+
+An item with an equivalent becomes a native event, which every reader of the log understands. The
+event also has the item, in the field `openai`: `true` if the native fields rebuild the same JSON
+text, the item's id if they do so together with that id, else the item itself. Successive items of
+one answer (reasoning, text, tool calls) are one event, whose field is then a list, or `true` for
+all of them. An item without an equivalent is an event `openai.item`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ...errors import InvalidValue
+from ...log.codec import LIMITS, check_name, too_deep
+from ...log.events import NewEvent, new_id, to_json
+
+Item: TypeAlias = Any  # of the SDK: a JSON object
+
+FIELD = "openai"  # of a native event, and of `openai.item`: the SDK's items
+ITEM = "openai.item"
+TEXT = "openai.item.text"  # JSON that stores reject, as text in the string `text`
+NATIVE = ("message.received", "message.completed", "tool.finished")
+KINDS = (*NATIVE, ITEM, TEXT)
+
+DEEPEST = 500  # nesting levels that every Python version can parse
+WRAPPED = 4  # nesting levels that an event adds to an item
+CALL_BYTES = 400  # of a call's id, which is part of an event's id
+
+REASONING, MESSAGE, CALL = range(3)  # parts of an answer, in their order in a native event
+
+
+class AnswerPart(Struct, frozen=True):
+    """An item of an answer: the part that it is, its native content, and what rebuilds it."""
+
+    part: int
+    content: Any
+    mark: Any
+
+
+# To events
+
+
+def to_events(items: Iterable[Item]) -> list[NewEvent]:
+    """Return the events of items, in order. Raises `InvalidValue` for values that are not JSON."""
+    events: list[NewEvent] = []
+    answer: list[AnswerPart] = []
+    for item in items:
+        part = _answer_part(item) if _storable(item) else None
+        if answer and (part is None or not _continues(answer[-1], part)):
+            events.append(_answer(answer))
+            answer = []
+        if part is None:
+            events.append(_event(item))
+        else:
+            answer.append(part)
+    if answer:
+        events.append(_answer(answer))
+    return events
+
+
+def _event(item: Item) -> NewEvent:
+    if not _storable(item):
+        return NewEvent(kind=TEXT, data=_as_text(item))
+    return _user_message(item) or _tool_output(item) or NewEvent.of(ITEM, {FIELD: item})
+
+
+def _storable(item: Item) -> bool:
+    """Whether stores accept an item and return it equal: not with a lone surrogate, a large number
+    or deep nesting."""
+    try:
+        data = bytes(to_json(item))
+        return not too_deep(data, LIMITS.depth - WRAPPED) and msgspec.json.decode(data) == item
+    except (InvalidValue, ValueError):
+        return False
+
+
+def _as_text(item: Item) -> Raw:
+    try:
+        text = json.dumps(item, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(
+            field="items",
+            problem=f"contain a value that cannot be encoded as JSON ({error})",
+            remedy="use JSON values",
+        ) from error
+    if too_deep(text.encode(), DEEPEST):
+        raise InvalidValue(
+            field="items",
+            problem=f"are nested deeper than {DEEPEST} levels",
+            remedy="flatten them",
+            limit=DEEPEST,
+        )
+    return to_json({"text": text})
+
+
+def _user_message(item: Item) -> NewEvent | None:
+    if not _is_message(item, "user"):
+        return None
+    text = _text(item.get("content"), "input_text")
+    if text is None:
+        return None
+    return NewEvent.of(
+        "message.received", {"text": text, FIELD: _mark(item, _plain_message("user", text))}
+    )
+
+
+def _tool_output(item: Item) -> NewEvent | None:
+    if not isinstance(item, dict) or item.get("type") != "function_call_output":
+        return None
+    call, output = item.get("call_id"), item.get("output")
+    if not isinstance(call, str) or not _is_call_id(call) or "output" not in item:
+        return None
+    data = {"call": call, "result": output, FIELD: _mark(item, _plain_output(call, output))}
+    if isinstance(output, list) and (text := _text(output, "input_text")):
+        data["content"] = text
+    # The id names the call, also when the data is erased; equal calls have different events.
+    return NewEvent.of("tool.finished", data, id=f"redone:{new_id()}:{call}")
+
+
+def _answer_part(item: Item) -> AnswerPart | None:
+    if not isinstance(item, dict):
+        return None
+    match item.get("type"):
+        case "function_call":
+            return _call_part(item)
+        case "reasoning":
+            return AnswerPart(REASONING, _thought(item), item)
+    if not _is_message(item, "assistant"):
+        return None
+    text = _text(item.get("content"), "output_text")
+    if text is None:
+        return None
+    plain = _plain_message("assistant", text)
+    return AnswerPart(MESSAGE, text, _mark(item, plain, _full_message(item.get("id"), text)))
+
+
+def _call_part(item: dict[str, Any]) -> AnswerPart | None:
+    id, name, arguments = item.get("call_id"), item.get("name"), item.get("arguments")
+    if not _is_call_id(id) or not isinstance(name, str) or not isinstance(arguments, str):
+        return None
+    call = {"id": id, "name": name, "arguments": _parsed(arguments)}
+    return AnswerPart(CALL, call, _mark(item, _plain_call(call), _full_call(item.get("id"), call)))
+
+
+def _continues(last: AnswerPart, next: AnswerPart) -> bool:
+    return next.part > last.part or next.part == last.part != MESSAGE
+
+
+def _answer(parts: list[AnswerPart]) -> NewEvent:
+    data: dict[str, Any] = {}
+    for part in parts:
+        if part.part == MESSAGE:
+            data["text"] = part.content
+    if calls := [part.content for part in parts if part.part == CALL]:
+        data["calls"] = calls
+    if thought := "\n\n".join(p.content for p in parts if p.part == REASONING and p.content):
+        data["thought"] = thought
+    marks = [part.mark for part in parts]
+    every = all(mark is True for mark in marks)
+    data[FIELD] = True if every else marks[0] if len(marks) == 1 else marks
+    return NewEvent.of("message.completed", data)
+
+
+def _mark(item: Item, plain: Any, full: Any = None) -> Any:
+    """Return what the field `openai` holds for an item that native fields may rebuild."""
+    data = bytes(to_json(item))
+    if data == bytes(to_json(plain)):
+        return True
+    if isinstance(item.get("id"), str) and data == bytes(to_json(full)):
+        return item["id"]
+    return item
+
+
+def _is_message(item: Item, role: str) -> bool:
+    if not isinstance(item, dict) or item.get("role") != role:
+        return False
+    return bool(item.get("type", "message") == "message")
+
+
+def _is_call_id(value: Any) -> bool:
+    try:
+        check_name("call_id", value, limit=CALL_BYTES)
+    except InvalidValue:
+        return False
+    return True
+
+
+def _text(content: Any, type: str) -> str | None:
+    """Return the text of an item's content, or None if it has none."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = [
+        part["text"]
+        for part in content
+        if isinstance(part, dict) and part.get("type") == type and isinstance(part.get("text"), str)
+    ]
+    return "".join(texts) if texts else None
+
+
+def _thought(item: dict[str, Any]) -> str:
+    summary = item.get("summary")
+    texts = [part.get("text") for part in summary or [] if isinstance(part, dict)]
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def _parsed(arguments: str) -> Any:
+    """Return the arguments of a call as JSON values, or as text if they cannot be read."""
+    try:
+        if too_deep(arguments.encode(), LIMITS.depth - WRAPPED):
+            return arguments
+        value = msgspec.json.decode(arguments)
+        to_json(value)
+    except (ValueError, InvalidValue):
+        return arguments
+    return value
+
+
+# The SDK's usual forms of items
+
+
+def _plain_message(role: str, text: str) -> Item:
+    return {"content": text, "role": role}
+
+
+def _full_message(id: Any, text: str) -> Item:
+    content = {"annotations": [], "text": text, "type": "output_text", "logprobs": []}
+    item = {"id": id, "content": [content], "role": "assistant"}
+    return {**item, "status": "completed", "type": "message"}
+
+
+def _plain_call(call: dict[str, Any]) -> Item:
+    arguments = msgspec.json.encode(call["arguments"]).decode()
+    item = {"arguments": arguments, "call_id": call["id"], "name": call["name"]}
+    return {**item, "type": "function_call"}
+
+
+def _full_call(id: Any, call: dict[str, Any]) -> Item:
+    return {**_plain_call(call), "id": id, "status": "completed"}
+
+
+def _plain_output(call: str, output: Any) -> Item:
+    return {"call_id": call, "output": output, "type": "function_call_output"}
+
+
+# From events
+
+
+def items_of(event: NewEvent) -> list[Item] | None:
+    """Return the items of an event that this adapter wrote, as new objects; None for other events
+    and for erased ones."""
+    if event.kind == TEXT:
+        data = _data(event)
+        text = data.get("text") if isinstance(data, dict) else None
+        return None if text is None else [json.loads(text)]
+    if event.kind not in KINDS or b'"openai":' not in bytes(event.data):
+        return None
+    data = _data(event)
+    if not isinstance(data, dict) or FIELD not in data:
+        return None
+    mark = data[FIELD]
+    if event.kind == ITEM:
+        return [mark]
+    if event.kind == "message.completed":
+        return _answer_items(data, mark)
+    if mark is not True:
+        return [mark]
+    if event.kind == "message.received":
+        return [_plain_message("user", data["text"])]
+    return [_plain_output(data["call"], data["result"])]
+
+
+def _data(event: NewEvent) -> Any:
+    return msgspec.json.decode(event.data)
+
+
+def _answer_items(data: dict[str, Any], mark: Any) -> list[Item]:
+    parts: list[Any] = [data["text"]] if "text" in data else []
+    parts += data.get("calls", [])
+    marks = [True] * len(parts) if mark is True else mark if isinstance(mark, list) else [mark]
+    items, left = [], iter(parts)
+    for each in marks:
+        if isinstance(each, dict):
+            if each.get("type") != "reasoning":
+                next(left, None)
+            items.append(each)
+        else:
+            items.append(_rebuilt(next(left), each if isinstance(each, str) else None))
+    return items
+
+
+def _rebuilt(part: Any, id: str | None) -> Item:
+    if isinstance(part, str):
+        return _plain_message("assistant", part) if id is None else _full_message(id, part)
+    return _plain_call(part) if id is None else _full_call(id, part)
+
+
+# Items for the messages of other writers
+
+
+def user_item(text: str) -> Item:
+    return _plain_message("user", text)
+
+
+def assistant_item(text: str) -> Item:
+    return _plain_message("assistant", text)
+
+
+def call_item(id: str, name: str, arguments: Any) -> Item:
+    return _plain_call({"id": id, "name": name, "arguments": arguments})
+
+
+def output_item(call: str, output: str) -> Item:
+    return _plain_output(call, output)

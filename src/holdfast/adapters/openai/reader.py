@@ -1,0 +1,162 @@
+"""Reads the items of a conversation: all of them, or the newest ones from the end of the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from msgspec import Struct
+
+from ...errors import LogDamaged, SessionNotFound
+from ...log.catalog import Row
+from ...log.conversation import conversation, rewound_to
+from ...log.events import Event, Key
+from ...sessions.conversation import newest_first
+from ...stores.port import Store
+from .. import foreign
+from ..foreign import ForeignEvents, OpenOutcomes, outcome_text
+from .items import Item, assistant_item, call_item, items_of, output_item, user_item
+
+log = logging.getLogger("holdfast.adapters.openai")
+
+STATE = "openai.run_state"
+
+
+class Entry(Struct, frozen=True):
+    """An event and its items; there is at least one."""
+
+    event: Event
+    items: list[Item]
+
+
+class Tail(Struct, frozen=True):
+    """The newest entries of a log at the head of its row, oldest first. `complete` means that there
+    are no others."""
+
+    row: Row
+    entries: list[Entry]
+    complete: bool
+
+    @property
+    def items(self) -> list[Item]:
+        return [item for entry in self.entries for item in entry.items]
+
+
+async def all_items(store: Store, at: Key) -> list[Item]:
+    """Return the items of a conversation, oldest first; none if the session does not exist."""
+    try:
+        async with aclosing(_events(store, at)) as events:
+            kept = conversation([event async for event in events])
+    except SessionNotFound:
+        return []
+    return [item for entry in entries_of(kept) for item in entry.items]
+
+
+async def last_items(store: Store, at: Key, limit: int) -> list[Item]:
+    """Return the newest `limit` items, oldest first. Reads no more of the log than it needs."""
+    found = await tail(store, at, limit)
+    return [] if found is None else found.items[-limit:]
+
+
+async def tail(store: Store, at: Key, limit: int) -> Tail | None:
+    """Return the newest entries that together have at least `limit` items, or all; None if the
+    session does not exist."""
+    row = await store.row(at)
+    if row is None:
+        return None
+    events: list[Event] = []
+    open = OpenOutcomes()
+    count = 0
+    async with aclosing(_newest_first(store, row)) as back:
+        async for event in back:
+            events.append(event)
+            own = items_of(event)
+            if own is None:
+                open.take(event)
+            count += event.kind in foreign.KINDS if own is None else len(own)
+            if count < limit or open:
+                continue
+            entries = entries_of(events[::-1])
+            count = sum(len(entry.items) for entry in entries)
+            if count >= limit:
+                return Tail(row, entries, complete=False)
+    return Tail(row, entries_of(events[::-1]), complete=True)
+
+
+async def saved_state(store: Store, at: Key) -> Any:
+    """Return the run state that was saved last, or None if a message of the user or a cleared state
+    follows it."""
+    row = await store.row(at)
+    if row is None:
+        return None
+    async with aclosing(_newest_first(store, row)) as back:
+        async for event in back:
+            if event.kind == STATE:
+                return event.json().get("state")
+            if event.kind == "message.received":
+                break
+    return None
+
+
+def entries_of(events: Sequence[Event]) -> list[Entry]:
+    """Return the entries of a part of a conversation. Events of other writers are translated;
+    erased events and other kinds are skipped."""
+    own = [(event, items_of(event)) for event in events]
+    others = None
+    if any(items is None and event.kind in foreign.KINDS for event, items in own):
+        others = ForeignEvents(events)
+    found: list[Entry] = []
+    for event, items in own:
+        listed = _translated(event.seq, others) if items is None and others else items
+        if listed:
+            found.append(Entry(event, listed))
+    return found
+
+
+def _translated(seq: int, others: ForeignEvents) -> list[Item]:
+    if seq in others.outcomes:
+        call, outcome = others.outcomes[seq]
+        return [output_item(call.id, outcome_text(outcome))]
+    message = others.messages.get(seq)
+    if message is None:
+        return []
+    if message.role == "user":
+        return [user_item(message.text)] if message.text else []
+    items = [assistant_item(message.text)] if message.text else []
+    return items + [call_item(call.id, call.name, call.arguments) for call in message.calls]
+
+
+async def _events(store: Store, at: Key, after: int = 0) -> AsyncGenerator[Event, None]:
+    """Yield the events of a log. Events that cannot be read are logged and skipped."""
+    while True:
+        try:
+            async with aclosing(store.read(at, after=after)) as events:
+                async for event in events:
+                    yield event
+                    after = event.seq
+            return
+        except LogDamaged as damage:
+            _skipped(damage)
+            after = damage.seq
+
+
+async def _newest_first(store: Store, row: Row) -> AsyncGenerator[Event, None]:
+    """Yield the conversation, newest first. Events that cannot be read are logged and skipped."""
+    last = row.head
+    while True:
+        try:
+            async with aclosing(newest_first(store, row.key, log=row.log, last=last)) as events:
+                async for event in events:
+                    yield event
+                    back = rewound_to(event)
+                    last = event.seq - 1 if back is None else back
+            return
+        except LogDamaged as damage:
+            _skipped(damage)
+            last = min(last, damage.seq - 1)
+
+
+def _skipped(damage: LogDamaged) -> None:
+    log.warning("skipped a damaged item: %s; run `holdfast verify` for a list", damage)

@@ -1,0 +1,227 @@
+"""The SDK's `Session` on any Holdfast store."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+
+from ...errors import MissingExtra
+from ...log.codec import check_key
+from ...log.events import Key, NewEvent
+from ...stores.port import Store
+from ..lazy_store import LazyStore
+from ..retries import persist
+from . import writer
+from .items import Item, to_events
+from .reader import STATE, Tail, all_items, last_items, saved_state, tail
+
+if TYPE_CHECKING:
+    from agents import Agent, RunState, SessionSettings
+
+T = TypeVar("T")
+
+
+class HoldfastSession:
+    """The SDK's `Session` for one conversation, on a Holdfast store or on the URL of one.
+
+    A URL is opened at the first use, once per process; then any event loop and thread may use this.
+    A store that you pass in is not closed, and belongs to its event loop, unless it is a
+    `PortalStore`. `session_settings.limit` is the default of `get_items`.
+    """
+
+    session_id: str
+    session_settings: SessionSettings | None
+
+    def __init__(
+        self,
+        session_id: str,
+        store: Store | str,
+        *,
+        tenant: str = "main",
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+    ) -> None:
+        self.session_settings = _settings(session_settings)
+        self.session_id = session_id
+        self._at = Key(tenant, session_id, "main")
+        check_key(self._at)
+        self._opening = LazyStore(store)
+        self._failed = writer.FailedBatch()
+
+    def __repr__(self) -> str:
+        return (
+            f"HoldfastSession({self.session_id!r}, {self._opening!r}, tenant={self._at.tenant!r})"
+        )
+
+    async def __aenter__(self) -> HoldfastSession:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def connect(self) -> None:
+        """Open the store now, so that errors appear at startup. You can retry after a failure."""
+        await self._opening.connect()
+
+    async def close(self) -> None:
+        """Close the store if it was opened from a URL, unless other sessions of this process use
+        it. Idempotent; the next use opens it again."""
+        await self._opening.close()
+
+    # The SDK's protocol
+
+    async def get_items(self, limit: int | None = None) -> list[Item]:
+        """Return the items, oldest first; with `limit`, the newest ones. Without it, the limit of
+        `session_settings` applies. A negative limit means all."""
+        if limit is None and self.session_settings is not None:
+            limit = _settings(self.session_settings).limit
+        if limit is None or limit < 0:
+            return await self._ask(lambda store: all_items(store, self._at))
+        if limit == 0:
+            return []
+        return await self._ask(lambda store: last_items(store, self._at, limit))
+
+    async def add_items(self, items: list[Item]) -> None:
+        """Append items in one step; they are durable when this returns. A batch that failed and is
+        sent again next is stored once."""
+        if not items:
+            return
+        await self._append(to_events(items))
+
+    async def pop_item(self) -> Item | None:
+        """Remove the newest item from the conversation and return it; None if there is none. The
+        log keeps the item."""
+
+        async def pop(store: Store) -> Item | None:
+            async def plan() -> writer.Change[Item] | None:
+                found = await tail(store, self._at, 1)
+                if found is None or not found.entries:
+                    return None
+                last = found.entries[-1]
+                return found.row, last.event.seq - 1, to_events(last.items[:-1]), last.items[-1]
+
+            return await writer.rewind(store, plan, None)
+
+        self._failed.forget()
+        return await self._opening.run(pop)
+
+    async def clear_session(self, *, erase: bool = False) -> None:
+        """Remove all items from the conversation. The log keeps them, unless you pass `erase`: then
+        their content is erased, also that of items that were removed earlier."""
+        self._failed.forget()
+        await self._opening.run(lambda store: self._replace(store, []))
+        if erase:
+            await self._ask(lambda store: writer.erase(store, self._at))
+
+    # Approvals
+
+    async def save_state(self, state: RunState[Any] | None) -> None:
+        """Keep the state of a paused run in the log. None removes it; so do the next message of the
+        user, `clear_session`, and `pop_item` if the item is older."""
+        data = None if state is None else state.to_json()
+        await self._append([NewEvent.of(STATE, {"state": data})])
+
+    async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any] | None:
+        """Return the state of a paused run, or None if there is none. `options` are those of
+        `RunState.from_json`."""
+        from agents import RunState  # noqa: PLC0415 - an extra
+
+        data = await self._ask(lambda store: saved_state(store, self._at))
+        return None if data is None else await RunState.from_json(agent, data, **options)
+
+    # Hooks of the SDK's compaction, which replace items in one step
+
+    async def _atomic_replace_items(self, items: list[Item]) -> bool:
+        self._failed.forget()
+        await self._opening.run(lambda store: self._replace(store, to_events(items)))
+        return True
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Item], bool] | None = None
+    ) -> CompactionSnapshot | None:
+        if prune_prefix is not None:
+            return None
+        found = await self._ask(lambda store: tail(store, self._at, limit))
+        if found is None:
+            return CompactionSnapshot([], True, _nothing_replaced)
+        count = len(found.items)
+        cut = max(0, count - limit)
+
+        async def replace_suffix(start: int, output: list[Item]) -> bool:
+            self._failed.forget()
+            return await self._opening.run(
+                lambda store: _replaced(store, found, cut + start, output)
+            )
+
+        complete = found.complete and cut == 0
+        return CompactionSnapshot(found.items[cut:], complete, replace_suffix)
+
+    # Calls of the store
+
+    async def _append(self, events: list[NewEvent]) -> None:
+        events = self._failed.same(events)
+        try:
+            await self._opening.run(lambda store: writer.append(store, self._at, events))
+        except BaseException:
+            self._failed.remember(events)
+            raise
+
+    async def _replace(self, store: Store, events: list[NewEvent]) -> None:
+        async def plan() -> writer.Change[None] | None:
+            row = await store.row(self._at)
+            if row is None:
+                if events:
+                    await writer.append(store, self._at, events)
+                return None
+            return row, 0, events, None
+
+        await writer.rewind(store, plan, None)
+
+    async def _ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        return await self._opening.run(lambda store: persist(lambda _: question(store)))
+
+
+class CompactionSnapshot(Struct, frozen=True):
+    """The newest items, and a function that replaces those from a position on, in one step, if
+    nothing was written since."""
+
+    items: list[Item]
+    complete: bool
+    replace_suffix: Callable[[int, list[Item]], Awaitable[bool]]
+
+
+async def _nothing_replaced(start: int, output: list[Item]) -> bool:
+    return False
+
+
+async def _replaced(store: Store, found: Tail, start: int, output: list[Item]) -> bool:
+    """Replace the items of a tail from position `start` on, unless the log has grown."""
+    planned = False
+
+    async def plan() -> writer.Change[bool] | None:
+        nonlocal planned
+        skipped = 0
+        for entry in found.entries:
+            if start < skipped + len(entry.items):
+                if planned:
+                    return None  # the log has grown
+                planned = True
+                kept = entry.items[: start - skipped]
+                return found.row, entry.event.seq - 1, to_events([*kept, *output]), True
+            skipped += len(entry.items)
+        return None
+
+    return await writer.rewind(store, plan, False)
+
+
+def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
+    try:
+        from agents.memory.session_settings import (  # noqa: PLC0415 - an extra
+            SessionSettings,
+            coerce_session_settings,
+        )
+    except ImportError as error:
+        raise MissingExtra(extra="openai", needed_for="HoldfastSession") from error
+    return SessionSettings() if given is None else coerce_session_settings(given)

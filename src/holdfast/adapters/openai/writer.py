@@ -1,0 +1,147 @@
+"""Writes to the log of a session: appends of items, rewinds and erasures.
+
+Every write has event ids of its own and is repeated with the same ids when the store did not
+answer, so it takes effect once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+from ...errors import HeadMoved, SessionBusy, SessionNotFound
+from ...log.catalog import Row
+from ...log.codec import LIMITS
+from ...log.events import ADAPTER_NAMESPACES, Event, Key, NewEvent
+from ...sessions.rewind import rewound
+from ...stores.port import Store
+from ..retries import persist
+
+T = TypeVar("T")
+
+AGENT = "openai"  # agent name of the sessions that this adapter creates
+CREATED = "openai:session"  # the id of a session's first event
+SPARE_BYTES = 1 << 20  # room in an append for the events that are added to a batch
+ERASED_AT_ONCE = 1_000
+ERASED = "the session was cleared"
+CONTENT = ADAPTER_NAMESPACES | {
+    *("compaction", "context", "message", "model", "pending", "progress", "queue", "task", "tool"),
+    "state",
+}
+
+Change = tuple[Row, int, list[NewEvent], T]
+
+
+async def append(store: Store, at: Key, events: Sequence[NewEvent]) -> None:
+    """Append events, and create the session if it does not exist."""
+    for batch in _batches(events):
+        await persist(lambda _, batch=batch: _append(store, at, batch))  # type: ignore[misc]
+
+
+async def _append(store: Store, at: Key, events: list[NewEvent]) -> None:
+    try:
+        await store.append(at, events)
+    except SessionNotFound:
+        created = NewEvent.of("session.created", {"agent": AGENT}, id=CREATED)
+        await store.append(at, [created, *events], create=True)
+
+
+def _batches(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
+    """Yield the events in batches that a store accepts in one append; usually there is one."""
+    batch: list[NewEvent] = []
+    size = 0
+    for event in events:
+        full = len(batch) >= LIMITS.append_events - 2
+        if batch and (full or size + len(event.data) > LIMITS.append_bytes - SPARE_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(event)
+        size += len(event.data)
+    if batch:
+        yield batch
+
+
+async def rewind(store: Store, plan: Callable[[], Awaitable[Change[T] | None]], otherwise: T) -> T:
+    """Rewind a log as `plan` says: the row that it read, the last event that stays, the events to
+    append after the rewind, and the result. None changes nothing and returns `otherwise`. If
+    another writer was faster, `plan` is called again. Raises `SessionBusy` while a harness runs."""
+    sent: tuple[Row, list[NewEvent], T] | None = None
+
+    async def attempt(repeated: bool) -> T:
+        nonlocal sent
+        if sent is not None:  # the reply was lost: the rewind may be in the log
+            row, events, result = sent
+            sent = None
+        else:
+            change = await plan()
+            if change is None:
+                return otherwise
+            row, to, after, result = change
+            events = [await _rewind_event(store, row, to), *after]
+        try:
+            await store.append(row.key, events, expected=row.head, log=row.log)
+        except HeadMoved:
+            raise
+        except Exception:
+            sent = row, events, result
+            raise
+        return result
+
+    return await persist(attempt)
+
+
+async def _rewind_event(store: Store, row: Row, to: int) -> NewEvent:
+    if row.run in ("running", "waiting") or row.pending:
+        raise SessionBusy(session=row.session, run=None, since=None, remedy="end its run first")
+    due = None if row.run is None else row.due
+    return NewEvent.of("thread.rewound", await rewound(store, row, to, due=due))
+
+
+async def erase(store: Store, at: Key) -> None:
+    """Erase the content of every event of a log, also of those that were rewound away. The life
+    cycle of the session stays: its creation, title, labels and metadata."""
+    row = await store.row(at)
+    if row is None:
+        return
+    seqs: list[int] = []
+    # A rewind holds the beginning of a message; the one at the head cleared the conversation.
+    events = store.read(at, before=row.head, log=row.log, inline=False)
+    async with aclosing(events):
+        async for event in events:
+            if _has_content(event):
+                seqs.append(event.seq)
+    for start in range(0, len(seqs), ERASED_AT_ONCE):
+        part = seqs[start : start + ERASED_AT_ONCE]
+        await persist(lambda _, part=part: store.erase(at, part, reason=ERASED))  # type: ignore[misc]
+
+
+def _has_content(event: Event) -> bool:
+    return event.kind == "thread.rewound" or event.kind.partition(".")[0] in CONTENT
+
+
+class FailedBatch:
+    """The last batch that failed. If it is sent again next, it keeps its ids: it may be in the
+    log."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, list[NewEvent]] | None = None
+
+    def forget(self) -> None:
+        self._last = None
+
+    def remember(self, events: list[NewEvent]) -> None:
+        self._last = _digest(events), events
+
+    def same(self, events: list[NewEvent]) -> list[NewEvent]:
+        """Return the events of the failed batch if these have the same content, else these."""
+        last, self._last = self._last, None
+        return events if last is None or last[0] != _digest(events) else last[1]
+
+
+def _digest(events: list[NewEvent]) -> bytes:
+    digest = hashlib.sha256()
+    for event in events:
+        digest.update(b"%s\n%s\n" % (event.kind.encode(), bytes(event.data)))
+    return digest.digest()
