@@ -14,11 +14,10 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from ...errors import InvalidValue
-from ...log.codec import LIMITS, check_name, too_deep
 from ...log.events import NewEvent, new_id, to_json
+from ..json_values import as_text, is_call_id, parsed, storable
 
 Item: TypeAlias = Any  # of the SDK: a JSON object
 
@@ -27,10 +26,6 @@ ITEM = "openai.item"
 TEXT = "openai.item.text"  # JSON that stores reject, as text in the string `text`
 NATIVE = ("message.received", "message.completed", "tool.finished")
 KINDS = (*NATIVE, ITEM, TEXT)
-
-DEEPEST = 500  # nesting levels that every Python version can parse
-WRAPPED = 4  # nesting levels that an event adds to an item
-CALL_BYTES = 400  # of a call's id, which is part of an event's id
 
 REASONING, MESSAGE, CALL = range(3)  # parts of an answer, in their order in a native event
 
@@ -51,7 +46,7 @@ def to_events(items: Iterable[Item]) -> list[NewEvent]:
     events: list[NewEvent] = []
     answer: list[AnswerPart] = []
     for item in items:
-        part = _answer_part(item) if _storable(item) else None
+        part = _answer_part(item) if storable(item) else None
         if answer and (part is None or not _continues(answer[-1], part)):
             events.append(_answer(answer))
             answer = []
@@ -65,38 +60,9 @@ def to_events(items: Iterable[Item]) -> list[NewEvent]:
 
 
 def _event(item: Item) -> NewEvent:
-    if not _storable(item):
-        return NewEvent(kind=TEXT, data=_as_text(item))
+    if not storable(item):
+        return NewEvent(kind=TEXT, data=as_text(item))
     return _user_message(item) or _tool_output(item) or NewEvent.of(ITEM, {FIELD: item})
-
-
-def _storable(item: Item) -> bool:
-    """Whether stores accept an item and return it equal: not with a lone surrogate, a large number
-    or deep nesting."""
-    try:
-        data = bytes(to_json(item))
-        return not too_deep(data, LIMITS.depth - WRAPPED) and msgspec.json.decode(data) == item
-    except (InvalidValue, ValueError):
-        return False
-
-
-def _as_text(item: Item) -> Raw:
-    try:
-        text = json.dumps(item, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValue(
-            field="items",
-            problem=f"contain a value that cannot be encoded as JSON ({error})",
-            remedy="use JSON values",
-        ) from error
-    if too_deep(text.encode(), DEEPEST):
-        raise InvalidValue(
-            field="items",
-            problem=f"are nested deeper than {DEEPEST} levels",
-            remedy="flatten them",
-            limit=DEEPEST,
-        )
-    return to_json({"text": text})
 
 
 def _user_message(item: Item) -> NewEvent | None:
@@ -114,7 +80,7 @@ def _tool_output(item: Item) -> NewEvent | None:
     if not isinstance(item, dict) or item.get("type") != "function_call_output":
         return None
     call, output = item.get("call_id"), item.get("output")
-    if not isinstance(call, str) or not _is_call_id(call) or "output" not in item:
+    if not isinstance(call, str) or not is_call_id(call) or "output" not in item:
         return None
     data = {"call": call, "result": output, FIELD: _mark(item, _plain_output(call, output))}
     if isinstance(output, list) and (text := _text(output, "input_text")):
@@ -142,9 +108,9 @@ def _answer_part(item: Item) -> AnswerPart | None:
 
 def _call_part(item: dict[str, Any]) -> AnswerPart | None:
     id, name, arguments = item.get("call_id"), item.get("name"), item.get("arguments")
-    if not _is_call_id(id) or not isinstance(name, str) or not isinstance(arguments, str):
+    if not is_call_id(id) or not isinstance(name, str) or not isinstance(arguments, str):
         return None
-    call = {"id": id, "name": name, "arguments": _parsed(arguments)}
+    call = {"id": id, "name": name, "arguments": parsed(arguments)}
     return AnswerPart(CALL, call, _mark(item, _plain_call(call), _full_call(item.get("id"), call)))
 
 
@@ -183,14 +149,6 @@ def _is_message(item: Item, role: str) -> bool:
     return bool(item.get("type", "message") == "message")
 
 
-def _is_call_id(value: Any) -> bool:
-    try:
-        check_name("call_id", value, limit=CALL_BYTES)
-    except InvalidValue:
-        return False
-    return True
-
-
 def _text(content: Any, type: str) -> str | None:
     """Return the text of an item's content, or None if it has none."""
     if isinstance(content, str):
@@ -209,18 +167,6 @@ def _thought(item: dict[str, Any]) -> str:
     summary = item.get("summary")
     texts = [part.get("text") for part in summary or [] if isinstance(part, dict)]
     return "\n\n".join(text for text in texts if isinstance(text, str))
-
-
-def _parsed(arguments: str) -> Any:
-    """Return the arguments of a call as JSON values, or as text if they cannot be read."""
-    try:
-        if too_deep(arguments.encode(), LIMITS.depth - WRAPPED):
-            return arguments
-        value = msgspec.json.decode(arguments)
-        to_json(value)
-    except (ValueError, InvalidValue):
-        return arguments
-    return value
 
 
 # The SDK's usual forms of items

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
 from msgspec import Struct
 
-from ...errors import LogDamaged, SessionNotFound
+from ...errors import SessionNotFound
 from ...log.catalog import Row
-from ...log.conversation import conversation, rewound_to
+from ...log.conversation import conversation
 from ...log.events import Event, Key
-from ...sessions.conversation import newest_first
 from ...stores.port import Store
 from .. import foreign
 from ..foreign import ForeignEvents, OpenOutcomes, outcome_text
+from ..reading import read_events, read_newest_first
 from .items import Item, assistant_item, call_item, items_of, output_item, user_item
-
-log = logging.getLogger("holdfast.adapters.openai")
 
 STATE = "openai.run_state"
 
@@ -47,7 +44,7 @@ class Tail(Struct, frozen=True):
 async def all_items(store: Store, at: Key) -> list[Item]:
     """Return the items of a conversation, oldest first; none if the session does not exist."""
     try:
-        async with aclosing(_events(store, at)) as events:
+        async with aclosing(read_events(store, at)) as events:
             kept = conversation([event async for event in events])
     except SessionNotFound:
         return []
@@ -69,7 +66,7 @@ async def tail(store: Store, at: Key, limit: int) -> Tail | None:
     events: list[Event] = []
     open = OpenOutcomes()
     count = 0
-    async with aclosing(_newest_first(store, row)) as back:
+    async with aclosing(read_newest_first(store, row)) as back:
         async for event in back:
             events.append(event)
             own = items_of(event)
@@ -91,7 +88,7 @@ async def saved_state(store: Store, at: Key) -> Any:
     row = await store.row(at)
     if row is None:
         return None
-    async with aclosing(_newest_first(store, row)) as back:
+    async with aclosing(read_newest_first(store, row)) as back:
         async for event in back:
             if event.kind == STATE:
                 return event.json().get("state")
@@ -126,37 +123,3 @@ def _translated(seq: int, others: ForeignEvents) -> list[Item]:
         return [user_item(message.text)] if message.text else []
     items = [assistant_item(message.text)] if message.text else []
     return items + [call_item(call.id, call.name, call.arguments) for call in message.calls]
-
-
-async def _events(store: Store, at: Key, after: int = 0) -> AsyncGenerator[Event, None]:
-    """Yield the events of a log. Events that cannot be read are logged and skipped."""
-    while True:
-        try:
-            async with aclosing(store.read(at, after=after)) as events:
-                async for event in events:
-                    yield event
-                    after = event.seq
-            return
-        except LogDamaged as damage:
-            _skipped(damage)
-            after = damage.seq
-
-
-async def _newest_first(store: Store, row: Row) -> AsyncGenerator[Event, None]:
-    """Yield the conversation, newest first. Events that cannot be read are logged and skipped."""
-    last = row.head
-    while True:
-        try:
-            async with aclosing(newest_first(store, row.key, log=row.log, last=last)) as events:
-                async for event in events:
-                    yield event
-                    back = rewound_to(event)
-                    last = event.seq - 1 if back is None else back
-            return
-        except LogDamaged as damage:
-            _skipped(damage)
-            last = min(last, damage.seq - 1)
-
-
-def _skipped(damage: LogDamaged) -> None:
-    log.warning("skipped a damaged item: %s; run `holdfast verify` for a list", damage)

@@ -11,9 +11,9 @@ from ...errors import MissingExtra
 from ...log.codec import check_key
 from ...log.events import Key, NewEvent
 from ...stores.port import Store
+from .. import writing
 from ..lazy_store import LazyStore
 from ..retries import persist
-from . import writer
 from .items import Item, to_events
 from .reader import STATE, Tail, all_items, last_items, saved_state, tail
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from agents import Agent, RunState, SessionSettings
 
 T = TypeVar("T")
+
+AGENT = "openai"  # agent name of the sessions that this adapter creates
 
 
 class HoldfastSession:
@@ -47,7 +49,7 @@ class HoldfastSession:
         self._at = Key(tenant, session_id, "main")
         check_key(self._at)
         self._opening = LazyStore(store)
-        self._failed = writer.FailedBatch()
+        self._failed = writing.FailedBatch()
 
     def __repr__(self) -> str:
         return (
@@ -95,14 +97,14 @@ class HoldfastSession:
         log keeps the item."""
 
         async def pop(store: Store) -> Item | None:
-            async def plan() -> writer.Change[Item] | None:
+            async def plan() -> writing.Change[Item] | None:
                 found = await tail(store, self._at, 1)
                 if found is None or not found.entries:
                     return None
                 last = found.entries[-1]
                 return found.row, last.event.seq - 1, to_events(last.items[:-1]), last.items[-1]
 
-            return await writer.rewind(store, plan, None)
+            return await writing.rewind(store, plan, None)
 
         self._failed.forget()
         return await self._opening.run(pop)
@@ -113,7 +115,7 @@ class HoldfastSession:
         self._failed.forget()
         await self._opening.run(lambda store: self._replace(store, []))
         if erase:
-            await self._ask(lambda store: writer.erase(store, self._at))
+            await self._ask(lambda store: writing.erase(store, self._at))
 
     # Approvals
 
@@ -163,21 +165,23 @@ class HoldfastSession:
     async def _append(self, events: list[NewEvent]) -> None:
         events = self._failed.same(events)
         try:
-            await self._opening.run(lambda store: writer.append(store, self._at, events))
+            await self._opening.run(
+                lambda store: writing.append(store, self._at, events, agent=AGENT)
+            )
         except BaseException:
             self._failed.remember(events)
             raise
 
     async def _replace(self, store: Store, events: list[NewEvent]) -> None:
-        async def plan() -> writer.Change[None] | None:
+        async def plan() -> writing.Change[None] | None:
             row = await store.row(self._at)
             if row is None:
                 if events:
-                    await writer.append(store, self._at, events)
+                    await writing.append(store, self._at, events, agent=AGENT)
                 return None
             return row, 0, events, None
 
-        await writer.rewind(store, plan, None)
+        await writing.rewind(store, plan, None)
 
     async def _ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
         return await self._opening.run(lambda store: persist(lambda _: question(store)))
@@ -200,7 +204,7 @@ async def _replaced(store: Store, found: Tail, start: int, output: list[Item]) -
     """Replace the items of a tail from position `start` on, unless the log has grown."""
     planned = False
 
-    async def plan() -> writer.Change[bool] | None:
+    async def plan() -> writing.Change[bool] | None:
         nonlocal planned
         skipped = 0
         for entry in found.entries:
@@ -213,7 +217,7 @@ async def _replaced(store: Store, found: Tail, start: int, output: list[Item]) -
             skipped += len(entry.items)
         return None
 
-    return await writer.rewind(store, plan, False)
+    return await writing.rewind(store, plan, False)
 
 
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:

@@ -1,4 +1,4 @@
-"""Writes to the log of a session: appends of items, rewinds and erasures.
+"""Writes of an adapter to the log of a session: appends, rewinds and erasures.
 
 Every write has event ids of its own and is repeated with the same ids when the store did not
 answer, so it takes effect once.
@@ -11,18 +11,16 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
-from ...errors import HeadMoved, SessionBusy, SessionNotFound
-from ...log.catalog import Row
-from ...log.codec import LIMITS
-from ...log.events import ADAPTER_NAMESPACES, Event, Key, NewEvent
-from ...sessions.rewind import rewound
-from ...stores.port import Store
-from ..retries import persist
+from ..errors import HeadMoved, SessionBusy, SessionNotFound
+from ..log.catalog import Row
+from ..log.codec import LIMITS
+from ..log.events import ADAPTER_NAMESPACES, Event, Key, NewEvent
+from ..sessions.rewind import rewound
+from ..stores.port import Store
+from .retries import persist
 
 T = TypeVar("T")
 
-AGENT = "openai"  # agent name of the sessions that this adapter creates
-CREATED = "openai:session"  # the id of a session's first event
 SPARE_BYTES = 1 << 20  # room in an append for the events that are added to a batch
 ERASED_AT_ONCE = 1_000
 ERASED = "the session was cleared"
@@ -34,21 +32,26 @@ CONTENT = ADAPTER_NAMESPACES | {
 Change = tuple[Row, int, list[NewEvent], T]
 
 
-async def append(store: Store, at: Key, events: Sequence[NewEvent]) -> None:
-    """Append events, and create the session if it does not exist."""
-    for batch in _batches(events):
-        await persist(lambda _, batch=batch: _append(store, at, batch))  # type: ignore[misc]
+async def append(store: Store, at: Key, events: Sequence[NewEvent], *, agent: str) -> None:
+    """Append events, and create the session, with this agent, if it does not exist."""
+    for batch in batches(events):
+        await persist(lambda _, batch=batch: _append(store, at, batch, agent))  # type: ignore[misc]
 
 
-async def _append(store: Store, at: Key, events: list[NewEvent]) -> None:
+async def _append(store: Store, at: Key, events: list[NewEvent], agent: str) -> None:
     try:
         await store.append(at, events)
     except SessionNotFound:
-        created = NewEvent.of("session.created", {"agent": AGENT}, id=CREATED)
-        await store.append(at, [created, *events], create=True)
+        await store.append(at, [created(agent), *events], create=True)
 
 
-def _batches(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
+def created(agent: str) -> NewEvent:
+    """Return the first event of a session of an adapter. Its id is the same for all writers, so one
+    of them creates the session."""
+    return NewEvent.of("session.created", {"agent": agent}, id=f"{agent}:session")
+
+
+def batches(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
     """Yield the events in batches that a store accepts in one append; usually there is one."""
     batch: list[NewEvent] = []
     size = 0

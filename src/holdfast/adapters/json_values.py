@@ -1,0 +1,69 @@
+"""JSON values of an SDK, and whether a log can hold them. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from ..errors import InvalidValue
+from ..log.codec import LIMITS, check_name, too_deep
+from ..log.events import to_json
+
+DEEPEST = 500  # nesting levels that every Python version can parse
+WRAPPED = 4  # nesting levels that an event adds to a value
+CALL_BYTES = 400  # of a call's id, which is part of an event's id
+
+
+def storable(value: Any) -> bool:
+    """Whether stores accept a value and return it equal: not with a lone surrogate, a large number
+    or deep nesting."""
+    try:
+        data = bytes(to_json(value))
+        return not too_deep(data, LIMITS.depth - WRAPPED) and msgspec.json.decode(data) == value
+    except (InvalidValue, ValueError):
+        return False
+
+
+def as_text(value: Any) -> Raw:
+    """Return the data of an event that has a value as JSON text, in the field `text`. Raises
+    `InvalidValue` if the value is not JSON."""
+    try:
+        text = json.dumps(value, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(
+            field="items",
+            problem=f"contain a value that cannot be encoded as JSON ({error})",
+            remedy="use JSON values",
+        ) from error
+    if too_deep(text.encode(), DEEPEST):
+        raise InvalidValue(
+            field="items",
+            problem=f"are nested deeper than {DEEPEST} levels",
+            remedy="flatten them",
+            limit=DEEPEST,
+        )
+    return to_json({"text": text})
+
+
+def is_call_id(value: Any) -> bool:
+    """Whether a value can be the id of a tool call."""
+    try:
+        check_name("call_id", value, limit=CALL_BYTES)
+    except InvalidValue:
+        return False
+    return True
+
+
+def parsed(arguments: str) -> Any:
+    """Return the arguments of a call as JSON values, or as text if they cannot be read."""
+    try:
+        if too_deep(arguments.encode(), LIMITS.depth - WRAPPED):
+            return arguments
+        value = msgspec.json.decode(arguments)
+        to_json(value)
+    except (ValueError, InvalidValue):
+        return arguments
+    return value
