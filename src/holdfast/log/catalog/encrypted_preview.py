@@ -27,6 +27,7 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "session.pinned": ("pinned",),
     "session.timed": ("ttl", "expiry"),
     "session.moved": ("to",),
+    "session.adopted": ("agent",),
     "thread.created": ("agent", "parent"),
     "thread.forked": ("agent", "parent", "at"),
     "thread.reported": ("item", "due"),
