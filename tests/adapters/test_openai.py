@@ -362,3 +362,30 @@ async def test_compaction_replaces_items_in_one_step(place: str) -> None:
     assert await part.replace_suffix(0, [OUTPUT]) is True
     assert await session.get_items() == [USER, ANSWER, OUTPUT]
     await session.close()
+
+
+@pytest.mark.parametrize("limit", [2, 50])
+async def test_compaction_prunes_expired_items_at_the_beginning(limit: int) -> None:
+    async with connect("memory:") as store:
+        session = HoldfastSession("s", store)
+        items = [{"content": f"{n}", "role": "user"} for n in range(6)]
+        await session.add_items(items)
+        snapshot = await session._get_compaction_snapshot(
+            limit, prune_prefix=lambda item: item["content"] in ("0", "1", "4")
+        )
+        assert snapshot is not None
+        assert snapshot.complete == (limit == 50)
+        assert await snapshot.replace_suffix(len(snapshot.items) - 2, [USER])
+        assert await session.get_items() == [*items[2:4], USER]
+        assert not await snapshot.replace_suffix(len(snapshot.items) - 2, [USER])
+
+
+async def test_compaction_of_a_log_that_has_grown_changes_nothing() -> None:
+    async with connect("memory:") as store:
+        session = HoldfastSession("s", store)
+        await session.add_items(TURN)
+        snapshot = await session._get_compaction_snapshot(2, prune_prefix=lambda item: True)
+        assert snapshot is not None
+        await session.add_items([USER])
+        assert not await snapshot.replace_suffix(0, [])
+        assert await session.get_items() == [*TURN, USER]

@@ -57,9 +57,9 @@ async def last_items(store: Store, at: Key, limit: int) -> list[Item]:
     return [] if found is None else found.items[-limit:]
 
 
-async def tail(store: Store, at: Key, limit: int) -> Tail | None:
-    """Return the newest entries that together have at least `limit` items, or all; None if the
-    session does not exist."""
+async def tail(store: Store, at: Key, limit: int | None) -> Tail | None:
+    """Return the newest entries that together have at least `limit` items, or without a limit all
+    entries; None if the session does not exist."""
     row = await store.row(at)
     if row is None:
         return None
@@ -73,7 +73,7 @@ async def tail(store: Store, at: Key, limit: int) -> Tail | None:
             if own is None:
                 open.take(event)
             count += event.kind in foreign.KINDS if own is None else len(own)
-            if count < limit or open:
+            if limit is None or count < limit or open:
                 continue
             entries = entries_of(events[::-1])
             count = sum(len(entry.items) for entry in entries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -143,8 +144,6 @@ class HoldfastSession:
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[Item], bool] | None = None
     ) -> CompactionSnapshot | None:
-        if prune_prefix is not None:
-            return None
         found = await self._ask(lambda store: tail(store, self._at, limit))
         if found is None:
             return CompactionSnapshot([], True, _nothing_replaced)
@@ -152,10 +151,17 @@ class HoldfastSession:
         cut = max(0, count - limit)
 
         async def replace_suffix(start: int, output: list[Item]) -> bool:
+            async def replace(store: Store) -> bool:
+                newest, kept = len(found.items) - cut - start, found
+                if prune_prefix is not None and not found.complete:
+                    whole = await tail(store, self._at, None)
+                    if whole is None or whole.row.head != found.row.head:
+                        return False
+                    kept = whole
+                return await _replaced(store, kept, newest, output, prune_prefix)
+
             self._failed.forget()
-            return await self._opening.run(
-                lambda store: _replaced(store, found, cut + start, output)
-            )
+            return await self._opening.run(replace)
 
         complete = found.complete and cut == 0
         return CompactionSnapshot(found.items[cut:], complete, replace_suffix)
@@ -200,24 +206,38 @@ async def _nothing_replaced(start: int, output: list[Item]) -> bool:
     return False
 
 
-async def _replaced(store: Store, found: Tail, start: int, output: list[Item]) -> bool:
-    """Replace the items of a tail from position `start` on, unless the log has grown."""
-    planned = False
+async def _replaced(
+    store: Store,
+    found: Tail,
+    newest: int,
+    output: list[Item],
+    prune: Callable[[Item], bool] | None,
+) -> bool:
+    """Replace the newest items of a tail, unless the log has grown. Items at the beginning for
+    which `prune` returns True are removed too; the tail is then the whole conversation."""
+    start = len(found.items) - newest
+    if newest <= 0:
+        return False
+    expired = 0 if prune is None else len([*takewhile(prune, found.items[:start])])
+    cuts = [(0, found.items[expired:start]) if expired else _cut(found, start)]
 
     async def plan() -> writing.Change[bool] | None:
-        nonlocal planned
-        skipped = 0
-        for entry in found.entries:
-            if start < skipped + len(entry.items):
-                if planned:
-                    return None  # the log has grown
-                planned = True
-                kept = entry.items[: start - skipped]
-                return found.row, entry.event.seq - 1, to_events([*kept, *output]), True
-            skipped += len(entry.items)
-        return None
+        if not cuts:
+            return None  # the log has grown
+        to, kept = cuts.pop()
+        return found.row, to, to_events([*kept, *output]), True
 
     return await writing.rewind(store, plan, False)
+
+
+def _cut(found: Tail, start: int) -> tuple[int, list[Item]]:
+    """Return the event to rewind to if the items from position `start` on go, and the items to
+    append again, because they are in an event that goes too."""
+    for entry in found.entries:
+        if start < len(entry.items):
+            return entry.event.seq - 1, entry.items[:start]
+        start -= len(entry.items)
+    return found.row.head, []
 
 
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
