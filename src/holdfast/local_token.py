@@ -63,8 +63,8 @@ class LocalToken(Struct, frozen=True, kw_only=True):
         return folder() / f"{self.port}-{digest}.json"
 
     def served(self, host: str | None = None) -> bool:
-        """Whether a server with this token is running, at this loopback address or at any; True if
-        the platform cannot tell."""
+        """Return whether a server with this token is running, at this loopback address or at any;
+        True if the platform cannot tell."""
         marks = self.path.parent.glob(self._mark("*").name) if host is None else [self._mark(host)]
         return not fcntl or any(held(str(mark)) for mark in marks)
 
@@ -85,8 +85,8 @@ class LocalToken(Struct, frozen=True, kw_only=True):
                     mark.unlink(missing_ok=True)
 
     def _mark(self, host: str) -> Path:
-        """The file that a server at this address locks. Another program may listen on the same
-        port of another address."""
+        """Return the file that a server at this address locks. Another program may listen on the
+        same port of another address."""
         return self.path.with_name(f"{self.path.stem}.{host.replace(':', '_')}.lock")
 
 
@@ -95,7 +95,7 @@ def state_folder(
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
 ) -> Path:
-    """The folder for application state of this user, according to the convention of the
+    """Return the folder for application state of this user, according to the convention of the
     platform."""
     if platform == "win32" and (local := environ.get("LOCALAPPDATA")):
         return Path(local) / "holdfast"
@@ -111,7 +111,7 @@ def state_folder(
 
 
 def folder() -> Path:
-    """The folder of this user's tokens."""
+    """Return the folder of this user's tokens."""
     return state_folder() / "tokens"
 
 

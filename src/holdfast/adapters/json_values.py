@@ -18,8 +18,8 @@ CALL_BYTES = 400  # of a call's id, which is part of an event's id
 
 
 def storable(value: Any) -> bool:
-    """Whether stores accept a value and return it equal: not with a lone surrogate, a large number
-    or deep nesting."""
+    """Return whether stores accept a value and return it equal: not with a lone surrogate, a large
+    number or deep nesting."""
     try:
         data = bytes(to_json(value))
         return not too_deep(data, LIMITS.depth - WRAPPED) and msgspec.json.decode(data) == value
@@ -49,7 +49,7 @@ def as_text(value: Any) -> Raw:
 
 
 def is_call_id(value: Any) -> bool:
-    """Whether a value can be the id of a tool call."""
+    """Return whether a value can be the id of a tool call."""
     try:
         check_name("call_id", value, limit=CALL_BYTES)
     except InvalidValue:

@@ -234,7 +234,7 @@ class Feed:
 
 
 def passes(error: HoldfastError) -> bool:
-    """Whether to reconnect after this error."""
+    """Return whether to reconnect after this error."""
     if isinstance(error, ServerError):
         return isinstance(error, ServerUnavailable) or error.status in PASSING
     return error.code in LATER

@@ -61,8 +61,8 @@ def read(body: bytes, type: type[T], url: str, decode: Callable[[bytes], T] | No
 
 
 def _has_any(body: bytes, type: Any) -> bool:
-    """Whether a response has at least one field of its type, if all fields are optional; otherwise
-    True."""
+    """Return whether a response has at least one field of its type, if all fields are optional;
+    otherwise True."""
     fields = msgspec.structs.fields(type) if hasattr(type, "__struct_fields__") else ()
     if not fields or any(field.required for field in fields):
         return True

@@ -276,7 +276,7 @@ def public(
 
 
 def retryable(fault: RunFault) -> bool:
-    """Whether the same call may be made again: only for transient faults."""
+    """Return whether the same call may be made again: only for transient faults."""
     return fault.retryable and fault.severity != "fatal" and fault.code != "run_aborted"
 
 
@@ -292,8 +292,8 @@ def context_outcome(
     provider_required: bool | None = None,
     binding_required: bool | None = None,
 ) -> Literal["fail", "skip"]:
-    """Whether the failure of a context fails the run or is skipped. It is skipped only if the
-    policy allows that, and either the context is optional or the mode skips failures. A mode's
+    """Return whether the failure of a context fails the run or is skipped. It is skipped only if
+    the policy allows that, and either the context is optional or the mode skips failures. A mode's
     binding of a context overrides whether the context is optional."""
     required = provider_required if binding_required is None else binding_required
     if policy.context_failure == "skip" and (required is False or mode_failure == "skip"):

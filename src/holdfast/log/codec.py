@@ -209,7 +209,7 @@ def check_data(data: Raw) -> None:
 
 
 def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
-    """Whether the brackets of a JSON text nest deeper than the limit. They are counted here
+    """Return whether the brackets of a JSON text nest deeper than the limit. They are counted here
     because a decoder's own limit depends on the depth of the caller's stack."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
@@ -223,7 +223,7 @@ def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
 
 
 def too_many(text: bytes, limit: int) -> bool:
-    """Whether a JSON text has more than about this many values. They are counted without
+    """Return whether a JSON text has more than about this many values. They are counted without
     decoding the text, since decoding would take many times its size in memory."""
     if text.count(b",") + text.count(b"[") + text.count(b"{") <= limit:
         return False
@@ -265,25 +265,25 @@ _ERASED = b'{"erased":'  # how it begins
 
 
 def erased(reason: str) -> Raw:
-    """The data that replaces the data of an erased event."""
+    """Return the data that replaces the data of an erased event."""
     return Raw(msgspec.json.encode({"erased": reason}))
 
 
 def is_erased(event: NewEvent) -> bool:
-    """Whether the data of an event was erased."""
+    """Return whether the data of an event was erased."""
     data = event.data
     return len(data) <= ERASED_BYTES and bytes(data).startswith(_ERASED)
 
 
 def understood(event: NewEvent) -> bool:
-    """Whether this version supports the event's kind and version. `State.too_new` says whether an
-    unknown event prevents driving."""
+    """Return whether this version supports the event's kind and version. `State.too_new` says
+    whether an unknown event prevents driving."""
     return event.kind in KINDS and event.v == 1
 
 
 def typed(event: NewEvent) -> Payload | None:
-    """The payload as its kind's type, or None if it is unknown, too new or does not match the
-    type. For an erased event of a kind without required fields it is an empty payload, because
+    """Return the payload as its kind's type, or None if it is unknown, too new or does not match
+    the type. For an erased event of a kind without required fields it is an empty payload, because
     the fact that it happened still counts."""
     known = KINDS.get(event.kind)
     if known is None or event.v != 1:

@@ -16,8 +16,8 @@ REWOUND = "thread.rewound"
 
 
 def rewound_to(event: Event) -> int | None:
-    """The event after which the conversation continues, if this event is a rewind that this version
-    can read."""
+    """Return the event after which the conversation continues, if this event is a rewind that this
+    version can read."""
     if event.kind != REWOUND:
         return None
     payload = typed(event)
@@ -27,8 +27,8 @@ def rewound_to(event: Event) -> int | None:
 
 
 def conversation(events: Iterable[Event]) -> list[Event]:
-    """The events that count after the last one, in order. A rewind removes the events between the
-    one that it names and itself; it stays in the list if it counts itself.
+    """Return the events that count after the last one, in order. A rewind removes the events
+    between the one that it names and itself; it stays in the list if it counts itself.
 
     Of a part of a log, the result is the part of its conversation.
     """

@@ -105,7 +105,7 @@ class RecordedModel:
             yield chunk
 
     def _answer(self, call: ModelCall) -> ev.MessageCompleted:
-        """The message that answers the call, wherever in the log its prompt begins."""
+        """Return the message that answers the call, wherever in the log its prompt begins."""
         differs: list[Diverged] = []
         for start in reversed(self._starts):
             reading = _Reading(
@@ -232,7 +232,7 @@ def _result_text(call: ev.Call, finished: ev.ToolFinished | None) -> Any:
 
 
 def recorded_chunks(message: ev.MessageCompleted) -> list[Chunk]:
-    """A recorded message as the chunks of a model."""
+    """Return a recorded message as the chunks of a model."""
     reason: Any = message.reason if message.reason in get_args(StopReason) else None
     calls = [CallChunk(name=c.name, arguments=c.arguments, id=c.provider_id) for c in message.calls]
     return [

@@ -142,13 +142,13 @@ class Settings:
         }
 
     def by_name(self) -> Mapping[str, Loader]:
-        """The loaders by name."""
+        """Return the loaders by name."""
         if isinstance(self.loaders, Mapping):
             return self.loaders
         return {loader.name: loader for loader in self.loaders}
 
     def registry(self) -> StoreRegistry:
-        """The stores by kind."""
+        """Return the stores by kind."""
         if isinstance(self.stores, StoreRegistry):
             return self.stores
         if isinstance(self.stores, str):

@@ -294,7 +294,7 @@ def _first(row: Row, text: str, whole: bool) -> str | None:
 
 
 def _counts(event: Event) -> bool:
-    """Whether a row counts an event as a message."""
+    """Return whether a row counts an event as a message."""
     return event.kind in COUNTED and typed(event) is not None
 
 

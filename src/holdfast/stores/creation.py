@@ -95,8 +95,8 @@ def _used(database: Path) -> bool:
 
 
 def _alone(database: Path) -> bool:
-    """Whether no other process has the database open: SQLite removes its journal only in that
-    case."""
+    """Return whether no other process has the database open: SQLite removes its journal only in
+    that case."""
     with closing(sqlite3.connect(str(database), timeout=0)) as conn:
         try:
             return bool(conn.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",))

@@ -203,7 +203,8 @@ def _mark_in(kept: bytes, event: Event, hash: bytes) -> bytes | None:
 
 
 def is_lost(event: Event) -> bool:
-    """Whether an event is the placeholder for an event that was lost together with its link."""
+    """Return whether an event is the placeholder for an event that was lost together with its
+    link."""
     return (event.kind, event.id) == (LOST, f"damaged:{event.seq}") and is_blank(event)
 
 

@@ -147,7 +147,8 @@ class MemoryStore(BaseStore[_Log]):
         return sorted(found)
 
     def _holds(self, log: _Log, id: str) -> bool:
-        """Whether an event was appended to this log, or to a deleted one that it continues."""
+        """Return whether an event was appended to this log, or to a deleted one that it
+        continues."""
         if (seq := log.known(id)) is None:
             return False
         holder = log.owner(seq)

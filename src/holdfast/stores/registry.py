@@ -113,7 +113,7 @@ class StoreRegistry:
         return f"{kind}:" if url is None else address(url)
 
     def takes_options(self, kind: str) -> bool:
-        """Whether a client may send options with this kind."""
+        """Return whether a client may send options with this kind."""
         return kind in self._kinds and bool(self._kinds[kind].allow)
 
     def register(
@@ -258,7 +258,7 @@ def _word(value: Any) -> str:
 
 
 def connects(name: str) -> bool:
-    """Whether an option of this name defines where a store is or who may use it."""
+    """Return whether an option of this name defines where a store is or who may use it."""
     plain = _plain(name)
     return plain in CONNECTION.split() or plain.startswith(SECURITY)
 

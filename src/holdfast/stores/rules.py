@@ -291,7 +291,7 @@ def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
 
 
 def is_newest(row: Row, state: LeaseState, lease: Lease) -> bool:
-    """Whether a lease is the newest of this incarnation, and was not released."""
+    """Return whether a lease is the newest of this incarnation, and was not released."""
     return lease.log == row.log and lease.token == state.token and state.owner is not None
 
 
@@ -439,9 +439,9 @@ def check_delete(key: Key, row: Row | None, expected: int | None) -> None:
 
 
 def keeps_snapshot(token: int | None, seq: int, kept: tuple[int, int] | None) -> bool:
-    """Whether a snapshot up to `seq` replaces the one that is kept, given as (token, number).
-    `token` is that of the writer's lease. Without a lease, `seq` must be higher than the number of
-    the kept snapshot."""
+    """Return whether a snapshot up to `seq` replaces the one that is kept, given as (token,
+    number). `token` is that of the writer's lease. Without a lease, `seq` must be higher than the
+    number of the kept snapshot."""
     if kept is None:
         return True
     return seq > kept[1] if token is None else kept <= (token, seq)
@@ -581,7 +581,7 @@ def blob_name(data: bytes, sha256: str | None = None) -> str:
 
 
 def is_blob(data: bytes, sha256: str) -> bool:
-    """Whether these bytes have this hash."""
+    """Return whether these bytes have this hash."""
     return hashlib.sha256(data).hexdigest() == sha256
 
 
@@ -594,5 +594,5 @@ def found_blob(scope: Scope, ref: BlobRef, data: bytes | None, *, checked: bool)
 
 
 def is_sha256(text: str) -> bool:
-    """Whether a text is a valid name of a blob: 64 hexadecimal digits."""
+    """Return whether a text is a valid name of a blob: 64 hexadecimal digits."""
     return isinstance(text, str) and _SHA256.fullmatch(text) is not None

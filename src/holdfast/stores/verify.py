@@ -70,7 +70,7 @@ class LogCheck(Protocol):
         ...
 
     async def is_indexed(self, row: Row) -> bool:
-        """Whether lists find the log by the values of its row."""
+        """Return whether lists find the log by the values of its row."""
         ...
 
     async def claimed(self, tenant: str, name: str) -> Scope | None:
@@ -150,7 +150,7 @@ def lost(found: Sequence[Damage]) -> list[int]:
 
 
 def has_wrong_row(found: Sequence[Damage]) -> bool:
-    """Whether the row must be rebuilt: it differs from its log, or events are erased."""
+    """Return whether the row must be rebuilt: it differs from its log, or events are erased."""
     return any(damage.problem in ("unreadable", "row") for damage in found)
 
 

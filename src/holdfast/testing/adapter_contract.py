@@ -13,7 +13,7 @@ from .faults import Fail, FaultyStore
 
 
 def nested(depth: int) -> Any:
-    """A value of that many nested lists and objects."""
+    """Return a value of that many nested lists and objects."""
     value: Any = 1
     for level in range(depth):
         value = [value] if level % 2 else {"in": value}

@@ -40,7 +40,7 @@ class TextPieces:
         return TextPieces(pieces, self.length + len(text))
 
     def since(self, offset: int) -> str:
-        """The text after code point `offset`; the cost is proportional to its length."""
+        """Return the text after code point `offset`; the cost is proportional to its length."""
         left, found = self.length - offset, list[str]()
         for place in range(self._count - 1, -1, -1):
             if left <= 0:
@@ -88,5 +88,5 @@ class Growing:
         return self._pieces[0]
 
     def now(self) -> TextPieces:
-        """The current text, without a copy."""
+        """Return the current text, without a copy."""
         return TextPieces(self._pieces, self.length, own=False)

@@ -155,8 +155,8 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def reduce(display: Display, item: Event | Delta) -> Display:
-    """The display after one more event or delta. Events that were already applied change nothing.
-    The arguments are not modified."""
+    """Return the display after one more event or delta. Events that were already applied change
+    nothing. The arguments are not modified."""
     if isinstance(item, Delta):
         return _grown(display, item)
     if item.seq <= display.head:
@@ -167,7 +167,7 @@ def reduce(display: Display, item: Event | Delta) -> Display:
 def display_of(
     state: State, events: Iterable[Event], flying: Said | None = None, start: Display | None = None
 ) -> Display:
-    """The display of a log in this state. `events` are the events starting with number
+    """Return the display of a log in this state. `events` are the events starting with number
     `since(state)`. `start` has the fields that do not come from events: the names of the session,
     and its modes."""
     display = start or Display()
@@ -177,8 +177,8 @@ def display_of(
 
 
 def since(state: State) -> int:
-    """The number of the first event that a display needs: the start of the latest run, or the
-    first event of a pending item."""
+    """Return the number of the first event that a display needs: the start of the latest run, or
+    the first event of a pending item."""
     seqs = [item.seq for item in state.pending.values()]
     if state.run is not None:
         seqs.append(state.run.seq)
@@ -186,12 +186,12 @@ def since(state: State) -> int:
 
 
 def in_flight(display: Display, message: Said | None) -> Display:
-    """The display with a message in flight."""
+    """Return the display with a message in flight."""
     return display if message is None else replace(display, message=message)
 
 
 def phase(state: State) -> str:
-    """The phase of a log in one word."""
+    """Return the phase of a log in one word."""
     run = state.run
     if run is None or not run.open:
         failed = run is not None and run.status == "failed"
@@ -208,12 +208,12 @@ def phase(state: State) -> str:
 
 
 def to_json(display: Display) -> bytes:
-    """A display as JSON."""
+    """Return a display as JSON."""
     return msgspec.json.encode(display, enc_hook=str)
 
 
 def from_json(text: bytes) -> Display:
-    """A display from JSON, which `reduce` can continue."""
+    """Return a display from JSON, which `reduce` can continue."""
     return msgspec.json.decode(text, type=Display, dec_hook=_read)
 
 
@@ -416,7 +416,7 @@ def _drawn(display: Display, state: State) -> Display:
 
 
 def _chosen(display: Display, state: State) -> dict[str, str | None]:
-    """The current mode, and the model of the next call in it."""
+    """Return the current mode, and the model of the next call in it."""
     modes = display.modes
     mode = state.mode if state.mode in modes or not modes else next(iter(modes))
     run = state.active.model if state.active is not None else None
@@ -433,7 +433,7 @@ def _tools(display: Display, state: State) -> dict[str, ToolShown]:
 
 
 def _pending(display: Display, state: State) -> dict[str, ItemShown]:
-    """The items that a user can answer. Calls that wait for a sub-agent are not included."""
+    """Return the items that a user can answer. Calls that wait for a sub-agent are not included."""
     found: dict[str, ItemShown] = {}
     for id, item in state.pending.items():
         if not ids.is_child(id):
@@ -479,7 +479,7 @@ class LiveDisplay:
             self.begin(state, [event for event in self._waiting if event.seq >= first])
 
     def now(self, flying: Said | None = None) -> Display:
-        """The current display."""
+        """Return the current display."""
         for event in self._waiting:
             self._display = reduce(self._display, event)
         self._waiting.clear()

@@ -336,7 +336,7 @@ def _text_block(text: str) -> list[Entry]:
 
 
 def _is_plain(ended: ev.ToolFinished) -> bool:
-    """Whether a result survives a round trip without extra fields."""
+    """Return whether a result survives a round trip without extra fields."""
     rest = ev.ToolFinished(call=ended.call, result=ended.result, content=ended.content)
     text = isinstance(ended.result, str) and ended.content is None
     both = ended.result is not None and ended.content is not None
@@ -344,7 +344,7 @@ def _is_plain(ended: ev.ToolFinished) -> bool:
 
 
 def _is_thinking(part: Any) -> bool:
-    """Whether a part is one of Claude's own thinking blocks, which Claude can read again."""
+    """Return whether a part is one of Claude's own thinking blocks, which Claude can read again."""
     if is_block(part, "thinking"):
         return isinstance(part.get("thinking"), str) and bool(part.get("signature"))
     return is_block(part, "redacted_thinking")

@@ -105,7 +105,7 @@ class SubAgent:
         )
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
-        """The tool with which an agent delegates tasks to these sub-agents."""
+        """Return the tool with which an agent delegates tasks to these sub-agents."""
         return _delegation(all)
 
 

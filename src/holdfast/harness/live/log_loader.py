@@ -77,7 +77,7 @@ class LogLoader:
         return history
 
     async def event(self, seq: int, *, inline: bool = True) -> Event | None:
-        """The event with this number."""
+        """Return the event with this number."""
         found = [event async for event in self._read(seq - 1, seq + 1, inline)]
         return found[0] if found else None
 

@@ -207,7 +207,8 @@ class History:
         self._lost.clear()
 
     def _waits(self, event: Event) -> bool:
-        """Whether a message is still queued. In a log without runs, messages are never queued."""
+        """Return whether a message is still queued. In a log without runs, messages are never
+        queued."""
         if event.kind != "message.received" or not self._taken:
             return False
         return event.seq not in self._taken and event.seq not in self._read

@@ -41,7 +41,7 @@ def thread_of(call: str) -> str:
 
 
 def is_delegated(key: Key) -> bool:
-    """Whether a log is that of a sub-agent."""
+    """Return whether a log is that of a sub-agent."""
     return key.thread.startswith(thread_of(""))
 
 
@@ -100,7 +100,7 @@ async def begin(
 
 
 def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) -> str | None:
-    """The model for a sub-agent, in order of precedence: from the call, the session, the
+    """Return the model for a sub-agent, in order of precedence: from the call, the session, the
     sub-agent's definition, or else the parent's current model."""
     config, state = driving.config, driving.state
     if wanted is not None:

@@ -105,7 +105,7 @@ class Driving(Stoppable):
         return self.config.clock(self.live.key)
 
     def still(self, step: Step) -> bool:
-        """Whether `decide` would still return the same step after all events since then."""
+        """Return whether `decide` would still return the same step after all events since then."""
         return decide(self.state, self.bounds, self.now()) == step
 
     def take(self, run: str | None) -> None:

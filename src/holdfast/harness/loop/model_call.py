@@ -300,7 +300,7 @@ async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
 
 
 def _can_end(driving: Driving) -> bool:
-    """Whether the run can end: neither an abort nor a steering message has arrived."""
+    """Return whether the run can end: neither an abort nor a steering message has arrived."""
     state = driving.state
     return state.abort is None and not any(q.how == "steer" for q in state.queue)
 

@@ -87,7 +87,7 @@ async def carry_out(driving: Driving, ready: list[Ready]) -> bool:
 
 
 def refused(driving: Driving, ready: Ready) -> bool:
-    """Whether a call that is about to start is no longer allowed."""
+    """Return whether a call that is about to start is no longer allowed."""
     open = driving.state.calls[ready.call.id]
     begins = open.status in ("proposed", "approved") and not open.parked
     return begins and denied(driving, ready.tool)
@@ -165,7 +165,7 @@ async def _answer(driving: Driving, open: OpenCall) -> CallAnswer | None:
 
 
 async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
-    """Whether the tool was approved after its last change."""
+    """Return whether the tool was approved after its last change."""
     if open.status != "approved" or "~" not in (open.item or ""):
         return False
     opened = int((open.item or "").rpartition("~")[2])

@@ -43,7 +43,7 @@ def _next_expiry(track: Track) -> int:
 
 
 def ends_with(track: Track, code: str) -> bool:
-    """Whether the current run ends with a code, without further steps before its end."""
+    """Return whether the current run ends with a code, without further steps before its end."""
     for event, payload in track.ahead():
         if isinstance(payload, ev.RunFinished):
             return payload.code == code
@@ -126,7 +126,7 @@ def _bounds(open: RunBounds, code: str | None) -> RunBounds:
 
 
 def _by_the_clock(payload: Any) -> bool:
-    """Whether a driver wrote an event because of a timer."""
+    """Return whether a driver wrote an event because of a timer."""
     if isinstance(payload, ev.PendingSettled):
         return payload.outcome == "expired"
     # A message from a driver is always caused by a timer.

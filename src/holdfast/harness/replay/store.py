@@ -58,7 +58,7 @@ class ReplayStore(MemoryStore):
         self._left: dict[Key, dict[str, list[int]]] = {}
 
     def swaps(self, track: Track) -> bool:
-        """Whether the replaced model and tools are used at this step."""
+        """Return whether the replaced model and tools are used at this step."""
         return self.plan.from_step is not None and track.steps >= self.plan.from_step
 
     # Inputs
@@ -257,7 +257,7 @@ class ReplayStore(MemoryStore):
             raise self.drivers.gone(track)
 
     def _cut(self, track: Track, count: int) -> bool:
-        """Whether an input comes between the next `count` events."""
+        """Return whether an input comes between the next `count` events."""
         place, left = track.at, count
         while left and place < len(track.events):
             if not track.ours[place]:

@@ -101,7 +101,7 @@ class DockerSandbox(FolderSandbox):
         self._users: dict[str, int] = {}
 
     def name(self, scope: Scope) -> str:
-        """The name of a session's container."""
+        """Return the name of a session's container."""
         return f"{self._prefix}-{digest(scope)[:16]}"
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> DockerPlace:

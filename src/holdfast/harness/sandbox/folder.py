@@ -36,7 +36,7 @@ class SandboxFolder:
         self.seen_as = (seen_as or path).rstrip("/")
 
     def read(self, path: str, limit: int | None = None) -> bytes:
-        """The bytes of a file, at most `limit`."""
+        """Return the bytes of a file, at most `limit`."""
         with self._walk(path) as walk:
             name = walk.go(path)
             with open(walk.open(name, os.O_RDONLY), "rb") as file:
@@ -58,7 +58,7 @@ class SandboxFolder:
                 walk.replace(name, data, executable=executable)
 
     def list(self, pattern: str, limit: int) -> list[str]:
-        """The first `limit` files that match."""
+        """Return the first `limit` files that match."""
         found: list[str] = []
         with self._walk(pattern) as walk:
             wanted = Pattern("/".join(walk.names_of(pattern)))
@@ -82,7 +82,7 @@ class SandboxFolder:
         return found
 
     def tree(self, path: str, depth: int, limit: int) -> builtins.list[DirectoryEntry]:
-        """The entries of a folder, sorted by path."""
+        """Return the entries of a folder, sorted by path."""
         found: builtins.list[DirectoryEntry] = []
         with self._walk(path) as walk:
             walk.go(path, into=True)

@@ -36,7 +36,7 @@ class DisplayView(SessionPart):
     """The display of this thread: what a user interface shows."""
 
     def get(self) -> Display:
-        """The current display. It is an immutable value."""
+        """Return the current display. It is an immutable value."""
         live, config = self._core.live, self._core.config
         agent, first = config.agent, config.agent.mode(None)
         live.stage.name(

@@ -70,7 +70,7 @@ class NoticeDelivery(Struct, frozen=True):
 
 
 def route(notice: Notice, busy: bool) -> Route:
-    """The default route of a notice."""
+    """Return the default route of a notice."""
     return ROUTES[notice.priority][busy]
 
 
@@ -134,7 +134,7 @@ class Notifications(SessionPart):
         return NoticeDelivery(*known, self._status(event), seq, event.at)
 
     async def list(self, limit: int = 50) -> list[NoticeDelivery]:
-        """The latest notices, oldest first, with their delivery status."""
+        """Return the latest notices, oldest first, with their delivery status."""
         self._core.check_open()
         live, found = self._core.live, list[NoticeDelivery]()
         removed, later = set[int](), dict[str, bool]()

@@ -131,8 +131,8 @@ class Session:
     # Pending items
 
     async def pending(self) -> list[Ask]:
-        """The pending items of this thread, oldest first, then the pending items of sub-agents that
-        work for it. All of them can be decided here."""
+        """Return the pending items of this thread, oldest first, then the pending items of
+        sub-agents that work for it. All of them can be decided here."""
         self._core.check_open()
         return [*await asks(self._core)]
 
@@ -194,7 +194,7 @@ class Session:
     async def transcript(
         self, *, limit: int | None = None, roles: tuple[str, ...] = ()
     ) -> list[Message]:
-        """The conversation as messages, oldest first; with `limit`, only the newest."""
+        """Return the conversation as messages, oldest first; with `limit`, only the newest."""
         found = [m for m in transcript(await self.events()) if not roles or m.role in roles]
         return _newest(found, limit)
 
@@ -208,7 +208,7 @@ class Session:
         until: int | None = None,
         limit: int | None = None,
     ) -> list[Event]:
-        """The events of this thread that match all filters, in order; with `limit`, only the
+        """Return the events of this thread that match all filters, in order; with `limit`, only the
         newest."""
         self._core.check_open()
         live = self._core.live
@@ -223,7 +223,7 @@ class Session:
         return _newest(found, limit)
 
     async def usage_all(self) -> dict[str, int]:
-        """The total usage of all threads of the session, including sub-agents."""
+        """Return the total usage of all threads of the session, including sub-agents."""
         self._core.check_open()
         return await used(self._core.live)
 

@@ -120,7 +120,7 @@ class Tracing:
     def chat(
         self, provider: str, model: str, step: int | None = None
     ) -> AbstractContextManager[OpenSpan]:
-        """A span for one model call."""
+        """Return a span for one model call."""
         return self._span(
             f"chat {model}",
             {
@@ -133,7 +133,7 @@ class Tracing:
         )
 
     def tool(self, name: str, call: str) -> AbstractContextManager[OpenSpan]:
-        """A span for one tool call."""
+        """Return a span for one tool call."""
         return self._span(
             f"execute_tool {name}",
             {

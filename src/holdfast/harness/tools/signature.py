@@ -187,7 +187,8 @@ def _noted(kind: Any) -> str:
 
 
 def uses_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether the type, or a type nested in it, belongs to pydantic. Does not import pydantic."""
+    """Return whether the type, or a type nested in it, belongs to pydantic. Does not import
+    pydantic."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
         inner, *notes = typing.get_args(kind)

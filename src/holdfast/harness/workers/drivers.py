@@ -98,11 +98,11 @@ class Drivers:
             self._alarms.set(live, AWHILE)
 
     def drives(self, where: Key) -> bool:
-        """Whether this process drives the log, or is about to."""
+        """Return whether this process drives the log, or is about to."""
         return where in self._tasks
 
     def busy(self, session: str) -> bool:
-        """Whether this process drives any log of a session."""
+        """Return whether this process drives any log of a session."""
         return any(where.session == session for where in self._tasks)
 
     def nudge(self, where: Key) -> None:
@@ -308,12 +308,12 @@ class Alarms:
 
 
 def needs_driver(state: State) -> bool:
-    """Whether a log needs a driver, now or later."""
+    """Return whether a log needs a driver, now or later."""
     return state.due is not None or (state.active is not None and state.active.status == "running")
 
 
 def handed_over(event: Event) -> bool:
-    """Whether a driver handed its run over with this event."""
+    """Return whether a driver handed its run over with this event."""
     payload = typed(event) if event.kind == "run.waiting" else None
     return isinstance(payload, RunWaiting) and payload.reason == "handover"
 

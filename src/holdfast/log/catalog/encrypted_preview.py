@@ -77,7 +77,7 @@ _box = msgspec.json.Decoder(Box).decode
 
 
 def box_of(event: NewEvent) -> Box | None:
-    """The box in an event's data; None if the data is something else."""
+    """Return the box in an event's data; None if the data is something else."""
     if event.v <= BOXED:
         return None
     try:
@@ -87,7 +87,7 @@ def box_of(event: NewEvent) -> Box | None:
 
 
 def size_of(event: NewEvent) -> int:
-    """The size in bytes of an event's data, or its size before encryption."""
+    """Return the size in bytes of an event's data, or its size before encryption."""
     if (box := box_of(event)) is not None:
         return box.size
     size = len(event.data)
@@ -101,9 +101,9 @@ def size_of(event: NewEvent) -> int:
 
 
 def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> dict[str, Any] | None:
-    """The clear-text part of an event. `encrypt` is called with the name of a text field in the row
-    (for an item, including its id) and the text. Returns None if this version does not support the
-    payload."""
+    """Return the clear-text part of an event. `encrypt` is called with the name of a text field in
+    the row (for an item, including its id) and the text. Returns None if this version does not
+    support the payload."""
     payload = typed(event)
     if payload is None:
         return None
@@ -121,8 +121,8 @@ def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> di
 
 
 def as_shown(event: Event) -> Event:
-    """An encrypted event with its clear-text part in place of its data; an erased event shows only
-    that it existed."""
+    """Return an encrypted event with its clear-text part in place of its data; an erased event
+    shows only that it existed."""
     box = box_of(event)
     data = event.data if box is None else box.shown
     return msgspec.structs.replace(event, data=data, v=event.v - BOXED)

@@ -40,7 +40,8 @@ _TOUCH = Op("move", "phase", value="touch")
 
 
 def project(event: Event) -> RowChange:
-    """The changes that one event makes to its log's row. They do not depend on the previous row."""
+    """Return the changes that one event makes to its log's row. They do not depend on the previous
+    row."""
     ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
     change = _CHANGES.get(event.kind)
     said = event if event.v <= BOXED else as_shown(event)
@@ -71,13 +72,13 @@ def _without_data(event: Event, ops: list[Op]) -> None:
 
 
 def _always(*changes: Op) -> Change:
-    """A projection that returns the same operations for every event of a kind."""
+    """Return a projection that returns the same operations for every event of a kind."""
     return lambda event, p, ops: ops.extend(changes)
 
 
 def _sets(*names: str, **fixed: Any) -> Change:
-    """A projection that sets fields of the row: first fields with a `fixed` value, then fields of
-    the payload."""
+    """Return a projection that sets fields of the row: first fields with a `fixed` value, then
+    fields of the payload."""
     first = [Op("set", name, value=value) for name, value in fixed.items()]
 
     def change(event: Event, p: Any, ops: list[Op]) -> None:

@@ -91,12 +91,12 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def of(cls, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
-        """An event of `kind` with `payload` (a Struct, a dict, any JSON value) encoded."""
+        """Return an event of `kind` with `payload` (a Struct, a dict, any JSON value) encoded."""
         return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
 
     def numbered(self, seq: int, at: int) -> Event:
-        """The event as stored in a log. A store calls this when the number is known, because the
-        stored data may depend on it."""
+        """Return the event as stored in a log. A store calls this when the number is known, because
+        the stored data may depend on it."""
         return Event(
             kind=self.kind,
             data=self.data,
@@ -117,11 +117,11 @@ class Event(NewEvent, frozen=True, kw_only=True, gc=False):
     at: int
 
     def payload(self, type: type[T]) -> T:
-        """The data decoded as `type`; fields that `type` does not have are ignored."""
+        """Return the data decoded as `type`; fields that `type` does not have are ignored."""
         return msgspec.json.decode(self.data, type=type)
 
     def json(self) -> Any:
-        """The data as plain Python values."""
+        """Return the data as plain Python values."""
         return msgspec.json.decode(self.data)
 
 

@@ -58,7 +58,7 @@ def _thread_rewound(work: StateDraft, event: Event, p: ev.ThreadRewound) -> None
 
 
 def _queued(item: QueuedInput, to: int) -> QueuedInput:
-    """A queued message, without a change of its text that was rewound away."""
+    """Return a queued message, without a change of its text that was rewound away."""
     return replace(item, text=None) if (item.text or 0) > to else item
 
 

@@ -226,8 +226,9 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
     def next_model(
         self, mode: str | None, own: str | None, default: str | None, run: str | None = None
     ) -> str | None:
-        """The model of the next call, in this order of precedence: the run's model, the model
-        chosen in this mode, the mode's own model, the latest choice in any mode, the default."""
+        """Return the model of the next call, in this order of precedence: the run's model, the
+        model chosen in this mode, the mode's own model, the latest choice in any mode, the
+        default."""
         chosen = self.models.get("" if self.mode is None else mode or "")
         return run or chosen or own or self.model or default or None
 

@@ -122,8 +122,8 @@ def connect(
 
 
 def _unset(ref: str, kind: str, said: str) -> ModelError:
-    """The error for a vendor's client that lacks a setting. From pydantic-ai's message it shows
-    only the names of environment variables."""
+    """Return the error for a vendor's client that lacks a setting. From pydantic-ai's message it
+    shows only the names of environment variables."""
     way, problem = _way(kind), said.partition(". ")[0]
     if names := list(dict.fromkeys(VARIABLE.findall(said))):
         way, problem = f"set {' and '.join(names)}, or {way}", "the key or the address is missing"
@@ -188,7 +188,7 @@ async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
 
 
 def _silence(model: Model[Any], settings: Mapping[str, Any]) -> float | None:
-    """How long to wait for a chunk if the vendor's client has no timeout of its own."""
+    """Return how long to wait for a chunk if the vendor's client has no timeout of its own."""
     if "timeout" not in model.unsupported_settings:
         return None
     return cast(float, settings["timeout"])

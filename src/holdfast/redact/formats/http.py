@@ -128,7 +128,7 @@ def _credentials(value: str, offset: int, *, bare: bool) -> Iterator[Span]:
 
 
 def _is_credential(value: str, *, bare: bool) -> bool:
-    """Whether the value of a header without a known structure is a credential."""
+    """Return whether the value of a header without a known structure is a credential."""
     if " " in value:
         return value.split(maxsplit=1)[0].lower() in ("digest", "bearer", "basic", "negotiate")
     return not bare or mixed(value) or random(value)

@@ -237,7 +237,7 @@ class IdempotencyStore:
 
 
 def _about(answer: StoredResponse) -> list[NewEvent]:
-    """The metadata event that makes a response searchable by its session."""
+    """Return the metadata event that makes a response searchable by its session."""
     if answer.session is None:
         return []
     return [NewEvent.of("metadata.changed", ev.MetadataChanged(set={SESSION: answer.session}))]

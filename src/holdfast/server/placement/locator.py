@@ -100,7 +100,7 @@ class SessionLocator:
         return len(self.order) > 1 or self._registry.takes_options(self.default)
 
     async def store(self) -> Store:
-        """The default store."""
+        """Return the default store."""
         return await self._registry.get(self.default)
 
     async def place(
@@ -320,8 +320,8 @@ def _name(kept: StoreChoice) -> bytes:
 
 
 def same(one: TenantStore, other: TenantStore) -> bool:
-    """Whether both are the same store. Their options may differ, since some options only say how a
-    store is used."""
+    """Return whether both are the same store. Their options may differ, since some options only say
+    how a store is used."""
     if one.store is other.store:
         return True
     first, second = one.store.info(), other.store.info()

@@ -351,5 +351,5 @@ def _joins(first: Delta, more: Delta, upto: int) -> bool:
 
 
 def size(part: Part) -> int:
-    """The approximate size of a part."""
+    """Return the approximate size of a part."""
     return item_size(part) if isinstance(part, (Event, Delta)) else 64

@@ -251,8 +251,8 @@ class StoreFolder:
 
 
 def _is_at(file: os.stat_result, path: Path) -> bool:
-    """Whether an open file is still the one at its path. The link count does not show this: a
-    crashed process may have left another name for a replaced file."""
+    """Return whether an open file is still the one at its path. The link count does not show this:
+    a crashed process may have left another name for a replaced file."""
     try:
         return os.path.samestat(file, os.stat(path))
     except FileNotFoundError:

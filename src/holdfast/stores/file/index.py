@@ -217,8 +217,8 @@ class Index:
     def _ends_at(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path, offset: int
     ) -> bool:
-        """Whether the log's last line still ends at `offset`, as the index says. If not, a process
-        rewrote the file and crashed before it updated the index."""
+        """Return whether the log's last line still ends at `offset`, as the index says. If not, a
+        process rewrote the file and crashed before it updated the index."""
         found = conn.execute(
             "SELECT id, data FROM events WHERE log = ? AND seq = ?", (entry.id, entry.row.head)
         ).fetchone()
@@ -229,8 +229,8 @@ class Index:
         return line is not None and line.id == found[0] and start + length == offset
 
     def _has_moved(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> bool:
-        """Whether the last line that the index knows has moved within its file. A line that is
-        nowhere in the file is damaged; the reader reports that."""
+        """Return whether the last line that the index knows has moved within its file. A line that
+        is nowhere in the file is damaged; the reader reports that."""
         found = conn.execute(
             "SELECT seq, id, data FROM events WHERE log = ? AND substr(data, 1, 1) = ?"
             " ORDER BY seq DESC LIMIT 1",

@@ -109,7 +109,7 @@ def _with_crc(text: bytes) -> bytes:
 
 
 def _whole(text: bytes) -> bool:
-    """Whether every byte of a line is unchanged."""
+    """Return whether every byte of a line is unchanged."""
     end = text.rfind(b',"crc":')
     try:
         return text[-2:] == b"}\n" and crc32(text[:end]) == int(text[end + 7 : -2])
@@ -231,7 +231,7 @@ def unfinished(scanned: Scanned, offset: int, seq: int) -> Scanned:
 
 
 def _follows(number: int, seq: int, coming: int | None) -> bool:
-    """Whether a line with this number can come after `seq` and before `coming`."""
+    """Return whether a line with this number can come after `seq` and before `coming`."""
     if number == seq + 1 or coming is None or coming <= seq:
         return seq < number <= seq + 1 + MOST_MISSING
     return seq < number < coming and number <= seq + 1 + MOST_MISSING

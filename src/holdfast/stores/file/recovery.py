@@ -125,7 +125,8 @@ class Recovery:
                 self._index.gone(conn, id)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
-        """Whether a log has an event. A log without events was interrupted while it was created."""
+        """Return whether a log has an event. A log without events was interrupted while it was
+        created."""
         path = self._folder.paths.log(header.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
@@ -272,8 +273,8 @@ class Recovery:
 
 
 def _is_trimmed(header: Header) -> bool:
-    """Whether a file holds only the events of a deleted log that its forks need. Such a file was
-    replaced as a whole, and may end in the middle of an append if no fork shares the later
+    """Return whether a file holds only the events of a deleted log that its forks need. Such a file
+    was replaced as a whole, and may end in the middle of an append if no fork shares the later
     events."""
     return header.key is None
 

@@ -301,7 +301,7 @@ class FolderOpener:
         return conn
 
     def _is_gone(self, before: Inode | None) -> bool:
-        """Whether files of the index were removed or replaced while it was opened."""
+        """Return whether files of the index were removed or replaced while it was opened."""
         return inode(self._file.path) != before or not self._file.is_whole()
 
 
@@ -360,13 +360,13 @@ def _present(root: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _is_made_here(conn: sqlite3.Connection, file: Inode) -> bool:
-    """Whether the index was built in this file; a copy was built in another one."""
+    """Return whether the index was built in this file; a copy was built in another one."""
     return conn.execute("SELECT inode FROM made").fetchall() == [(str(file[1]),)]
 
 
 def _is_no_index(error: sqlite3.OperationalError) -> bool:
-    """Whether the error means that a table is missing. A database that is busy or cannot be opened
-    must not be replaced."""
+    """Return whether the error means that a table is missing. A database that is busy or cannot be
+    opened must not be replaced."""
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_ERROR
 
 

@@ -197,7 +197,7 @@ def size_of(record: Record) -> int:
 
 
 def stubbed(record: Record) -> bool:
-    """Whether `inline=False` returns a stub instead of the data."""
+    """Return whether `inline=False` returns a stub instead of the data."""
     return bool(record["data"][:1] == b"p" and record.get("size", 0) > APART)
 
 

@@ -196,7 +196,8 @@ class MongoHeads:
         return new
 
     async def _moved(self, entry: MongoLogEntry) -> bool:
-        """Whether the frozen part is in `batches`; waits for it only if the tail is too long."""
+        """Return whether the frozen part is in `batches`; waits for it only if the tail is too
+        long."""
         task = self._rolling(entry)
         if not task.done() and len(entry.tail) < TAIL_MOST and entry.size < 2 * entries.TAIL_BYTES:
             return False

@@ -91,7 +91,7 @@ class Fork:
         return after if touched else MISSED
 
     async def _done(self) -> bool:
-        """Whether the thread exists, created by this call or an identical one."""
+        """Return whether the thread exists, created by this call or an identical one."""
         there = await self._heads.read(self._target)
         if there is None:
             return False

@@ -129,7 +129,7 @@ class Delete:
 
 
 async def has_threads(db: MongoDatabase, scope: Scope) -> bool:
-    """Whether a session exists."""
+    """Return whether a session exists."""
     return await db.logs.find_one(named(scope, state=LIVE), {"_id": 1}, hint="key") is not None
 
 

@@ -152,7 +152,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def has_terms(self, id: int, row: Row) -> bool:
-        """Whether the terms that lists search match the row."""
+        """Return whether the terms that lists search match the row."""
         ...
 
     async def pending_ids(self, id: int) -> set[str]:

@@ -48,23 +48,23 @@ class DatabaseFile:
         return tuple(map(inode, self._paths))
 
     def is_replaced(self) -> bool:
-        """Whether an open file is no longer at its path."""
+        """Return whether an open file is no longer at its path."""
         return self.now() != self.opened
 
     def is_partly_replaced(self) -> bool:
-        """Whether only some of the open files are still at their paths; these do not belong to the
-        new files."""
+        """Return whether only some of the open files are still at their paths; these do not belong
+        to the new files."""
         return any(now is not None and now in self.opened for now in self.now())
 
     def has_log(self) -> bool:
-        """Whether there is a write-ahead log that is not empty."""
+        """Return whether there is a write-ahead log that is not empty."""
         try:
             return os.path.getsize(self._paths[1]) > 0
         except FileNotFoundError:
             return False
 
     def is_whole(self) -> bool:
-        """Whether all files exist, as they do while a process has the database open."""
+        """Return whether all files exist, as they do while a process has the database open."""
         return None not in self.now()
 
     def remember(self, conn: sqlite3.Connection, before: Inode | None) -> bool:

@@ -183,7 +183,8 @@ def runnable_sql(
 
 
 def _was_ahead(conn: sqlite3.Connection, now: int, tenant: str) -> bool:
-    """Whether a session was active later than now, which means that the clock was set back."""
+    """Return whether a session was active later than now, which means that the clock was set
+    back."""
     found = conn.execute(
         "SELECT 1 FROM logs INDEXED BY logs_active"
         " WHERE tenant = ? AND thread = 'main' AND active > ? LIMIT 1",

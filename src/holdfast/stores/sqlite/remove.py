@@ -77,7 +77,7 @@ def _check(
 
 
 def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
-    """Whether a session exists."""
+    """Return whether a session exists."""
     found = conn.execute(
         "SELECT 1 FROM logs WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
     )

@@ -223,7 +223,7 @@ def translated(path: str | None = None) -> Iterator[None]:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether an error means that the file itself is malformed."""
+    """Return whether an error means that the file itself is malformed."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the errors above say more precisely where
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
