@@ -117,8 +117,8 @@ def check_size(field: str, data: Any, limit: int) -> None:
 
 
 def check(key: Key, events: Sequence[NewEvent]) -> int:
-    """Reject an append that some store could not keep; called before any write. Returns the size of
-    its data."""
+    """Reject an append that some store could not keep. Stores call this before any write. Returns
+    the size of the appended data in bytes."""
     check_key(key)
     if not isinstance(events, Sequence):
         raise InvalidValue(
@@ -282,9 +282,9 @@ def understood(event: NewEvent) -> bool:
 
 
 def typed(event: NewEvent) -> Payload | None:
-    """Return the payload as its kind's type, or None if it is unknown, too new or does not match
-    the type. For an erased event of a kind without required fields it is an empty payload, because
-    the fact that it happened still counts."""
+    """Return the payload as the type of its kind. Returns None if the kind is unknown, too new or
+    does not match the type. An erased event whose kind has no required fields yields an empty
+    payload, because the fact that the event happened still counts."""
     known = KINDS.get(event.kind)
     if known is None or event.v != 1:
         return None
@@ -295,7 +295,7 @@ def typed(event: NewEvent) -> Payload | None:
 
 
 def dense(events: Iterable[Event], after: int) -> None:
-    """Reject events that are not numbered `after` + 1, + 2, …"""
+    """Reject events that are not numbered `after` + 1, `after` + 2 and so on."""
     for number, event in enumerate(events, after + 1):
         if event.seq != number:
             raise InvalidValue(

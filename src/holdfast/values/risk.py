@@ -1,6 +1,6 @@
 """The risk of a tool call, as a hint for approvers. Pure. The risk is estimated from the tool's
-name and arguments, unless the tool declares it. It does not allow or forbid anything, because a
-command can hide what it does.
+name and arguments, unless the tool declares it. The risk does not allow or forbid anything, because
+a command can hide what it does.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def level(tool: str, arguments: Any, declared: str | None = None) -> Level:
-    """Return the risk of one call, from what the tool declares or else from its name. For a tool
-    that runs commands (`execute`), the command counts too."""
+    """Return the risk of one call: the risk that the tool declares, or else an estimate from its
+    name. For a tool that runs commands (`execute`), the estimate includes the command."""
     if declared is not None and declared != "execute":
         return DECLARED.get(declared, "medium")
     words = [word.lower() for word in _WORDS.findall(tool)]
@@ -57,8 +57,8 @@ def level(tool: str, arguments: Any, declared: str | None = None) -> Level:
 
 
 def risk(opened: ev.PendingOpened | None) -> str | None:
-    """Return the risk of the call that a pending item asks about: as recorded, or else computed
-    now. None if the item is not about a call."""
+    """Return the risk of the call that a pending item asks about: the recorded risk, or else an
+    estimate. Returns None if the item is not about a call."""
     if opened is not None and opened.risk is not None:
         return opened.risk
     detail = opened.detail if opened is not None and opened.what == "approval" else None

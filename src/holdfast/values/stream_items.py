@@ -1,5 +1,5 @@
-"""The items of a stream: events of the log, text in flight, and two marks. In place of an event
-with large data, a stream may have a stub, which has only the size of the data."""
+"""The items of a stream: events of the log, text in flight, and two markers. In place of an event
+with large data, a stream may contain a stub, which has only the size of the data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _APART, _STUB = b'{"apart":', 256  # the prefix of a stub's data, and its larges
 
 
 class CaughtUp(Struct, frozen=True):
-    """A mark in a stream: the items before it are from the past, the items after it are live."""
+    """A marker in a stream: the items before it are from the past, the items after it are live."""
 
     log: str
     head: int

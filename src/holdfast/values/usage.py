@@ -1,6 +1,6 @@
-"""The usage of models, with uniform names. Pure.
+"""Token usage of models, with uniform names. Pure.
 
-Vendors have different names for the same counts. Input includes cache reads and writes, and output
+Vendors use different names for the same counts. Input includes cache reads and writes, and output
 includes reasoning, if the vendor counts them that way.
 """
 
@@ -30,8 +30,8 @@ OURS = {name: ours for ours, names in NAMES.items() for name in (ours, *names)}
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens, and dollars if a price is known. `total_tokens` is the vendor's total, or else the
-    sum of input and output."""
+    """Token counts, and the cost in dollars if the price is known. `total_tokens` is the vendor's
+    total, or else the sum of input and output."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -48,7 +48,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Spent(Struct, frozen=True):
-    """The usage of one model by one run of one thread."""
+    """The usage of one model in one run of one thread."""
 
     thread: str
     run: str
@@ -104,7 +104,7 @@ def table(thread: str, events: Iterable[Event]) -> list[Spent]:
 
 
 def last(events: Iterable[Event]) -> dict[str, int]:
-    """Return the counts of the latest message that has any, under the vendor's names."""
+    """Return the counts of the latest message that has counts, under the vendor's names."""
     found: dict[str, int] = {}
     for _, payload in _said(events):
         found = payload.usage or found

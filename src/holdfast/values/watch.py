@@ -38,7 +38,7 @@ class Conclusion(Struct, frozen=True):
 
 class MessageWatch:
     """Follows one message, or one run, until the run waits for user input or has ended. `end` is
-    None before that."""
+    None until then."""
 
     def __init__(self, key: Key, input: int | None = None, run: str | None = None) -> None:
         self.key, self.input, self.run = key, input, run
@@ -132,8 +132,8 @@ class MessageWatch:
         convert: Callable[[Any], Any] | None = None,
         causes: Mapping[str, BaseException] = {},
     ) -> Result:
-        """Return the result as known so far. `convert` parses the typed answer; `causes` maps runs
-        that failed in this process to their exceptions."""
+        """Return the result that is known so far. `convert` parses the typed answer; `causes` maps
+        runs that failed in this process to their exceptions."""
         end = self.end or Conclusion("done" if self.run is None else "interrupted")
         output = self.output
         if output is not None and convert is not None:
@@ -162,8 +162,9 @@ class MessageWatch:
 
 
 def rest(state: State, *, idle: bool) -> Rest | None:
-    """`finished` if nothing is left to do in a log, `waiting` if only user input can continue it,
-    None while it continues. `idle` is true if a driver has nothing to do there."""
+    """Return `finished` if nothing is left to do in a log, `waiting` if only user input can
+    continue it, or None while work continues. `idle` is true if a driver has nothing to do
+    there."""
     if delegates(state):
         return None
     if asks_within(state):
@@ -181,7 +182,7 @@ def delegates(state: State) -> bool:
 
 
 def asks_within(state: State) -> bool:
-    """Return whether the run waits for user input only, in calls that other calls made."""
+    """Return whether the run waits only for user input that nested calls requested."""
     calls = state.calls
     parents = {call.parent for call in calls.values() if call.parent is not None}
     leaves = [call for id, call in calls.items() if id not in parents]

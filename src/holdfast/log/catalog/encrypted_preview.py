@@ -64,8 +64,8 @@ CALL = {"id": "", "name": ""}  # a placeholder for a call, since rows only count
 
 
 class Box(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The data of an encrypted event, which had `size` bytes. `tie` binds it to its number and
-    time."""
+    """The data of an encrypted event. `size` is the size of the data in bytes before encryption.
+    `tie` binds the encrypted data to the number and time of the event."""
 
     box: str
     size: int
@@ -121,8 +121,8 @@ def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> di
 
 
 def as_shown(event: Event) -> Event:
-    """Return an encrypted event with its clear-text part in place of its data; an erased event
-    shows only that it existed."""
+    """Return an encrypted event with its clear-text part in place of its data. For an erased event,
+    the result says only that the event existed."""
     box = box_of(event)
     data = event.data if box is None else box.shown
     return msgspec.structs.replace(event, data=data, v=event.v - BOXED)

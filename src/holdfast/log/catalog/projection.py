@@ -60,8 +60,8 @@ def _preview(event: Event, text: str) -> str:
 
 
 def _without_data(event: Event, ops: list[Op]) -> None:
-    """Add the changes that an erased event still makes: a settled item must not become pending
-    again, and a moved session must not continue here."""
+    """Add the changes that an erased event still makes to the row. For example, a settled item must
+    not become pending again, and a moved session must not continue here."""
     if event.kind == "pending.settled":
         ops.append(Op("drop", "pending", ids.settled_item(event.id)))
         ops.append(Op("set", "due", value=event.at))
@@ -159,7 +159,7 @@ def _run_finished(event: Event, p: ev.RunFinished, ops: list[Op]) -> None:
 
 
 def _wanted(event: Event, p: Any, ops: list[Op]) -> None:
-    """Make the log due: a driver must check it now."""
+    """Mark the log as due, so that a driver checks it now."""
     ops.append(Op("set", "due", value=event.at))
 
 

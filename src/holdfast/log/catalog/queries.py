@@ -1,4 +1,4 @@
-"""Queries and pages: matching of rows and pending items, and the cursors between pages. Pure.
+"""Queries and pages: which rows and pending items match, and the cursors between pages. Pure.
 `matches` defines the result that every store's index must return.
 """
 
@@ -131,13 +131,14 @@ def pending_matches(query: PendingQuery, item: Pending) -> bool:
 
 
 def make_cursor(query: Query | PendingQuery, value: int, tie: int | str) -> str:
-    """Return a cursor in the results of `query`, after (value, tie)."""
+    """Return a cursor for the position after (value, tie) in the results of `query`."""
     text = msgspec.json.encode((_digest(query), value, tie))
     return base64.urlsafe_b64encode(text).decode()
 
 
 def read_cursor(query: Query | PendingQuery, cursor: str) -> tuple[int, int | str]:
-    """Return the position that a cursor stands for. Rejects a cursor of another query."""
+    """Return the position that a cursor represents. Raises `InvalidValue` for a cursor of another
+    query."""
     try:
         text = base64.urlsafe_b64decode(cursor.encode())
         digest, value, tie = msgspec.json.decode(text, type=tuple[str, int, int | str])

@@ -1,7 +1,7 @@
-"""Rows: the entries of lists, one per log; the operations that change them, and their effect. Pure.
+"""Rows: the entries of lists, one per log, and the operations that change them. Pure.
 
 Operations are data, so that a store does not depend on event kinds and can keep them in its files.
-Fields that depend on several other fields (`stale_at`, `wake`) are derived here only.
+Fields that depend on several other fields (`stale_at`, `wake`) are computed here only.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .phases import MOVES
 
 
 class Parent(Struct, frozen=True):
-    """The origin of a thread: a thread of the same session, and the number at which it was
-    forked."""
+    """The origin of a thread: a thread of the same session, and the event number at which the new
+    thread was forked."""
 
     thread: str
     at: int = 0
@@ -119,8 +119,8 @@ LIMITED = (*MAPS, "usage")
 def apply(
     row: Row, events: Sequence[Event], changes: Sequence[RowChange], link: str | None = None
 ) -> Row:
-    """Return the row after `events`, the last of which has this link. Rejects a map that would
-    exceed its limit."""
+    """Return the row after `events`; `link` is the link of the last event. Raises `InvalidValue` if
+    a map would exceed its limit."""
     new: dict[str, Any] = {}
     size, erased = row.bytes, row.erased
     active = row.active
@@ -215,8 +215,8 @@ def _check_map(name: str, entries: dict[str, Any]) -> None:
 
 
 def stale_at(row: Row) -> int | None:
-    """Return the time at which a sweep may suspend the session, or expire a suspended session; None
-    while something is active in it."""
+    """Return the time at which a sweep may suspend the session, or expire it if it is already
+    suspended. Returns None while something is active in the session."""
     busy = row.run in ("running", "waiting") or row.pending or row.due is not None or row.pinned
     if busy or row.sealed is not None:
         return None
@@ -244,7 +244,7 @@ def wake(row: Row) -> int | None:
 
 
 def ahead(now: int) -> int:
-    """Return the latest second at which a log can have been active, given the clock. A later
+    """Return the latest second at which a log can have been active according to the clock. A later
     activity means that the clock was set back."""
     return (now + SKEW) // 1000
 
@@ -269,8 +269,8 @@ def surface_name(surface: str, address: str) -> str:
 
 
 def bound(row: Row) -> list[str]:
-    """Return the surfaces that a session must have claimed: none if it has ended, since other
-    sessions may have taken them."""
+    """Return the surfaces that the session must have claimed. Returns none if the session has
+    ended, since other sessions may have taken them."""
     return [] if row.phase == "expired" or row.sealed is not None else list(row.surfaces)
 
 
@@ -284,7 +284,8 @@ def _known(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def waiting(row: Row) -> dict[str, Any]:
-    """Return the open items of a log that can be answered: none if the session was moved."""
+    """Return the open items of a log that can be answered. Returns none if the session was
+    moved."""
     return row.pending if row.sealed is None else {}
 
 

@@ -32,9 +32,9 @@ Change: TypeAlias = Callable[[Raw, PayloadShape], Raw]
 
 
 def complete(event: Event) -> Event:
-    """Return the event with the defaults of its kind in its data. Existing fields, including
-    unknown fields, are kept. An erased event, or an event of an unknown kind or version, is
-    returned unchanged."""
+    """Return the event with the defaults of its kind added to its data. Existing fields, including
+    unknown ones, are kept. An erased event, or an event of an unknown kind or version, is returned
+    unchanged."""
     return _changed(event, _filled)
 
 

@@ -1,5 +1,5 @@
-"""Derived ids of events and pending items. Writing the same thing twice uses the same id, so it is
-stored once."""
+"""Derived ids of events and pending items. Writing the same fact twice produces the same id, so the
+fact is stored once."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def vote_id(item: str, actor: str) -> str:
 
 def done_id(call: str, rewound: int | None = None) -> str:
     """Return the id of the event with the outcome of a tool call. After a rewind the outcome may be
-    added again: its id is then derived from event `rewound`, the latest rewind (`State.rewound`),
-    since the first id stays known."""
+    recorded again. Its id is then derived from `rewound`, the number of the latest rewind
+    (`State.rewound`), because the first id is already in the log."""
     return f"done:{call}" if rewound is None else f"redone:{rewound}:{call}"
 
 
 def done_call(event: str) -> str:
-    """Return the tool call whose outcome is the event with this id."""
+    """Return the tool call whose outcome is recorded by the event with this id."""
     again = event.split(":", 2)
     if again[0] == "redone" and len(again) == 3:
         return again[2]
@@ -112,7 +112,7 @@ def notice_id(source: str, name: str) -> str:
 
 
 def child_item(call: str) -> str:
-    """Return the pending item with which a call waits for its sub-agent."""
+    """Return the id of the pending item with which a call waits for its sub-agent."""
     return f"{call}{CHILD}"
 
 
