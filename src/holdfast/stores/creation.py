@@ -1,5 +1,5 @@
-"""Creating a store for a command that may fail. If the new store has no session in the end, its
-files, and the folders created for them, are removed. Databases on a server are left alone."""
+"""Creation of a store for a command that may fail. If the new store has no session in the end, its
+files and the folders created for it are removed. Databases on a server are left unchanged."""
 
 from __future__ import annotations
 

@@ -183,8 +183,8 @@ class StoreRegistry:
             del self._stores[wanted]
 
     def give_up(self, after: float = SOON) -> None:
-        """Open no more stores. Cancel the ones that are still opening after this many seconds;
-        their callers get `StoreUnavailable`. Open stores stay open until `aclose`."""
+        """Stop opening stores. Stores that are still opening after this many seconds are cancelled,
+        and their callers get `StoreUnavailable`. Open stores stay open until `aclose`."""
         self._ending = True
         loop = asyncio.get_running_loop()
         for opening in self._stores.values():
@@ -206,8 +206,8 @@ class StoreRegistry:
 
 
 async def _open(kind: str, build: Builder, options: Options) -> Store:
-    """Build a store. The error text may go to a client, so it names no setting; the original error
-    is its cause."""
+    """Build a store. The error text may be sent to a client, so it contains no settings; the
+    original error is its cause."""
     try:
         built = build(options)
         return await built if inspect.isawaitable(built) else built

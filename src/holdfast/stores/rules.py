@@ -1,7 +1,7 @@
 """The decisions that every store makes inside its transaction. Pure.
 
 A store looks up the current values (row, lease, known ids), calls one of these functions, and
-writes the result. So the order of the checks is defined once.
+writes the result. The order of the checks is therefore the same in every store.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ RESTORE_MS = 60_000  # after this time without progress, a restore counts as int
 
 
 class LeaseState(Struct, frozen=True):
-    """The newest lease of a log; `owner` is None if it was released. `renewed` is the time at which
-    it was acquired or last renewed. `mark` names the token and the call that acquired it. A program
-    that does not know these fields leaves them unchanged, or 0 and None."""
+    """The newest lease of a log. `owner` is None if the lease was released. `renewed` is the time
+    at which the lease was acquired or last renewed. `mark` identifies the token and the call that
+    acquired the lease. A program that does not know these fields leaves them unchanged, or 0 and
+    None."""
 
     token: int = 0
     owner: str | None = None
@@ -64,7 +65,7 @@ class LiveLeases(NamedTuple):
 
 
 class StoredLog(Protocol):
-    """A log as a store has looked it up."""
+    """The current values of a log, as a store has read them."""
 
     @property
     def row(self) -> Row: ...
@@ -74,9 +75,9 @@ L = TypeVar("L", bound=StoredLog)
 
 
 class Extension(Struct, frozen=True):
-    """The result of an append: the numbers to report and, if any event is new, the values to write:
-    the events with their hashes and links, the row after them, and the new state of the lease if
-    the append changes it. `lease` is the lease to report."""
+    """The result of an append decision: the numbers to report and, if any event is new, the values
+    to write. These are the events with their hashes and links, the row after them, and the new
+    state of the lease if the append changes it. `lease` is the lease to report."""
 
     seqs: tuple[int, ...]
     fresh: list[Event]
@@ -143,7 +144,8 @@ def exists(key: Key) -> SessionExists:
 
 
 class AppendRequest(Struct, frozen=True, kw_only=True):
-    """The arguments of an append, and the seals of its events: the same in every attempt."""
+    """The arguments of an append, and the seals of its events. They are the same in every
+    attempt."""
 
     key: Key
     events: Sequence[NewEvent]
@@ -172,7 +174,7 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     def decide(
         self, row: Row, lease: LeaseState, known: Mapping[str, int], *, project: Project, now: int
     ) -> Extension:
-        """Decide the append with the current values of the log; see `extend`."""
+        """Decide the append based on the current values of the log. See `extend`."""
         if self.acquire is not None and known:
             return self._repeated(row, lease, known)
         done = extend(
@@ -195,8 +197,9 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(done, lease=self.release if held else None)
 
     def _repeated(self, row: Row, state: LeaseState, known: Mapping[str, int]) -> Extension:
-        """Decide an append with `acquire` when some ids are known: nothing is written. If all ids
-        are known, the call is a repetition, and reports the lease that it took."""
+        """Decide an append with `acquire` if some ids are known; no event is written. If all ids
+        are known, the call is a repetition, and the result is the lease that the first call
+        acquired."""
         assert self.acquire is not None
         lease = None
         if len(known) == len({*self.ids}):
@@ -258,7 +261,7 @@ def extended(
     changes: Sequence[RowChange],
     seqs: tuple[int, ...] = (),
 ) -> Extension:
-    """Extend the log of `row` by these events."""
+    """Return the result of extending the log of `row` by these events."""
     links, link = linked(row, fresh, seals)
     after = apply(row, fresh, changes, link)
     hashes = [seal.hash for seal in seals]
@@ -297,9 +300,9 @@ def is_newest(row: Row, state: LeaseState, lease: Lease) -> bool:
 
 def live_leases(now: int) -> LiveLeases:
     """Return the bounds of live leases. If a lease ends later than its duration allows, the clock
-    has been set back since it was granted, and the lease counts as expired: otherwise nobody could
-    drive the log until the clock catches up. A lease without a renewal time is assumed to have the
-    longest possible duration."""
+    was set back after it was granted. Such a lease counts as expired, because otherwise no driver
+    could take over until the clock catches up. A lease without a renewal time is assumed to have
+    the longest possible duration."""
     return LiveLeases(now, now + SKEW + LONGEST_LEASE, now + SKEW)
 
 
@@ -329,8 +332,8 @@ def acquire(
     mark: str | None = None,
     now: int,
 ) -> tuple[Lease, LeaseState]:
-    """Decide an acquisition: return a new lease or the one that this attempt took, or raise
-    `LeaseHeld`."""
+    """Decide an acquisition. Returns a new lease, or the lease that an earlier call with the same
+    mark acquired. Raises `LeaseHeld` if another driver has the lease."""
     if mark is not None and (lease := marked_lease(row, state, owner, ttl, mark)) is not None:
         return lease, state
     return take_lease(row, state, owner, ttl=ttl, steal=steal, now=now, mark=mark)
@@ -352,8 +355,8 @@ def marked_lease(row: Row, state: LeaseState, owner: str, ttl: float, mark: str)
 
 
 def _mark(token: int, mark: str) -> str:
-    """Return a mark as it is stored. It names the token, because a program that does not know marks
-    leaves the mark of an earlier lease in place."""
+    """Return a mark in its stored form. It includes the token, because a program that does not know
+    marks leaves the mark of an earlier lease in place."""
     return f"{token} {mark}"
 
 
@@ -426,8 +429,8 @@ def check_at(row: Row, at: int, field: str = "at") -> None:
 
 
 def check_delete(key: Key, row: Row | None, expected: int | None) -> None:
-    """Reject the deletion of a log that is not at the number that the caller expects. A log that
-    does not exist is at 0."""
+    """Reject the deletion of a log that is not at the number that the caller expects. The number of
+    a log that does not exist is 0."""
     if expected is None:
         return
     if row is not None:

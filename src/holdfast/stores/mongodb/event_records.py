@@ -1,8 +1,8 @@
 """Events as stored in documents, and payloads split into chunks. Pure.
 
-A batch is a run of events with dense numbers: `first`, their `ids`, and a record with the other
-fields of each event. The data of a record is framed (`frames`). After the format byte `p`, it is
-the stub of a payload that is stored apart, at the location `apart`.
+A batch is a sequence of events with consecutive numbers: `first`, their `ids`, and a record with
+the other fields of each event. The data of a record is framed (see `frames`). After the format byte
+`p`, the data is the stub of a payload that is stored separately, at the location `apart`.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def newest_of(ids: Iterable[str]) -> str:
 
 
 def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
-    """Return the ids that may be in a set whose greatest time-ordered id is `newest`: all except
-    greater time-ordered ids."""
+    """Return the ids that may be in a set whose greatest time-ordered id is `newest`: all given ids
+    except greater time-ordered ones."""
     return [id for id in ids if id <= newest or not _RISING.fullmatch(id)]
 
 
@@ -123,8 +123,8 @@ def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict
 
 
 def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return the events whose payloads go into chunks: the large ones, or all if the batch would be
-    too large for the head document."""
+    """Return the events whose payloads are stored in chunks: the large ones, or all of them if the
+    batch would be too large for the head document."""
     small = sum([len(event.data) for event in events if len(event.data) <= APART])
     if small > INLINE:
         return list(events)
