@@ -509,7 +509,8 @@ def check_restored(row: Row, events: Sequence[Event], known: Iterable[str]) -> N
 def restored(
     row: Row, shared: int, events: Sequence[Event], given: Sequence[Seal], project: Project
 ) -> Extension:
-    """Extend a log by the next events of its restore; the log begins after `shared`."""
+    """Return the result of extending a log by the next events of its restore. The log begins after
+    event `shared`."""
     if row.head == shared:
         row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
     return extended(row, events, given, [project(event) for event in events])
@@ -522,7 +523,7 @@ def check_restored_end(row: Row, shared: int) -> None:
 
 
 def restore_discarded() -> StoreUnavailable:
-    """Return the error for a restore whose log another process has removed."""
+    """Return the error for a restore whose log was removed by another process."""
     return StoreUnavailable(
         problem="the restore paused for too long and was discarded; "
         "restore the session again from its first event"
@@ -530,7 +531,8 @@ def restore_discarded() -> StoreUnavailable:
 
 
 def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease | None) -> list[int]:
-    """Return the numbers to erase, each once; reject a number that the log does not have."""
+    """Return the numbers to erase, without duplicates. Raises `InvalidValue` for a number that the
+    log does not have."""
     for seq in seqs:
         check_count("seqs", seq, least=1, most=row.head)
     if fence is not None:
@@ -556,7 +558,8 @@ def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
 
 
 def join_draft(pieces: Mapping[int, str]) -> str:
-    """Join the text of a draft up to its first gap; a later piece at the same offset wins."""
+    """Join the text of a draft up to its first gap. If two pieces have the same offset, the later
+    piece is used."""
     text = ""
     for offset in sorted(pieces):
         if offset > len(text):
@@ -566,7 +569,7 @@ def join_draft(pieces: Mapping[int, str]) -> str:
 
 
 def apart(event: NewEvent) -> bytes:
-    """Return the stub that replaces a large payload, also in reads with `inline=False`."""
+    """Return the stub that replaces a large payload. Reads with `inline=False` return it too."""
     sha256 = hashlib.sha256(event.data).hexdigest()
     return msgspec.json.encode({"apart": {"size": size_of(event), "sha256": sha256}})
 
@@ -589,13 +592,13 @@ def is_blob(data: bytes, sha256: str) -> bool:
 
 
 def found_blob(scope: Scope, ref: BlobRef, data: bytes | None, *, checked: bool) -> bytes:
-    """Return the bytes of a blob; raise if it does not exist or, with `checked`, does not match its
-    hash."""
+    """Return the bytes of a blob. Raises an error if the blob does not exist or, with `checked`,
+    does not match its hash."""
     if data is None or (checked and not is_blob(data, ref.sha256)):
         raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
     return data
 
 
 def is_sha256(text: str) -> bool:
-    """Return whether a text is a valid name of a blob: 64 hexadecimal digits."""
+    """Return whether a text is a valid blob name: 64 hexadecimal digits."""
     return isinstance(text, str) and _SHA256.fullmatch(text) is not None

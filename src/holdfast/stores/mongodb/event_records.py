@@ -86,7 +86,8 @@ def batch_id(log: str, first: int) -> str:
 
 
 def newest_of(ids: Iterable[str]) -> str:
-    """Return the greatest time-ordered id (UUIDv7) among these; empty if there is none."""
+    """Return the greatest time-ordered id (UUIDv7) among the given ids. Returns an empty string if
+    there is none."""
     return max((id for id in ids if _RISING.fullmatch(id)), default="")
 
 
@@ -100,7 +101,7 @@ def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
 
 
 def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, PayloadRef]]:
-    """Divide the payloads of events into chunks; return the chunks, and the location of each
+    """Divide the payloads of events into chunks. Returns the chunks, and the location of each
     payload."""
     chunks: list[list[bytes]] = []
     refs: dict[str, PayloadRef] = {}
@@ -186,13 +187,13 @@ def numbered(batch: Batch) -> list[FoundEvent]:
 
 
 def ref_of(record: Record) -> PayloadRef | None:
-    """Return the location of a record's payload, if it is stored apart."""
+    """Return the location of a record's payload, if the payload is stored separately."""
     place = record.get("apart")
     return None if place is None else PayloadRef(*place)
 
 
 def size_of(record: Record) -> int:
-    """Return how many bytes of data are loaded to read a record."""
+    """Return the number of bytes of data that must be loaded to read a record."""
     return int(record.get("size", len(record["data"])))
 
 
@@ -218,8 +219,8 @@ def event_of(found: FoundEvent, data: bytes) -> Event:
 
 
 def blank(found: FoundEvent, data: Raw, damaged: bool) -> Record:
-    """Return the record with its data replaced. It keeps the location of a payload that was stored
-    apart until the payload is removed too."""
+    """Return the record with its data replaced. The location of a separately stored payload is kept
+    until the payload is removed too."""
     event = event_of(found, bytes(data))
     link = hash_chain.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
     record = recorded(event, fingerprint(event), link)

@@ -1,6 +1,6 @@
-"""The driver's errors: which are temporary, and which Holdfast error each becomes. No message
-contains a URL. The driver's error is the cause; its text has hosts and commands, never a
-credential."""
+"""The driver's errors: which of them are temporary, and which Holdfast error each is translated to.
+No message contains a URL. The driver's error is the cause; its text may contain hosts and commands,
+but never credentials."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def passing(error: Exception) -> bool:
 
 
 def _mistaken(error: OperationFailure) -> bool:
-    """Return whether the driver mistook a standalone server for a replica set. This can happen
-    while connections break; nothing was written then."""
+    """Return whether the driver mistook a standalone server for a replica set. This can happen when
+    connections are lost. Nothing was written in this case."""
     return error.code == _ILLEGAL and "Transaction numbers" in str(error)
 
 
