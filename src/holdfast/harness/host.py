@@ -220,8 +220,8 @@ class Harness:
 
     async def sweep_folders(self) -> SweptFolders:
         """Remove the remaining work folders of deleted sessions, for example after a crash or when
-        a file could not be removed. This is also done at each start. Does nothing if the sandbox
-        has no `sweep`."""
+        a file could not be removed. This also happens at each start. Has no effect if the sandbox
+        has no method `sweep`."""
         sweep = getattr(self._sessions().config.sandbox, "sweep", None)
         return SweptFolders() if sweep is None else await sweep(self._is_gone)
 

@@ -215,7 +215,7 @@ class Agent:
         return found or next(filter(None, others), None)
 
     def contexts_in(self, mode: Mode) -> list[Context]:
-        """Return the contexts of a mode, in display order."""
+        """Return the contexts of a mode, in the order in which they are shown to the model."""
         if mode.contexts != "all":
             return [item for item in mode.contexts if item.name not in mode.exclude]
         known = {item.name: item for item in self.contexts}
@@ -393,7 +393,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 async def called(function: Callable[..., Any] | None, *arguments: Any) -> None:
-    """Call a function, if there is one, and await its result if needed."""
+    """Call a function, if it is not None, and await its result if needed."""
     if function is not None:
         await settled(function(*arguments))
 

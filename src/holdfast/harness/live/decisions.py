@@ -201,7 +201,7 @@ def _wrong(tool: Tool, arguments: Any) -> InvalidValue | None:
 
 
 async def was(store: Store, key: Key, item: str) -> bool:
-    """Return whether this item ever existed. If it did, its decision is in the log."""
+    """Return whether this item ever existed. The decision on an item that existed is in the log."""
     async for event in store.read(key, reverse=True):
         if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return True

@@ -88,7 +88,7 @@ def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
 
 
 def _full(state: State, bounds: RunBounds, more: int = 0) -> bool:
-    """Return whether the prompt would exceed its bounds with this many more turns."""
+    """Return whether the prompt would exceed its limits after this many more turns."""
     window = state.window
     return window.tokens > bounds.tokens or window.turns + more > bounds.turns
 

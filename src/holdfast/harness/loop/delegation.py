@@ -41,7 +41,7 @@ def thread_of(call: str) -> str:
 
 
 def is_delegated(key: Key) -> bool:
-    """Return whether a log is that of a sub-agent."""
+    """Return whether a log is the log of a sub-agent."""
     return key.thread.startswith(thread_of(""))
 
 
@@ -199,8 +199,8 @@ async def stop_all(driving: Driving) -> None:
 
 
 async def report(driving: Driving, step: Report) -> None:
-    """Answer the call that started this thread with the result of the run. Then record in this
-    thread's log that the call was answered."""
+    """Answer the call that started this thread with the result of the run. Then record in the log
+    of this thread that the call was answered."""
     sub = driving.state.sub
     assert sub is not None
     assert sub.item is not None

@@ -1,7 +1,7 @@
 """The context of a prompt in addition to the conversation: instructions, context providers, and
 added contexts.
 
-It is built before each model call, and logged when it has changed.
+The context is built before each model call, and logged when it has changed.
 """
 
 from __future__ import annotations
