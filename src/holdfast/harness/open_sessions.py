@@ -63,7 +63,7 @@ class OpenSessions:
             subscriber.end()
 
     def wake(self, live: Live) -> None:
-        """Make sure that a driver checks this log."""
+        """Ensure that a driver checks this log."""
         self.drivers.wake(live)
 
     async def start_run(

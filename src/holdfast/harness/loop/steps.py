@@ -42,8 +42,8 @@ class Supersede(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True):
-    """Start a run with this input. The model is called in the same step, unless the window is
-    `full`."""
+    """Start a run with this input. The model is called in the same step, unless `full` is true,
+    which means that the conversation must be compacted first."""
 
     input: int
     full: bool = False
@@ -57,7 +57,7 @@ class CallModel(Struct, frozen=True):
 
 
 class Compact(Struct, frozen=True):
-    """Compact older turns, so that the prompt stays within its bounds."""
+    """Compact older turns, so that the prompt stays within its limits."""
 
 
 class Refuse(Struct, frozen=True):

@@ -37,9 +37,9 @@ CALL = ("name", "arguments", "fingerprint")
 
 
 class ComparisonTerms(Struct, frozen=True, kw_only=True):
-    """The scope of the comparison. With `whole`, everything is compared, since the program's agent
-    is available; otherwise only values that do not depend on the agent. `masked` means that some
-    text was redacted, `bare` that all text was redacted."""
+    """The scope of the comparison. If `whole` is true, everything is compared, because the
+    program's agent is available; otherwise only values that do not depend on the agent are
+    compared. `masked` means that some text was redacted, `bare` that all text was redacted."""
 
     whole: bool = True
     masked: bool = False

@@ -46,12 +46,12 @@ class Command(Struct, frozen=True, kw_only=True):
         return self.stdin.encode() if isinstance(self.stdin, str) else self.stdin
 
     def words(self, shell: str) -> builtins.list[str]:
-        """Return the program and its arguments; never a login shell."""
+        """Return the program and its arguments. The program is never a login shell."""
         return [shell, "-c", self.line] if isinstance(self.line, str) else list(self.line)
 
 
 class Ran(Struct, frozen=True):
-    """How a command ended: its exit code, or the signal that killed it. `truncated` means that
+    """The result of a command: its exit code, or the signal that killed it. `truncated` means that
     not all output of stdout or stderr was kept."""
 
     stdout: str = ""
@@ -164,7 +164,8 @@ NO_SANDBOX = "no sandbox is configured; pass one to the harness: sandbox=LocalSa
 
 
 class NoSandbox:
-    """No sandbox: every command ends with exit code 1, and file methods raise `SandboxError`."""
+    """The absence of a sandbox: every command ends with exit code 1, and file methods raise
+    `SandboxError`."""
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> NoSandboxPlace:
         return NoSandboxPlace()

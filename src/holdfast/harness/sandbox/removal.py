@@ -1,4 +1,4 @@
-"""Removes work folders. The intent is recorded first, nothing is recursive, and failures are
+"""Removes work folders. The intent is recorded first, no function is recursive, and failures are
 reported and retried later. A folder is renamed before it is removed, so that a new session with the
 same id starts with an empty folder. Blocking calls run in a thread.
 """
@@ -207,7 +207,7 @@ class WorkFolders:
         return self._dir / digest(scope)[:32]
 
     def condemn(self, scope: Scope, store: str) -> None:
-        """Record that a session is about to be deleted. Does nothing if the session has no
+        """Record that a session is about to be deleted. Has no effect if the session has no
         folder."""
         folder = self.of(scope)
         if (found := _identity(folder)) is None:

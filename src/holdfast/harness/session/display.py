@@ -33,7 +33,7 @@ class Bell:
 
 
 class DisplayView(SessionPart):
-    """The display of this thread: what a user interface shows."""
+    """The display of this thread: the value that a user interface shows."""
 
     def get(self) -> Display:
         """Return the current display. It is an immutable value."""
