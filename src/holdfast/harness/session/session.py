@@ -1,7 +1,7 @@
 """A live session: the methods of one conversation, and its parts.
 
-It has no state of its own: its values are folded from the log, and its methods append to the
-log. Any number of processes may have the same session open.
+A session has no state of its own: its values are computed from the log, and its methods append to
+the log. Any number of processes may have the same session open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateVi
 
 
 class Session:
-    """One conversation, live in this process. `harness.get_or_create` returns it."""
+    """One conversation that is open in this process. `harness.get_or_create` returns it."""
 
     def __init__(self, core: SessionCore[Session]) -> None:
         self._core = core
@@ -71,7 +71,7 @@ class Session:
 
     @property
     def key(self) -> Key:
-        """Tenant, session and thread."""
+        """The tenant, the session and the thread."""
         return self._core.key
 
     @property

@@ -42,7 +42,7 @@ def _errors_logged() -> Iterator[None]:
 
 
 class OpenSpan:
-    """One open span; it does nothing without OpenTelemetry."""
+    """One open span. Without OpenTelemetry, its methods do nothing."""
 
     def __init__(self, span: OtelSpan | None = None) -> None:
         self._span = span
