@@ -54,7 +54,7 @@ def read(body: bytes, type: type[T], url: str, decode: Callable[[bytes], T] | No
         raise wrong(url, "its response is empty")
     try:
         if not _has_any(body, type):
-            raise wrong(url, "its response has none of the expected fields", other=True)
+            raise wrong(url, "its response does not have the expected fields", other=True)
         return decode(body) if decode else msgspec.json.decode(body or b"null", type=type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise wrong(url, f"its response cannot be decoded: {error}", other=True) from None

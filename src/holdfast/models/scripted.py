@@ -137,7 +137,7 @@ class ScriptedModel:
         if number >= len(steps):
             if not (self._repeat and steps):
                 raise ModelError(
-                    model=self.ref, problem=f"the script has no more steps: it has {len(steps)}"
+                    model=self.ref, problem=f"the script has ended: it has {len(steps)}"
                 )
             number = len(steps) - 1
         step = steps[number]

@@ -42,7 +42,7 @@ Made: TypeAlias = "Agent | Callable[..., Harness]"
 
 
 class Chosen(str):
-    """A default model that the user did not choose. It is not passed to functions that create a
+    """A default model that the user did not select. It is not passed to functions that create a
     harness."""
 
     __slots__ = ()
@@ -247,7 +247,7 @@ class HoldfastEngine:
         return (tenant, agent) in self._adopters
 
     async def take_up(self, place: TenantStore, agent: str) -> None:
-        """Look for unfinished runs of an uploaded agent."""
+        """Search for unfinished runs of an uploaded agent, and resume them."""
         await self._harness(place, agent).start()
 
     async def drop(self, place: TenantStore, agent: str) -> None:

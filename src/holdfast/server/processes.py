@@ -233,7 +233,7 @@ class Server(uvicorn.Server):
 
 
 async def serves(first: Event) -> None:
-    """Notify the parent that this worker serves requests."""
+    """Notify the parent process that this worker accepts requests."""
     first.set()
 
 

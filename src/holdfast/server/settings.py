@@ -62,7 +62,7 @@ OWN = {
     "tenant",
     "limits",
 }  # settings of a harness that the server sets
-NOBODY = "there are no agents: give `agents`, or an engine with agents"
+NOBODY = "no agents are configured: set `agents`, or add an engine with agents"
 Source: TypeAlias = "str | Builder"
 ENVIRON = "env:"
 
@@ -242,7 +242,7 @@ def _wrong_origin(origin: str) -> str | None:
     if address is None:
         return "is not an origin: use scheme, host and port, as in https://shop.example"
     if address["path"] is not None or origin != origin.lower():
-        return f"is not what browsers send: did you mean {scheme}://{address['host']}?".lower()
+        return f"is not in the form that browsers send: did you mean {scheme}://{address['host']}?".lower()
     return None
 
 

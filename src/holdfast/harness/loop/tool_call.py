@@ -119,7 +119,7 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
         # Another driver checked it, but its decision is lost: check it again before it runs.
         if about := await decision_events(driving, call, tool, again=driving.state.head):
             return about[0]
-        assert tool is not None, "a missing tool was rejected above"
+        assert tool is not None, "the tool was not found, although it was checked before"
     arguments, by, edited = await _terms(driving, call, open)
     if call.fingerprint not in (None, tool.fingerprint) and not await _agreed(driving, open, tool):
         return asked(driving, replace(call, arguments=arguments), tool, again=open.since)

@@ -28,7 +28,7 @@ class RecordedFailure(HoldfastError):
         self.fault = fault
 
     def __str__(self) -> str:
-        return f"the recording has a failure here: {self.fault}"
+        return f"the recorded call failed at this point: {self.fault}"
 
 
 def _classify(error: BaseException, fault: RunFault) -> dict[str, Any] | None:

@@ -68,12 +68,12 @@ class VendorConnection:
         before the vendor has sent a stop reason."""
         async with AsyncExitStack() as stack:
             # An unknown error of the request would come again; the next answer may be valid.
-            with reported(ref, ModelError, "the call could not be made"):
+            with reported(ref, ModelError, "the request could not be created"):
                 model = self._model(name)
                 silence = _silence(model, settings)
                 stream = await _ask(stack, model, call, settings, silence)
             answer = VendorAnswer(ref)
-            with reported(ref, ModelUnavailable, "the answer could not be read"):
+            with reported(ref, ModelUnavailable, "the response could not be decoded"):
                 async with aclosing(_events(stream, silence)) as events:
                     async for event in events:
                         for chunk in answer.chunks_of(event):

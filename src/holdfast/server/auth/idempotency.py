@@ -142,7 +142,8 @@ class IdempotencyStore:
         return None
 
     async def _turn(self, where: Key, asked: KeyedRequest) -> Lease | StoredResponse:
-        """Acquire the lease for doing the work, or return the response of another attempt."""
+        """Acquire the lease that allows to do the work, or return the response of another
+        attempt."""
         try:
             async with asyncio.timeout(PATIENCE) as patience:
                 while True:

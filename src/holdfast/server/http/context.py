@@ -69,7 +69,8 @@ class RequestContext:
         return new_id() if self.once is None else f"{prefix}{self.once}"
 
     def repeated(self, *errors: type[Exception]) -> suppress:
-        """Ignore errors that an earlier attempt of this request may have caused."""
+        """Context manager that ignores errors that an earlier attempt of this request may have
+        caused."""
         return suppress(*(errors if self.again else ()))
 
     def acting_for(self, user: str | None) -> str:

@@ -171,8 +171,8 @@ class SessionLocator:
     async def _living(
         self, caller: Caller, id: str, first: list[tuple[TenantStore, Row]], sure: bool
     ) -> tuple[TenantStore, Row] | None:
-        """Find a caller's session that is not in the default store, or was moved out of it. If it
-        is sealed in every store, return the store that it was in last."""
+        """Return a caller's session that is not in the default store, or was moved out of it. If
+        the session is sealed in every store, return the store that it was in last."""
         named, found = await self._elsewhere(caller.tenant, id), [*first]
         if named is not None:
             row = await named.store.row(Key(caller.tenant, id, "main"))

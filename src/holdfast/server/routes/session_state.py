@@ -34,7 +34,7 @@ from .sessions import SEALED
 async def display(
     ctx: Context, session_id: SessionId, thread: Thread = "main"
 ) -> Response[DisplayShown]:
-    """Everything that a user interface shows of a session at the moment, as one value."""
+    """Return everything that a user interface currently shows of a session, as one value."""
     async with ctx.session(session_id, thread, current=True) as session:
         core = core_of(session)
         row = await core.live.store.row(core.key)

@@ -227,7 +227,7 @@ class Rings:
                     problem = (
                         f"the store has lost the data keys of tenant {key.tenant!r}, which are "
                     )
-                    problem += f"claims of session {RESERVED!r}: put them back from a backup"
+                    problem += f"claims of session {RESERVED!r}: restore them from a backup"
                     return KeyMissing(problem=problem, tenant=key.tenant, key="")
         return InvalidValue(
             field="vault",

@@ -129,7 +129,7 @@ def _master(field: str, key: object) -> Master:
     if len(secret) != KEY_BYTES:
         raise _refused(field, f"is not {KEY_BYTES} bytes in base64")
     if len(set(secret)) < KEY_BYTES // 4:
-        raise _refused(field, "is not random")
+        raise _refused(field, "is not a random key")
     return Master(name, secret)
 
 
