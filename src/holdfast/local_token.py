@@ -70,9 +70,9 @@ class LocalToken(Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def serving(self, host: str = HOST, *, passing: bool = False) -> Iterator[None]:
-        """Mark the token as served at a loopback address: `served` is true inside the block and
-        false afterwards, even if this process is killed. Files of a `passing` port are removed at
-        the end."""
+        """Context manager that marks the token as served at a loopback address: `served` is true
+        inside the block and false afterwards, even if this process is killed. Files of a `passing`
+        port are removed at the end."""
         mark = self._mark(address_of(host))
         with _opened(mark, os.O_RDWR | os.O_CREAT) as file:
             if fcntl:
@@ -134,7 +134,7 @@ def address_of(host: str, port: int | None = None) -> str:
 
 @functools.lru_cache(maxsize=1_024)
 def is_loopback(host: str | None) -> bool:
-    """Whether a host is `localhost` or a loopback address."""
+    """Return whether a host is `localhost` or a loopback address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:
@@ -173,7 +173,7 @@ def find(port: int | None = None, store: str | None = None) -> list[LocalToken]:
 
 
 def faults() -> list[str]:
-    """Problems with the token files of this user."""
+    """Return the problems with the token files of this user."""
     wrong: list[str] = []
     for path in _files():
         try:
@@ -193,7 +193,7 @@ def _files() -> list[Path]:
 
 
 def random_text(length: int) -> str:
-    """Random letters and digits, for a secret."""
+    """Return random letters and digits, for a secret."""
     return "".join(secrets.choice(LETTERS) for _ in range(length))
 
 

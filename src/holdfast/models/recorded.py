@@ -61,8 +61,8 @@ class RecordedModel:
       `content`, or the `result` as text or as JSON, or for a failure the `error` in it.
 
     Ids, media, the system prompt, tools and settings are not compared. After a compaction the
-    prompt may begin after the summarised part. A difference raises `Diverged`; if the log has no
-    further message, it raises `ModelError`. `ref` defaults to the model's name in the log.
+    prompt may begin after the summarised part. Raises `Diverged` for a difference, and `ModelError`
+    if the log has no further message. `ref` defaults to the model's name in the log.
     """
 
     def __init__(self, events: Iterable[Event], *, ref: str | None = None) -> None:

@@ -76,8 +76,8 @@ async def rewind(
 async def _attempt(
     store: Store, row: Row, state: State, to: int, *, id: str, actor: str | None
 ) -> int | None:
-    """Append the rewind, or find it if it is in the log. Returns its number, or None if the log has
-    grown."""
+    """Append the rewind, or find it if it is already in the log. Returns its number, or None if the
+    log has grown."""
     refused: HoldfastError | None = None
     try:
         payload = await planned(store, row, state, to)
@@ -181,8 +181,8 @@ def _due(state: State, to: int) -> int | None:
 class _Dropped(Struct):
     """The part of the conversation that the rewind removes: the number of its messages, and of
     those that can be the first message of a row. `reached` means that event `to` is in the
-    conversation. `window` is the window after event `to`, if an earlier rewind in this part tells
-    it."""
+    conversation. `window` is the window after event `to`, if an earlier rewind in this part
+    contains it."""
 
     messages: int = 0
     texts: int = 0

@@ -57,7 +57,7 @@ async def search(changes: Changes, id: str, words: str) -> AsyncGenerator[Found,
 
 
 def _found(event: Event, thread: str, wanted: re.Pattern[str]) -> tuple[str, Found] | None:
-    """Return the id of an event that has the words, and where."""
+    """Return the id of the event that contains the words, and the location of the words."""
     payload = typed(event)
     for text in _texts(event.kind, payload):
         if (hit := wanted.search(text)) is not None:

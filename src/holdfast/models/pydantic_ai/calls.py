@@ -64,8 +64,8 @@ class VendorConnection:
     async def stream(
         self, ref: str, name: str, call: ModelCall, settings: Mapping[str, Any]
     ) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one call. Every failure is a `ModelError`, including a stream that ends
-        before the vendor has sent a stop reason."""
+        """Yield the chunks of one call. Every failure is a `ModelError`, including a stream that
+        ends before the vendor has sent a stop reason."""
         async with AsyncExitStack() as stack:
             # An unknown error of the request would come again; the next answer may be valid.
             with reported(ref, ModelError, "the request could not be created"):
@@ -188,7 +188,8 @@ async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
 
 
 def _silence(model: Model[Any], settings: Mapping[str, Any]) -> float | None:
-    """Return how long to wait for a chunk if the vendor's client has no timeout of its own."""
+    """Return the number of seconds to wait for a chunk if the vendor's client has no timeout of its
+    own."""
     if "timeout" not in model.unsupported_settings:
         return None
     return cast(float, settings["timeout"])

@@ -323,7 +323,7 @@ def frame(part: Part, log: str, after: int) -> bytes:
 
 
 def merged(found: Iterable[Part]) -> Iterator[Part]:
-    """The parts, with adjacent deltas merged."""
+    """Return the parts, with adjacent deltas merged."""
     pieces: list[str] = []
     first: Delta | None = None
     upto = 0
