@@ -75,7 +75,7 @@ async def test_a_script_that_is_over() -> None:
     with pytest.raises(ModelError, match="the script has ended: it has 1"):
         await listen(ScriptedModel(["One."]), call(*LATER))
     assert text(await listen(ScriptedModel(["One."], repeat=True), call(*LATER))) == "One."
-    with pytest.raises(ModelError, match="no more steps"):
+    with pytest.raises(ModelError, match="the script has ended"):
         await listen(ScriptedModel([], repeat=True), call())
 
 

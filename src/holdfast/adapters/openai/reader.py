@@ -21,7 +21,7 @@ from .items import Item, assistant_item, call_item, items_of, output_item, user_
 STATE = "openai.run_state"
 
 
-class Entry(Struct, frozen=True):
+class ItemEntry(Struct, frozen=True):
     """An event and its items. There is at least one item."""
 
     event: Event
@@ -33,7 +33,7 @@ class Tail(Struct, frozen=True):
     the log has no other entries."""
 
     row: Row
-    entries: list[Entry]
+    entries: list[ItemEntry]
     complete: bool
 
     @property
@@ -99,18 +99,18 @@ async def saved_state(store: Store, at: Key) -> Any:
     return None
 
 
-def entries_of(events: Sequence[Event]) -> list[Entry]:
+def entries_of(events: Sequence[Event]) -> list[ItemEntry]:
     """Return the entries of a part of a conversation. Events of other writers are translated;
     erased events and other kinds are skipped."""
     own = [(event, items_of(event)) for event in events]
     others = None
     if any(items is None and event.kind in foreign.KINDS for event, items in own):
         others = ForeignEvents(events)
-    found: list[Entry] = []
+    found: list[ItemEntry] = []
     for event, items in own:
         listed = _translated(event.seq, others) if items is None and others else items
         if listed:
-            found.append(Entry(event, listed))
+            found.append(ItemEntry(event, listed))
     return found
 
 

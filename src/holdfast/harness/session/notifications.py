@@ -111,13 +111,7 @@ class Notifications(SessionPart):
         if key is not None:
             check_name("key", key, limit=NAME)
         state = await self._core.catch_up()
-        chosen = policy(notice, state.active is not None or bool(state.queue))
-        if chosen not in ("steer", "queue", "mention", "drop"):
-            raise InvalidValue(
-                field="policy",
-                problem=f"must return 'steer', 'queue', 'mention' or 'drop', got {chosen!r}",
-                remedy="correct the policy",
-            )
+        chosen = _route(policy, notice, busy=state.active is not None or bool(state.queue))
         if chosen == "drop":
             return NoticeDelivery(notice, chosen, "dropped")
         key = None if key is None else ids.notice_id(source, key)
@@ -209,6 +203,18 @@ def _check(notice: Notice) -> None:
 
 def _marked(notice: Notice) -> dict[str, Any]:
     return {MARK: msgspec.to_builtins(notice)}
+
+
+def _route(policy: Policy, notice: Notice, *, busy: bool) -> Route:
+    """Return the route that the policy chooses. Raises `InvalidValue` if it is not a route."""
+    chosen = policy(notice, busy)
+    if chosen not in ("steer", "queue", "mention", "drop"):
+        raise InvalidValue(
+            field="policy",
+            problem=f"must return 'steer', 'queue', 'mention' or 'drop', got {chosen!r}",
+            remedy="correct the policy",
+        )
+    return chosen
 
 
 def _carried(event: Event) -> tuple[Notice, Route] | None:

@@ -21,8 +21,8 @@ from .phases import MOVES
 
 
 class Parent(Struct, frozen=True):
-    """The origin of a thread: a thread of the same session, and the event number at which the new
-    thread was forked."""
+    """The origin of a thread: a thread of the same session, and the number at which it was
+    forked."""
 
     thread: str
     at: int = 0
