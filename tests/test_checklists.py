@@ -84,12 +84,12 @@ READERS = {
 }
 UNREAD = """
 session.created session.touched session.suspended session.resumed session.expired session.pinned
-session.held session.timed session.moved session.reopened thread.created thread.reported
-thread.renamed label.added label.removed metadata.changed surface.attached surface.detached
-run.resumed run.waiting abort.requested progress.reported pending.warned pending.extended
-mode.changed model.changed state.changed permission.changed grant.given grant.revoked task.changed
-context.built context.added context.removed timer.set timer.cleared timer.fired timer.planned
-checkpoint.made checkpoint.dropped
+session.held session.timed session.moved session.reopened session.adopted thread.created
+thread.reported thread.renamed label.added label.removed metadata.changed surface.attached
+surface.detached run.resumed run.waiting abort.requested progress.reported pending.warned
+pending.extended mode.changed model.changed state.changed permission.changed grant.given
+grant.revoked task.changed context.built context.added context.removed timer.set timer.cleared
+timer.fired timer.planned checkpoint.made checkpoint.dropped
 """
 
 # Texts of events that bundles keep as they are, because they are ids or names and not content.
@@ -100,7 +100,8 @@ grant.revoked.category grant.revoked.tool message.completed.model message.comple
 message.interrupted.model message.interrupted.reason message.received.model mode.changed.left
 mode.changed.mode model.called.model model.changed.mode model.changed.model pending.extended.id
 pending.opened.call pending.opened.id pending.settled.id pending.voted.id pending.warned.id
-progress.reported.call run.finished.code run.started.model run.waiting.reason session.created.agent
+progress.reported.call run.finished.code run.started.model run.waiting.reason
+session.adopted.agent session.created.agent
 session.touched.surface surface.attached.surface surface.detached.surface thread.created.agent
 thread.created.call thread.created.item thread.created.parent thread.forked.agent thread.forked.call
 thread.forked.item thread.forked.parent thread.reported.item timer.cleared.id timer.fired.id
@@ -115,6 +116,7 @@ context.built.system label.added.label label.removed.label message.completed.tho
 metadata.changed.drop metadata.changed.reason mode.changed.reason pending.opened.risk
 pending.opened.title pending.settled.channel pending.settled.reason pending.voted.channel
 pending.voted.reason run.finished.error run.finished.stack run.resumed.reason session.created.labels
+session.adopted.reason
 session.created.title session.created.workspace session.expired.reason session.held.hold
 session.held.reason session.moved.to session.pinned.reason session.reopened.reason
 session.resumed.reason session.suspended.reason session.timed.reason session.touched.reason

@@ -28,6 +28,7 @@ ARGUMENTS = {
     "answer": ["s", "yes"],
     "unseal": ["s", "--reason", "lost"],
     "resume": ["--agent", "holdfast.cli.demo_processes:agent", "--model", "scripted/offline"],
+    "adopt": ["s", "--agent", "shop"],
     "rewind": ["s", "--to", "1"],
     **{verb: ["s"] for verb in ("show", "tail", "approve", "deny", "abort", "export", "import")},
 }

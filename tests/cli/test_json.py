@@ -34,6 +34,7 @@ deny second
 answer third yes
 abort customer-42
 rewind third --to 2
+adopt third --agent shop
 session touch customer-43 --reason r
 session suspend customer-43
 session resume customer-43

@@ -90,6 +90,7 @@ LIFE: list[tuple[str, Any]] = [
     ("session.touched", {}),
     ("session.pinned", {"pinned": True}),
     ("session.held", {"hold": "lawsuit"}),
+    ("session.adopted", {"agent": "shop", "reason": "taken over"}),
 ]
 # What a harness writes.
 RUN: list[tuple[str, Any]] = [

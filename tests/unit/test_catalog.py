@@ -140,6 +140,10 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
         (ACTIVE, Op("seal", "sealed", value=None), Op("move", "phase", value="reopen")),
     ),
     (
+        ev.SessionAdopted(agent="shop"),
+        (ACTIVE, Op("set", "due", value=None), Op("set", "agent", value="shop")),
+    ),
+    (
         ev.ThreadCreated(agent="a", title="t", parent="main"),
         (
             ACTIVE,

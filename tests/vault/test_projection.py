@@ -229,6 +229,15 @@ async def test_a_log_that_was_erased_in_part_is_the_same_when_it_is_copied_in() 
     await agree(plain, sealed)
 
 
+async def test_an_erased_event_with_a_long_reason_is_copied_in() -> None:
+    plain, sealed = pair()
+    await restored(plain, [said(1, "session.created"), said(2, "message.received", text="4711")])
+    await plain.erase(KEY, [2], reason="r" * 450)
+    await restored(sealed, [event async for event in plain.read(KEY)])
+    await agree(plain, sealed)
+    assert [event async for event in sealed.read(KEY)] == [event async for event in plain.read(KEY)]
+
+
 async def test_a_hundred_questions_with_long_titles_wait_as_in_a_plain_store() -> None:
     asks = [
         said(

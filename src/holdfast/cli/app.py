@@ -46,6 +46,7 @@ VERBS: dict[str, tuple[Group, str, str]] = {
         "Answer a question, or record the result of a call whose outcome is unknown.",
     ),
     "abort": (RUNNING, "pending:abort", "Abort the current run of a session."),
+    "adopt": (RUNNING, "adopt:adopt", "Continue the session of an agent SDK with an agent."),
     "rewind": (RUNNING, "rewind:rewind", "Return a conversation to an earlier event."),
     "resume": (RUNNING, "resume:resume", "Resume the unfinished sessions of an agent."),
     "serve": (RUNNING, "serve:serve", "Serve agents over HTTP until Ctrl-C."),

@@ -20,6 +20,7 @@ from ..log.catalog import Page, Pending, PendingQuery, Query, Row
 from ..log.events import Scope, key, new_id
 from ..models.port import Model, Provider
 from ..sessions.changes import check_held
+from ..sessions.lifecycle import Sessions
 from ..stores import connect
 from ..stores.event_loop import OwnLoop
 from ..stores.port import Store
@@ -305,6 +306,15 @@ class Harness:
         id = _named(id)
         await self.start()
         return (await self._sessions().open(id, thread)).session
+
+    async def adopt(self, id: str, *, actor: str | None = None) -> Session:
+        """Take over a session that the adapter of an SDK wrote, and open it: from now on this agent
+        continues it. What the SDK left unanswered is part of the conversation, but is not answered
+        before the next message. Has no effect on a session that belongs to this agent already."""
+        id = _named(id)
+        await self.start()
+        await Sessions(self.store, tenant=self.tenant).adopt(id, self.agent.key, actor=actor)
+        return await self.open(id)
 
     def get(self, id: str, thread: str = "main") -> Session | None:
         """Return the session if it is live in this process, otherwise None, even if it is stored.

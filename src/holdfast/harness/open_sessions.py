@@ -131,12 +131,15 @@ class OpenSessions:
     def check_agent(self, row: Row) -> None:
         """Reject a session that belongs to another agent."""
         agent = self.config.agent.key
-        if row.agent not in (None, agent):
-            raise InvalidValue(
-                field="id",
-                problem=f"session {row.session!r} belongs to agent {row.agent!r}",
-                remedy=f"serve it with that agent, or use another id for {agent!r}",
-            )
+        if row.agent in (None, agent):
+            return
+        if row.agent in ev.ADAPTER_NAMESPACES:
+            problem = f"session {row.session!r} was written by the adapter {row.agent!r}"
+            remedy = f"to continue it with {agent!r}, call `harness.adopt({row.session!r})` first"
+        else:
+            problem = f"session {row.session!r} belongs to agent {row.agent!r}"
+            remedy = f"serve it with that agent, or use another id for {agent!r}"
+        raise InvalidValue(field="id", problem=problem, remedy=remedy)
 
     async def _begin(self, where: Key, created: ev.Payload) -> None:
         kind = "session.created" if isinstance(created, ev.SessionCreated) else "thread.created"

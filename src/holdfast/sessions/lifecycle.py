@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..environment import wall_clock
-from ..errors import HeadMoved, HoldfastError, SessionExists, StoreError
+from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionExists, StoreError
 from ..log import events as ev
 from ..log.catalog import Page, Phase, Row, term
 from ..log.codec import check_count, check_name
@@ -199,6 +199,28 @@ class Sessions:
         are not returned."""
         row = await self.changes.move(id, "reopen", ev.SessionReopened(reason=reason), actor=actor)
         return await surfaces.settle(self.changes, row, actor)
+
+    async def adopt(
+        self, id: str, agent: str, *, actor: str | None = None, reason: str | None = None
+    ) -> Row:
+        """Give a session that the adapter of an SDK wrote, or that has no agent, to an agent of
+        Holdfast, whose harness can then continue it. Has no effect if the session belongs to this
+        agent already; raises `InvalidValue` if it belongs to another one."""
+        check_name("agent", agent)
+
+        def decide(row: Row) -> Payload | None:
+            check_live(row, "adopt")
+            if row.agent == agent:
+                return None
+            if row.agent not in (None, *ev.ADAPTER_NAMESPACES):
+                raise InvalidValue(
+                    field="id",
+                    problem=f"session {row.session!r} belongs to agent {row.agent!r}",
+                    remedy="adopt a session that an SDK's adapter wrote, or fork this one",
+                )
+            return ev.SessionAdopted(agent=agent, reason=reason)
+
+        return await self.changes.make(id, decide, actor=actor)
 
     # Metadata, and settings for sweeps
 

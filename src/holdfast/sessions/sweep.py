@@ -17,7 +17,7 @@ from ..cancellation import cancellable, ended
 from ..environment import current
 from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionMoved, SessionNotFound
 from ..log import events as ev
-from ..log.catalog import Row
+from ..log.catalog import Row, has_work
 from ..log.codec import check_count
 from ..log.events import Payload
 from ..values.records import Remains
@@ -120,7 +120,7 @@ async def in_use(changes: Changes, row: Row, since: int) -> str | None:
             return "waits for an answer"
         if thread.run in ("running", "waiting"):
             return "has an open run"
-        if thread.due is not None:
+        if has_work(thread):
             return "has work to do"
         if thread.thread != "main" and thread.active >= since:
             return "was in use lately"

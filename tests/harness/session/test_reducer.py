@@ -62,6 +62,7 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
     "session.timed": ({}, set()),
     "session.moved": ({"to": "x"}, set()),
     "session.reopened": ({}, set()),
+    "session.adopted": ({"agent": "a"}, set()),
     "thread.created": ({}, set()),
     "thread.forked": (
         {"parent": "main", "at": 7},

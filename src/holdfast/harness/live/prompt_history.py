@@ -75,6 +75,9 @@ class History:
         if isinstance(payload, ev.CompactionMade):
             self._cut(payload)
             return
+        if event.kind == "session.adopted" and self._open:
+            self._rewind((), ())  # no run takes up what is open
+            self._close(event)
         if event.kind not in _KEPT:
             return
         self._open.append(event)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from ..codec import typed
+from ..codec import ERASED_BYTES, typed
 from ..events import Event, NewEvent
 
 BOXED = 1 << 30
@@ -27,6 +27,7 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "session.pinned": ("pinned",),
     "session.timed": ("ttl", "expiry"),
     "session.moved": ("to",),
+    "session.adopted": ("agent",),
     "thread.created": ("agent", "parent"),
     "thread.forked": ("agent", "parent", "at"),
     "thread.reported": ("item", "due"),
@@ -58,7 +59,7 @@ TEXTS = {
 CUT = ("first_message", "pending")
 LOST = "log.damaged"  # the kind of the placeholder for a lost event
 SEALED = 28  # bytes that encryption adds: nonce and tag
-ERASED, ERASED_MOST = b'{"erased":"box:', 600  # prefix of an erasure's mark; its length in bytes
+ERASED = b'{"erased":"box:'  # prefix of an erasure's mark
 _ERASED = re.compile(re.escape(ERASED) + rb'[0-9a-f]{16}:([A-Za-z0-9+/]*)(=*)"\}')
 CALL = {"id": "", "name": ""}  # a placeholder for a call, since rows only count calls
 
@@ -91,7 +92,7 @@ def size_of(event: NewEvent) -> int:
     if (box := box_of(event)) is not None:
         return box.size
     size = len(event.data)
-    if size > ERASED_MOST or not bytes(event.data).startswith(ERASED):
+    if size > ERASED_BYTES or not bytes(event.data).startswith(ERASED):
         return size
     erased = _ERASED.fullmatch(event.data)
     if erased is None:

@@ -67,6 +67,8 @@ def _without_data(event: Event, ops: list[Op]) -> None:
         ops.append(Op("set", "due", value=event.at))
     elif event.kind in ("pending.extended", "timer.set", "timer.cleared"):
         ops.append(Op("set", "due", value=event.at))
+    elif event.kind == "session.adopted":
+        ops.append(Op("set", "due", value=None))
     elif event.kind == "session.moved":
         ops.append(Op("seal", "sealed", value="erased"))
 
@@ -196,6 +198,7 @@ _CHANGES: dict[str, Change] = {
     "session.reopened": _always(
         Op("seal", "sealed", value=None), Op("move", "phase", value="reopen")
     ),
+    "session.adopted": _sets("agent", due=None),
     "thread.created": _thread_created,
     "thread.forked": _thread_forked,
     "thread.reported": _sets("due"),

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ...errors import InvalidValue
 from ..codec import LIMITS, check_count, check_name, is_erased
-from ..events import Event, Key, Scope
+from ..events import ADAPTER_NAMESPACES, Event, Key, Scope
 from .encrypted_preview import size_of
 from .phases import MOVES
 
@@ -217,7 +217,7 @@ def _check_map(name: str, entries: dict[str, Any]) -> None:
 def stale_at(row: Row) -> int | None:
     """Return the time at which a sweep may suspend the session, or expire it if it is already
     suspended. Returns None while something is active in the session."""
-    busy = row.run in ("running", "waiting") or row.pending or row.due is not None or row.pinned
+    busy = row.run in ("running", "waiting") or row.pending or has_work(row) or row.pinned
     if busy or row.sealed is not None:
         return None
     if row.phase in ("created", "active"):
@@ -225,6 +225,12 @@ def stale_at(row: Row) -> int | None:
     if row.phase == "suspended" and row.expiry is not None:
         return (row.changed or 0) // 1000 + row.expiry
     return None
+
+
+def has_work(row: Row) -> bool:
+    """Whether something is to be done in the log, now or later. In a session that belongs to the
+    adapter of an SDK no driver will do it."""
+    return row.due is not None and row.agent not in ADAPTER_NAMESPACES
 
 
 def agrees(stored: Row, projected: Row) -> bool:

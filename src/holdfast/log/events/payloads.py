@@ -81,6 +81,14 @@ class SessionReopened(Payload, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class SessionAdopted(Payload, frozen=True, kw_only=True):
+    """From here on the session belongs to `agent`. Messages that nobody answered and calls without
+    an outcome stay in the conversation; no run takes them up."""
+
+    agent: str
+    reason: str | None = None
+
+
 class ThreadCreated(Payload, frozen=True, kw_only=True):
     """A thread was created. If `item` is set, the thread belongs to a sub-agent: `call` in the
     parent's log waits for it with that pending item. `approval` is the parent's setting for tools
@@ -524,6 +532,7 @@ KINDS: dict[str, type[Payload]] = {
     "session.timed": SessionTimed,
     "session.moved": SessionMovedTo,
     "session.reopened": SessionReopened,
+    "session.adopted": SessionAdopted,
     "thread.created": ThreadCreated,
     "thread.forked": ThreadForked,
     "thread.reported": ThreadReported,

@@ -23,6 +23,10 @@ def _session_reopened(work: StateDraft, event: Event, p: ev.SessionReopened | No
     work.expired = False
 
 
+def _session_adopted(work: StateDraft, event: Event, p: ev.SessionAdopted | None) -> None:
+    work.due, work.queue, work.calls = None, (), {}
+
+
 def _thread_created(work: StateDraft, event: Event, p: ev.ThreadCreated) -> None:
     if p.item is not None and p.agent is not None:
         work.sub = Sub(p.agent, p.parent or "main", p.item, approval=p.approval)
@@ -84,10 +88,14 @@ STEPS: dict[str, Step] = {
     "metadata.changed": _metadata_changed,
     "session.expired": _session_expired,
     "session.reopened": _session_reopened,
+    "session.adopted": _session_adopted,
     "thread.created": _thread_created,
     "thread.forked": _thread_forked,
     "thread.reported": _thread_reported,
     "thread.rewound": _thread_rewound,
 }
 
-UNREADABLE = ("session.expired", "session.reopened", "thread.forked", "thread.reported")
+UNREADABLE = (
+    *("session.expired", "session.reopened", "session.adopted"),
+    *("thread.forked", "thread.reported"),
+)

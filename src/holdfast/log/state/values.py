@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .. import events as ev
 
-VERSION = "6"  # of this fold; snapshots of another version are not used
+VERSION = "7"  # of this fold; snapshots of another version are not used
 
 OPEN_CALLS = 256  # calls that are tracked one by one; the rest of a message is `Excess`
 QUEUED = 256  # a driver takes far fewer; see _message_received

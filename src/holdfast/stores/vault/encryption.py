@@ -23,6 +23,7 @@ from .key_rings import PLAIN, Ring, UnknownKey, Unsealed
 
 VERSIONS = NEWER - BOXED - 1  # the highest version of an event that can be encrypted
 REASON_BYTES = 340  # of an erasure's reason, which must not be longer than a name once encrypted
+RESTORED_BYTES = 2_900  # the same for a restored event: it must still count as erased
 TEXT = "box:"  # prefix of an encrypted text
 ERASED = ("erased",)
 TITLES = ("title", "first_message", "hold")
@@ -87,14 +88,14 @@ def boxed_restored(ring: Ring, key: Key, event: Event) -> Event:
     reason = _reason(event)
     if reason is None or event.v > VERSIONS:
         return boxed(ring, key, event).numbered(event.seq, event.at)
-    data = erased(boxed_reason(ring, key, reason))
+    data = erased(_box_reason(ring, key, erased(reason)))
     return replace(event, data=data, v=event.v + BOXED)
 
 
 def _reason(event: Event) -> str | None:
     """Return the reason why an event was erased; None if it was not erased, or if the reason cannot
     be encrypted."""
-    if not is_erased(event) or len(event.data) > REASON_BYTES:
+    if not is_erased(event) or len(event.data) > RESTORED_BYTES:
         return None
     try:
         reason = _erased(event.data).erased
@@ -140,7 +141,7 @@ def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
 def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
     """Encrypt the reason of an erasure, so that it cannot be forged without the keys. It is the
     same in all forks."""
-    data = bytes(erased(reason))
+    data = erased(reason)
     if len(data) > REASON_BYTES:
         raise InvalidValue(
             field="reason",
@@ -148,7 +149,11 @@ def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
             remedy=f"use at most {REASON_BYTES} in an encrypted store",
             limit=REASON_BYTES,
         )
-    return TEXT + ring.encrypt(key.session, ERASED, data)
+    return _box_reason(ring, key, data)
+
+
+def _box_reason(ring: Ring, key: Key, data: Raw) -> str:
+    return TEXT + ring.encrypt(key.session, ERASED, bytes(data))
 
 
 # Texts
