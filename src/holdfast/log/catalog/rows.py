@@ -228,8 +228,8 @@ def stale_at(row: Row) -> int | None:
 
 
 def has_work(row: Row) -> bool:
-    """Whether something is to be done in the log, now or later. In a session that belongs to the
-    adapter of an SDK no driver will do it."""
+    """Return whether the log has work for a driver, now or later. A session that belongs to the
+    adapter of an SDK never has a driver."""
     return row.due is not None and row.agent not in ADAPTER_NAMESPACES
 
 
