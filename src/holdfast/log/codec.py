@@ -76,7 +76,7 @@ def check_key(key: Key | Scope) -> None:
     """Reject a key with an invalid part."""
     if not isinstance(key, (Key, Scope)):
         raise InvalidValue(
-            field="key", problem=f"is {type(key).__name__}", remedy="make it with holdfast.key()"
+            field="key", problem=f"is {type(key).__name__}", remedy="create it with holdfast.key()"
         )
     check_name("tenant", key.tenant)
     check_name("session", key.session)
@@ -182,7 +182,7 @@ def check_data(data: Raw) -> None:
     """Reject data that is not one line of JSON within the size and depth limits."""
     if not isinstance(data, Raw):
         raise InvalidValue(
-            field="data", problem=f"is {type(data).__name__}", remedy="make it with NewEvent.of"
+            field="data", problem=f"is {type(data).__name__}", remedy="create it with NewEvent.of"
         )
     text = bytes(data)
     if len(text) > LIMITS.event_bytes:
@@ -198,13 +198,13 @@ def check_data(data: Raw) -> None:
         raise InvalidValue(
             field="data",
             problem="has line breaks or surrounding whitespace",
-            remedy="make it with NewEvent.of",
+            remedy="create it with NewEvent.of",
         )
     try:
         _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidValue(
-            field="data", problem=f"is not JSON ({error})", remedy="make it with NewEvent.of"
+            field="data", problem=f"is not JSON ({error})", remedy="create it with NewEvent.of"
         ) from error
 
 

@@ -1,4 +1,5 @@
-"""Rewinds a thread: from then on, its conversation is what it was right after an earlier event.
+"""Rewinds a thread: from then on, its conversation is in the state that it had right after an
+earlier event.
 
 The rewind event contains everything that the fold and the row need. The event is computed from the
 log and appended only if the log has not grown in the meantime. Otherwise it is computed again, with

@@ -1,5 +1,5 @@
 """Full-text search in the conversations of a session, including text that a model no longer reads.
-Text that was rewound away is not found."""
+Text that a rewind removed is not found."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ class LeaseState(Struct, frozen=True):
 
 
 class LiveLeases(NamedTuple):
-    """The bounds of a live lease at one moment, for stores that search by them: the lease ends
-    after `now` and no later than `latest`, and was renewed no later than `renewed`."""
+    """The bounds of a live lease at one point in time, for stores that search by them: the lease
+    ends after `now` and no later than `latest`, and was renewed no later than `renewed`."""
 
     now: int
     latest: int
@@ -442,9 +442,9 @@ def check_delete(key: Key, row: Row | None, expected: int | None) -> None:
 
 
 def keeps_snapshot(token: int | None, seq: int, kept: tuple[int, int] | None) -> bool:
-    """Return whether a snapshot up to `seq` replaces the one that is kept, given as (token,
-    number). `token` is that of the writer's lease. Without a lease, `seq` must be higher than the
-    number of the kept snapshot."""
+    """Return whether a snapshot up to `seq` replaces the stored snapshot, given as (token, number).
+    `token` is the token of the writer's lease. Without a lease, `seq` must be higher than the
+    number of the stored snapshot."""
     if kept is None:
         return True
     return seq > kept[1] if token is None else kept <= (token, seq)

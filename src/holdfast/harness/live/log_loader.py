@@ -66,8 +66,8 @@ class LogLoader:
         return LoadedLog(saved, state, history, await self._shown(state, kept))
 
     async def history(self, state: State) -> History:
-        """Return the messages of a rewound conversation, up to the head of `state`. Events that
-        were rewound away are not read."""
+        """Return the messages of a rewound conversation, up to the head of `state`. Events that a
+        rewind removed are not read."""
         upto = state.window.upto
         read = newest_first(self._store, self._key, log=self._log, last=state.head, after=upto)
         async with contextlib.aclosing(read):

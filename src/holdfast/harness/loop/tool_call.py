@@ -274,7 +274,7 @@ async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult
 
 
 async def _park(driving: Driving, ready: Ready, park: Park) -> None:
-    """Open the pending item of a call. Does nothing if the item has a known id and was answered
+    """Open the pending item of a call. Has no effect if the item has a known id and was answered
     first."""
     try:
         await _asks(driving, ready, park)

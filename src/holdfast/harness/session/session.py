@@ -121,11 +121,11 @@ class Session:
         await self._core.abort(reason, actor=actor, run=run, key=key)
 
     async def rewind(self, to: int, *, actor: str | None = None, key: str | None = None) -> int:
-        """Return the conversation of this thread to what it was right after event `to`; 0 clears
-        it. Nothing is deleted: the events stay in the log, and you can rewind to any of them.
-        Queued messages after `to` are dropped; usage, mode, model, state, labels and checkpoints
-        stay. Calls with the same `key` count once. Returns the number of the rewind. Raises
-        `SessionBusy` while a run or a pending item is open: abort it first."""
+        """Return the conversation of this thread to its state right after event `to`; 0 clears it.
+        Nothing is deleted: the events stay in the log, and you can rewind to any of them. Queued
+        messages after `to` are dropped; usage, mode, model, state, labels and checkpoints stay.
+        Calls with the same `key` count once. Returns the number of the rewind. Raises `SessionBusy`
+        while a run or a pending item is open: abort it first."""
         return await rewind_thread(self._core, to, actor=actor, key=key)
 
     # Pending items

@@ -119,7 +119,7 @@ async def edit(ctx: Context, session_id: SessionId, data: JSONBody[EditFile]) ->
     operation_id="make_folder",
 )
 async def make(ctx: Context, session_id: SessionId, data: JSONBody[MakeFolder]) -> None:
-    """Create a folder and its parent folders. Does nothing if it exists."""
+    """Create a folder and its parent folders. Has no effect if it exists."""
     async with _folder(ctx, session_id, path=data.path) as folder:
         await folder.make(data.path)
 

@@ -242,8 +242,8 @@ async def abort(
 async def rewind(
     ctx: Context, session_id: SessionId, data: JSONBody[Rewind], thread: Thread = "main"
 ) -> Rewound:
-    """Return the conversation to what it was right after event `to`; 0 clears it. The events stay
-    in the log. 409 while a run or a pending item is open."""
+    """Return the conversation to its state right after event `to`; 0 clears it. The events stay in
+    the log. 409 while a run or a pending item is open."""
     async with ctx.session(session_id, thread, current=True) as session:
         seq = await session.rewind(data.to, actor=ctx.actor, key=ctx.once)
     return Rewound(session=session_id, thread=thread, seq=seq, to=data.to)

@@ -68,7 +68,7 @@ async def _masked(ctx: RequestContext, place: TenantStore, taken: SurfaceTaken) 
 
 @delete(BASE, status_code=200, opt=WRITE, operation_id="detach_surface")
 async def detach(ctx: Context, session_id: SessionId, surface: Text, address: Text) -> MovedSurface:
-    """Detach a surface from a session. Does nothing if it is not attached."""
+    """Detach a surface from a session. Has no effect if it is not attached."""
     place, _ = await ctx.find(session_id)
     return shown(await ctx.sessions(place).detach_surface(session_id, surface, address))
 

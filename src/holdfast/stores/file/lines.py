@@ -129,7 +129,7 @@ def event_line(
     last: int = 0,
     lease: LeaseState | None = None,
 ) -> bytes:
-    """Encode the line of an event; `stub` replaces data that is stored apart."""
+    """Encode the line of an event; `stub` replaces data that is stored separately."""
     line = LogLine(
         seq=event.seq,
         at=event.at,

@@ -19,7 +19,7 @@ SLOW = 1.0  # a reading that took longer is too imprecise
 
 
 class Clock(Protocol):
-    """A clock: UTC in ms."""
+    """Base class of clocks. The time is UTC in ms."""
 
     async def now(self) -> int: ...
 

@@ -98,7 +98,7 @@ class Delete:
 
     async def _hide_threads(self, *, but_main: bool) -> None:
         """Hide all threads of the session. With `but_main`, skip `main`, which was hidden before: a
-        `main` that exists now is newer than the one that the caller expects."""
+        `main` that exists now was created later."""
         # This update does not move the entries of the index that it uses. A fork that began before
         # its parent was hidden exists by now, and is found here; one that begins later fails.
         where = named(self.scope, state={"$in": [LIVE, FORKING]})
@@ -231,7 +231,8 @@ async def _trim(db: MongoDatabase, scope: Scope, log: str, kept: int) -> None:
 
 
 async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
-    """Remove the payloads of a dead log that no batch refers to, which are those of its tail."""
+    """Remove the payloads of a dead log that no batch refers to, which are the payloads of its
+    tail."""
     used = await used_writes(db, scope, log)
     for write in await db.chunks.distinct("write", named(scope, log=log)):
         if write not in used:

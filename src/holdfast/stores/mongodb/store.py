@@ -1,7 +1,7 @@
 """A store in a MongoDB database: a replica set, a sharded cluster, or a standalone server.
 
 Each method runs functions of `log`, `history`, `records`, `queries`, `remove` and `upkeep`, and
-retries while the server is briefly unavailable. A store has one client, whatever the number of
+retries while the server is briefly unavailable. A store has one client, regardless of the number of
 sessions.
 """
 

@@ -194,7 +194,7 @@ def opened_row(key: Key, row: Row, ring: Ring) -> Row:
 
 
 def opened_item(item: Pending, ring: Ring) -> Pending:
-    """Decrypt the texts of a pending item, in the same way as those of a row."""
+    """Decrypt the texts of a pending item, in the same way as the texts of a row."""
     if item.title is None:
         return item
     key = Key(item.tenant, item.session, item.thread)

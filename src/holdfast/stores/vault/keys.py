@@ -97,7 +97,8 @@ class Vault:
 
     @staticmethod
     def new_key(name: str) -> str:
-        """Create a key with this name: 32 random bytes. Keep it apart from the store's backups."""
+        """Create a key with this name: 32 random bytes. Store the key separately from the store's
+        backups."""
         _check_name("name", name)
         return f"{name}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}"
 

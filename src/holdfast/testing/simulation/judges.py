@@ -112,9 +112,9 @@ def _timers(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def answered(outcome: SimulationOutcome) -> Iterator[str]:
-    """Check that each message in a log was either removed, left behind in a copy in which no run
-    started since, or taken up by exactly one run, which ended. Also check that the status reported
-    to a user matches the log."""
+    """Check that each message in a log was either removed from the queue, left in a copy in which
+    no run started since, or handled by exactly one run, which ended. Also check that the status
+    reported to a user matches the log."""
     for key, log in outcome.logs.items():
         inputs: dict[int, str] = {}
         ended: dict[str, str] = {}
@@ -150,7 +150,7 @@ def answered(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _stopped(log: list[Event]) -> bool:
-    """Return whether a sub-agent was aborted, so that it need not take up its message."""
+    """Return whether a sub-agent was aborted, so that it need not handle its message."""
     return log[0].kind != "session.created" and any(e.kind == "abort.requested" for e in log)
 
 
@@ -169,7 +169,7 @@ def _told(
 
 
 def order(outcome: SimulationOutcome) -> Iterator[str]:
-    """Check that runs take up messages in the order of their arrival, interrupts first."""
+    """Check that runs handle messages in the order of their arrival, interrupts first."""
     for key, log in outcome.whole.items():
         waiting: list[int] = []
         for event, payload in log:
