@@ -1,4 +1,4 @@
-"""`python -m holdfast` is `holdfast`."""
+"""Entry point: `python -m holdfast` runs the command `holdfast`."""
 
 import sys
 

@@ -20,7 +20,7 @@ class Backoff:
         self._delay = self._first
 
     def next(self) -> float:
-        """The next delay."""
+        """Return the next delay."""
         delay, self._delay = self._delay, min(2 * self._delay, self._longest)
         return delay * current().random.uniform(1 - self._jitter, 1)
 

@@ -26,7 +26,7 @@ class Environment:
         self.random = random or Random()  # noqa: S311 - ids must be unique, not secret
 
     def time_ns(self) -> int:
-        """The time in ns since 1970, UTC."""
+        """Return the time in ns since 1970, UTC."""
         return time.time_ns()
 
     def token_bytes(self, count: int) -> bytes:
@@ -34,7 +34,7 @@ class Environment:
         return os.urandom(count)
 
     def process_name(self) -> str:
-        """A name for this process that operators recognise."""
+        """Return a name for this process that operators recognise."""
         return f"{socket.gethostname()}:{os.getpid()}"
 
     def start_thread(self, work: Callable[[], None], name: str) -> None:
@@ -42,7 +42,7 @@ class Environment:
         threading.Thread(target=work, name=name, daemon=True).start()
 
     def new_id(self) -> str:
-        """A UUIDv7: unique and ordered by time, so that indexes grow at their end."""
+        """Return a UUIDv7: unique and ordered by time, so that indexes grow at their end."""
         ms, rest = divmod(self.time_ns(), 1_000_000)
         fraction = (rest << 12) // 1_000_000
         low = self.random.getrandbits(62) | 1 << 63
@@ -69,10 +69,10 @@ def use(environment: Environment) -> Iterator[None]:
 
 
 def new_id() -> str:
-    """A new id: a UUIDv7."""
+    """Return a new id: a UUIDv7."""
     return current().new_id()
 
 
 def wall_clock() -> int:
-    """The time in ms since 1970, UTC."""
+    """Return the time in ms since 1970, UTC."""
     return current().time_ns() // 1_000_000

@@ -56,7 +56,7 @@ class FileLock:
             self._threads.release()
 
     def is_at(self, path: str) -> bool:
-        """Whether the locked file is still the file at this path."""
+        """Return whether the locked file is still the file at this path."""
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(path))
         except FileNotFoundError:
@@ -81,8 +81,8 @@ def make_file(path: str, mode: int) -> bool:
 
 
 def held(path: str) -> bool:
-    """Whether some process holds the lock on this file. A concurrent check takes the lock for an
-    instant, so this tries more than once."""
+    """Return whether some process holds the lock on this file. A concurrent check takes the lock
+    for an instant, so this tries more than once."""
     if not fcntl:
         return False
     try:

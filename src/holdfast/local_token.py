@@ -63,16 +63,16 @@ class LocalToken(Struct, frozen=True, kw_only=True):
         return folder() / f"{self.port}-{digest}.json"
 
     def served(self, host: str | None = None) -> bool:
-        """Whether a server with this token is running, at this loopback address or at any; True if
-        the platform cannot tell."""
+        """Return whether a server with this token is running, at this loopback address or at any;
+        True if the platform cannot tell."""
         marks = self.path.parent.glob(self._mark("*").name) if host is None else [self._mark(host)]
         return not fcntl or any(held(str(mark)) for mark in marks)
 
     @contextlib.contextmanager
     def serving(self, host: str = HOST, *, passing: bool = False) -> Iterator[None]:
-        """Mark the token as served at a loopback address: `served` is true inside the block and
-        false afterwards, even if this process is killed. Files of a `passing` port are removed at
-        the end."""
+        """Context manager that marks the token as served at a loopback address: `served` is true
+        inside the block and false afterwards, even if this process is killed. Files of a `passing`
+        port are removed at the end."""
         mark = self._mark(address_of(host))
         with _opened(mark, os.O_RDWR | os.O_CREAT) as file:
             if fcntl:
@@ -85,8 +85,8 @@ class LocalToken(Struct, frozen=True, kw_only=True):
                     mark.unlink(missing_ok=True)
 
     def _mark(self, host: str) -> Path:
-        """The file that a server at this address locks. Another program may listen on the same
-        port of another address."""
+        """Return the file that a server at this address locks. Another program may listen on the
+        same port of another address."""
         return self.path.with_name(f"{self.path.stem}.{host.replace(':', '_')}.lock")
 
 
@@ -95,7 +95,7 @@ def state_folder(
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
 ) -> Path:
-    """The folder for application state of this user, according to the convention of the
+    """Return the folder for application state of this user, according to the convention of the
     platform."""
     if platform == "win32" and (local := environ.get("LOCALAPPDATA")):
         return Path(local) / "holdfast"
@@ -111,7 +111,7 @@ def state_folder(
 
 
 def folder() -> Path:
-    """The folder of this user's tokens."""
+    """Return the folder of this user's tokens."""
     return state_folder() / "tokens"
 
 
@@ -134,7 +134,7 @@ def address_of(host: str, port: int | None = None) -> str:
 
 @functools.lru_cache(maxsize=1_024)
 def is_loopback(host: str | None) -> bool:
-    """Whether a host is `localhost` or a loopback address."""
+    """Return whether a host is `localhost` or a loopback address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:
@@ -173,7 +173,7 @@ def find(port: int | None = None, store: str | None = None) -> list[LocalToken]:
 
 
 def faults() -> list[str]:
-    """Problems with the token files of this user."""
+    """Return the problems with the token files of this user."""
     wrong: list[str] = []
     for path in _files():
         try:
@@ -193,7 +193,7 @@ def _files() -> list[Path]:
 
 
 def random_text(length: int) -> str:
-    """Random letters and digits, for a secret."""
+    """Return random letters and digits, for a secret."""
     return "".join(secrets.choice(LETTERS) for _ in range(length))
 
 

@@ -42,7 +42,7 @@ class Portal:
         self._calls: set[_Call[Any]] = set()  # asyncio keeps only weak references to tasks
 
     def here(self) -> bool:
-        """Whether the caller runs on the loop of this portal."""
+        """Return whether the caller runs on the loop of this portal."""
         return running_loop() is self.loop
 
     async def run(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
@@ -104,7 +104,7 @@ class Portal:
         return self.loop.is_running()
 
     def is_own_thread(self) -> bool:
-        """Whether the caller is in the thread of the loop."""
+        """Return whether the caller is in the thread of the loop."""
         return self.here()
 
 
@@ -193,7 +193,7 @@ def _release(future: asyncio.Future[None]) -> None:
 
 
 def in_trio() -> bool:
-    """Whether trio runs in this thread, on its own or under anyio."""
+    """Return whether trio runs in this thread, on its own or under anyio."""
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 

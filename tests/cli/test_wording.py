@@ -207,8 +207,8 @@ PROGRAMS = {
         "pass it only with purpose='move'",  # no verb takes `move_to`
     ],
     "log/codec.py": [
-        "make it with NewEvent.of",
-        "make it with holdfast.key()",
+        "create it with NewEvent.of",
+        "create it with holdfast.key()",
         "pass a list of NewEvent",
         "pass a str",
         "pass NewEvent values",

@@ -39,7 +39,7 @@ async def test_a_database_that_is_read_only_is_not_ready(tmp_path: Path) -> None
         assert told["ready"] is False
         assert told["parts"] == {
             "server": "ok",
-            "store": "takes no writes (store_unavailable)",
+            "store": "does not accept writes (store_unavailable)",
         }
         assert (await api.ask("PUT", "/sessions/one", {})).status_code == 503
         assert (await api.ask("GET", "/health", by=None)).status_code == 200
@@ -80,7 +80,7 @@ async def test_nobody_waits_twice_for_a_write_that_does_not_end() -> None:
     async with serving(settings({"main": lambda options: stuck}, tenants=[])) as api:
         for _ in range(4):
             told = (await api.ask("GET", "/ready", by=None)).json()
-            assert told["parts"]["store"] == "takes no writes (no answer)"
+            assert told["parts"]["store"] == "does not accept writes (no answer)"
         assert stuck.calls["unclaim"] == 1
 
 

@@ -1,7 +1,7 @@
-"""Native events that another program wrote, as an adapter reads them: the harness, or the adapter
-of another SDK. Pure.
+"""Native events that another program wrote, such as the harness or the adapter of another SDK, as
+an adapter reads them. Pure.
 
-The adapter makes items of its own from the messages and outcomes that `read` returns for an event.
+An adapter converts the messages and outcomes that `read` returns for an event to its own items.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ KINDS = (*ROLES, ANSWERED)
 
 
 class ForeignEvents:
-    """The messages and tool outcomes of a part of a conversation, by the number of their event. A
-    message that was removed from the queue has none, nor has the outcome of a nested call, nor what
-    was erased or cannot be read."""
+    """The messages and tool outcomes of a part of a conversation, by event number. Omitted are
+    messages that were removed from the queue, outcomes of nested calls, and events that were erased
+    or cannot be read."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.messages: dict[int, Message] = {}
@@ -36,8 +36,9 @@ class ForeignEvents:
 
 
 class OpenOutcomes:
-    """The tool outcomes of other writers, read newest first, whose calls have not been read yet. A
-    part of a conversation that ends with none is complete: it has every outcome's call."""
+    """The tool outcomes of other writers, read newest first, whose calls have not been read yet. If
+    none is left, the part of the conversation read so far is complete: it contains the call of
+    every outcome."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
@@ -58,7 +59,7 @@ class OpenOutcomes:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """Return what a model reads of an outcome."""
+    """Return an outcome as the text that a model reads."""
     if outcome.content is not None:
         return outcome.content
     if outcome.outcome == "ok" or outcome.result is not None:

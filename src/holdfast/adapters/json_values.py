@@ -1,4 +1,4 @@
-"""JSON values of an SDK, and whether a log can hold them. Pure."""
+"""Checks and conversions of JSON values from an SDK. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CALL_BYTES = 400  # of a call's id, which is part of an event's id
 
 
 def storable(value: Any) -> bool:
-    """Whether stores accept a value and return it equal: not with a lone surrogate, a large number
-    or deep nesting."""
+    """Return whether stores accept a value and return an equal value. This is not the case for lone
+    surrogates, large numbers and deep nesting."""
     try:
         data = bytes(to_json(value))
         return not too_deep(data, LIMITS.depth - WRAPPED) and msgspec.json.decode(data) == value
@@ -28,7 +28,7 @@ def storable(value: Any) -> bool:
 
 
 def as_text(value: Any) -> Raw:
-    """Return the data of an event that has a value as JSON text, in the field `text`. Raises
+    """Return event data that contains a value as JSON text, in the field `text`. Raises
     `InvalidValue` if the value is not JSON."""
     try:
         text = json.dumps(value, separators=(",", ":"))
@@ -49,7 +49,7 @@ def as_text(value: Any) -> Raw:
 
 
 def is_call_id(value: Any) -> bool:
-    """Whether a value can be the id of a tool call."""
+    """Return whether a value is valid as the id of a tool call."""
     try:
         check_name("call_id", value, limit=CALL_BYTES)
     except InvalidValue:
@@ -58,7 +58,7 @@ def is_call_id(value: Any) -> bool:
 
 
 def parsed(arguments: str) -> Any:
-    """Return the arguments of a call as JSON values, or as text if they cannot be read."""
+    """Return the arguments of a call as JSON values, or as text if they are not valid JSON."""
     try:
         if too_deep(arguments.encode(), LIMITS.depth - WRAPPED):
             return arguments

@@ -1,4 +1,4 @@
-"""The store of an adapter: an open one, or the URL of one to open at its first use."""
+"""The store of an adapter: an open store, or the URL of a store that is opened on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LazyStore:
-    """A store, or the URL of one, which is opened once per process. A URL with an unknown scheme
+    """A store, or the URL of a store that is opened once per process. A URL with an unknown scheme
     raises an error at once."""
 
     def __init__(self, store: Store | str) -> None:
@@ -22,29 +22,30 @@ class LazyStore:
         self._store = shared_store(store) if isinstance(store, str) else store
 
     def __repr__(self) -> str:
-        """Return the store's kind and, once it is open, its location; never its URL."""
+        """Return the kind of the store and, once it is open, its location. The URL is never
+        included."""
         try:
             return "{0.kind} {0.location}".format(self._store.info())
         except StoreUnavailable:
             return f"{(self._url or '').partition(':')[0]}:…"
 
     async def run(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Call a function with the store, and return its result. A function that gets the store of
-        a URL, or a `PortalStore`, runs on the event loop of the store: the caller may be on any
-        loop, or under trio."""
+        """Call a function with the store, and return its result. If the store was opened from a
+        URL, or is a `PortalStore`, the function runs on the event loop of the store, so the caller
+        may be on any loop, or under trio."""
         store = self._store
         if isinstance(store, PortalStore):
             return await store.portal.run(_with, store, work)
         return await work(store)
 
     async def connect(self) -> None:
-        """Open the store of a URL now. A call after a failure tries again."""
+        """Open the store of a URL now. If this fails, the next call tries again."""
         if isinstance(self._store, SharedStore):
             await self._store.connect()
 
     async def close(self) -> None:
-        """Close the store of a URL, even while it is opening, unless others in this process use it
-        too. The next use opens it again."""
+        """Close the store of a URL, even while it is opening, unless other code in this process
+        uses it too. The next use opens the store again."""
         if self._url is not None:
             store, self._store = self._store, shared_store(self._url)
             await store.aclose()

@@ -1,4 +1,4 @@
-"""Reads of an adapter: the events of a log, without those that cannot be read."""
+"""Reading of logs by adapters. Events that cannot be read are skipped."""
 
 from __future__ import annotations
 

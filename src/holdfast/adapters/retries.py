@@ -1,4 +1,5 @@
-"""Retries of an adapter's calls: for other writers, and for a store that is unavailable."""
+"""Retries of an adapter's calls, after conflicts with other writers and while a store is
+unavailable."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ CROWD = 0.02  # longest wait in seconds after another writer was faster
 
 
 async def persist(attempt: Callable[[bool], Awaitable[T]]) -> T:
-    """Retry a call until it succeeds: without limit while other writers are faster, a few times
-    while the store is unavailable. The call receives True if it is a retry.
+    """Retry a call until it succeeds: without limit after conflicts with other writers, and a few
+    times while the store is unavailable. The call receives True if it is a retry.
     """
     failures = 0
     for number in itertools.count():

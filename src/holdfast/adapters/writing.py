@@ -1,7 +1,7 @@
 """Writes of an adapter to the log of a session: appends, rewinds and erasures.
 
-Every write has event ids of its own and is repeated with the same ids when the store did not
-answer, so it takes effect once.
+Every write has its own event ids and is repeated with the same ids if the store did not respond, so
+it takes effect once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Change = tuple[Row, int, list[NewEvent], T]
 
 
 async def append(store: Store, at: Key, events: Sequence[NewEvent], *, agent: str) -> None:
-    """Append events, and create the session, with this agent, if it does not exist."""
+    """Append events. Creates the session with this agent if it does not exist."""
     for batch in batches(events):
         await persist(lambda _, batch=batch: _append(store, at, batch, agent))  # type: ignore[misc]
 
@@ -46,8 +46,8 @@ async def _append(store: Store, at: Key, events: list[NewEvent], agent: str) -> 
 
 
 def created(agent: str) -> NewEvent:
-    """Return the first event of a session of an adapter. Its id is the same for all writers, so one
-    of them creates the session."""
+    """Return the first event of an adapter's session. Its id is the same for all writers, so only
+    one of them creates the session."""
     return NewEvent.of("session.created", {"agent": agent}, id=f"{agent}:session")
 
 
@@ -67,9 +67,10 @@ def batches(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
 
 
 async def rewind(store: Store, plan: Callable[[], Awaitable[Change[T] | None]], otherwise: T) -> T:
-    """Rewind a log as `plan` says: the row that it read, the last event that stays, the events to
-    append after the rewind, and the result. None changes nothing and returns `otherwise`. If
-    another writer was faster, `plan` is called again. Raises `SessionBusy` while a harness runs."""
+    """Rewind a log according to `plan`, which returns the row that it read, the last event that
+    stays, the events to append after the rewind, and the result. If `plan` returns None, nothing
+    changes and `otherwise` is returned. If another writer appended first, `plan` is called again.
+    Raises `SessionBusy` while a harness runs."""
     sent: tuple[Row, list[NewEvent], T] | None = None
 
     async def attempt(repeated: bool) -> T:
@@ -103,8 +104,8 @@ async def _rewind_event(store: Store, row: Row, to: int) -> NewEvent:
 
 
 async def erase(store: Store, at: Key) -> None:
-    """Erase the content of every event of a log, also of those that were rewound away. The life
-    cycle of the session stays: its creation, title, labels and metadata."""
+    """Erase the content of every event of a log, including rewound events. The events about the
+    session itself stay: its creation, title, labels and metadata."""
     row = await store.row(at)
     if row is None:
         return
@@ -125,8 +126,8 @@ def _has_content(event: Event) -> bool:
 
 
 class FailedBatch:
-    """The last batch that failed. If it is sent again next, it keeps its ids: it may be in the
-    log."""
+    """The last batch that failed. The batch may be in the log, so it keeps its ids if the next call
+    sends it again."""
 
     def __init__(self) -> None:
         self._last: tuple[bytes, list[NewEvent]] | None = None
@@ -138,7 +139,8 @@ class FailedBatch:
         self._last = _digest(events), events
 
     def same(self, events: list[NewEvent]) -> list[NewEvent]:
-        """Return the events of the failed batch if these have the same content, else these."""
+        """Return the events of the failed batch if the given events have the same content;
+        otherwise return the given events."""
         last, self._last = self._last, None
         return events if last is None or last[0] != _digest(events) else last[1]
 

@@ -37,7 +37,7 @@ class LossReport(Struct, frozen=True, kw_only=True):
     losses: tuple[Loss, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything was lost or kept elsewhere."""
+        """Return whether anything was lost or kept elsewhere."""
         return bool(self.losses)
 
     def __iter__(self) -> Iterator[Loss]:

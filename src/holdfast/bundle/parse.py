@@ -205,7 +205,7 @@ def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -
 
 
 def _wide(text: bytes) -> bool:
-    """Whether a list or an object in a JSON text has too many entries."""
+    """Return whether a list or an object in a JSON text has too many entries."""
     members: list[int] = []
     most: list[int] = []
     for piece in without_strings(text):

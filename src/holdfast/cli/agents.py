@@ -139,7 +139,7 @@ def choose(made: Made, model: str | None, environ: Mapping[str, str] = os.enviro
     for vendor, (names, default) in KEYS.items():
         if any(environ.get(name) for name in names) and find_spec("pydantic_ai") is not None:
             return Choice(default=f"{vendor}/{default}")
-    return Choice(default=OFFLINE, offline="no model is named and no key is set")
+    return Choice(default=OFFLINE, offline="no model is selected and no API key is set")
 
 
 def _missing_key(ref: str, environ: Mapping[str, str]) -> str | None:

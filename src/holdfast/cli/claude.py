@@ -121,6 +121,17 @@ def _problem_lines(problems: list[TranscriptProblem]) -> Iterator[str]:
         yield f"skipped {problem.path}{line}: {problem.problem}"
 
 
+async def _wanted(
+    claude: ClaudeSessionStore, tenant: str, project: str | None, session: str | None
+) -> list[tuple[str, str]]:
+    """Return the sessions to export. Raises `SessionNotFound` if `session` is set and missing."""
+    found = await claude.sessions()
+    wanted = [p for p in found if project in (None, p[0]) and session in (None, p[1])]
+    if session is not None and not wanted:
+        raise SessionNotFound(tenant=tenant, session=session)
+    return wanted
+
+
 async def export(
     dest: Path,
     /,
@@ -149,10 +160,7 @@ async def export(
     folder = await asyncio.to_thread(dest.expanduser)
     total = TranscriptExport(files={}, problems=[])
     async with _opened(common) as claude:
-        found = await claude.sessions()
-        wanted = [p for p in found if project in (None, p[0]) and session in (None, p[1])]
-        if session is not None and not wanted:
-            raise SessionNotFound(tenant=common.tenant, session=session)
+        wanted = await _wanted(claude, common.tenant, project, session)
         times = await _times(claude, {pair[0] for pair in wanted})
         with out.counting("exporting", len(wanted)) as progress:
             for pair in wanted:

@@ -56,7 +56,8 @@ class Bundles:
         accept_redacted: bool = False,
     ) -> BundleTaken:
         """Import a bundle as a session, under its own id or another. Importing the same bundle
-        again returns the same session. `warnings` lists what the session lacks on this server."""
+        again returns the same session. `warnings` lists what the session needs and this server does
+        not have."""
         query: Query = {
             "session": session,
             "purpose": purpose,

@@ -79,9 +79,9 @@ async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[ServerSentEvent,
 
 
 class Joined:
-    """Tracks the last event and the length of each message in flight, so that nothing is delivered
-    twice. If part of a message's text was missed, delivers it before the message's final event:
-    only for partially received messages, or for every message if `whole` is set."""
+    """Tracks the last event and the length of each message in flight, so that no item is delivered
+    twice. If part of a message's text was missed, it is delivered before the message's final event:
+    for partially received messages only, or for every message if `whole` is set."""
 
     def __init__(self, seq: int, *, whole: bool = False) -> None:
         self.seq, self._whole = seq, whole
@@ -234,7 +234,7 @@ class Feed:
 
 
 def passes(error: HoldfastError) -> bool:
-    """Whether to reconnect after this error."""
+    """Return whether to reconnect after this error."""
     if isinstance(error, ServerError):
         return isinstance(error, ServerUnavailable) or error.status in PASSING
     return error.code in LATER

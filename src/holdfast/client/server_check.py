@@ -54,15 +54,15 @@ def read(body: bytes, type: type[T], url: str, decode: Callable[[bytes], T] | No
         raise wrong(url, "its response is empty")
     try:
         if not _has_any(body, type):
-            raise wrong(url, "its response has none of the expected fields", other=True)
+            raise wrong(url, "its response does not have the expected fields", other=True)
         return decode(body) if decode else msgspec.json.decode(body or b"null", type=type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise wrong(url, f"its response cannot be decoded: {error}", other=True) from None
 
 
 def _has_any(body: bytes, type: Any) -> bool:
-    """Whether a response has at least one field of its type, if all fields are optional; otherwise
-    True."""
+    """Return whether a response has at least one field of its type, if all fields are optional;
+    otherwise True."""
     fields = msgspec.structs.fields(type) if hasattr(type, "__struct_fields__") else ()
     if not fields or any(field.required for field in fields):
         return True

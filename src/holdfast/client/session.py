@@ -86,9 +86,9 @@ class Session:
         await self._place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
 
     async def rewind(self, to: int) -> int:
-        """Return the conversation to what it was right after event `to`; 0 clears it. The events
-        stay in the log. Returns the number of the rewind. Raises `SessionBusy` while a run or a
-        pending item is open."""
+        """Return the conversation to its state right after event `to`; 0 clears it. The events stay
+        in the log. Returns the number of the rewind. Raises `SessionBusy` while a run or a pending
+        item is open."""
         body = wire.Rewind(to=to)
         return (await self._place.call("POST", "/rewind", wire.Rewound, body=body)).seq
 

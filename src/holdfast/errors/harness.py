@@ -12,8 +12,8 @@ from .root import HoldfastError, listed
 @dataclass(eq=False, kw_only=True)
 class ModelError(HoldfastError):
     """A model call failed. The provider's error is `__cause__`; `problem` contains its text only if
-    that is safe to show. `status` is the HTTP status, if there was one. `remedy` says how to
-    correct a wrong configuration. Users see it in `Result.error`, so it never contains the
+    the text is safe to show. `status` is the HTTP status, if there is one. `remedy` says how to
+    correct a wrong configuration. Users see the remedy in `Result.error`, so it never contains the
     provider's text."""
 
     code = "model_failed"
@@ -30,8 +30,8 @@ class ModelError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class Diverged(ModelError):
-    """A replayed prompt differs from the recorded one: `step` is the position in the prompt,
-    `expected` the recorded part, `found` the new one."""
+    """A replayed prompt differs from the recorded prompt. `step` is the position in the prompt,
+    `expected` is the recorded part and `found` is the new part."""
 
     code = "replay_diverged"
 
@@ -42,7 +42,7 @@ class Diverged(ModelError):
 
 @dataclass(eq=False, kw_only=True)
 class ModelUnavailable(ModelError):
-    """The provider failed, or its answer was cut off: retry the same call."""
+    """The provider failed, or its response was cut off. The same call may be retried."""
 
     code = "model_unavailable"
     retryable = True
@@ -50,8 +50,8 @@ class ModelUnavailable(ModelError):
 
 @dataclass(eq=False, kw_only=True)
 class ModelRateLimited(ModelUnavailable):
-    """The provider limits the rate of calls. `retry_after` is in seconds, or None if the provider
-    did not send it."""
+    """The provider rejected the call because of a rate limit. `retry_after` is in seconds, or None
+    if the provider did not send it."""
 
     code = "model_rate_limited"
 
@@ -67,8 +67,8 @@ class ModelTimeout(ModelUnavailable):
 
 @dataclass(eq=False, kw_only=True)
 class SandboxError(HoldfastError):
-    """An operation in the sandbox failed; the system's error, if any, is `__cause__`. `path` is the
-    file or folder concerned, if any."""
+    """An operation in the sandbox failed. The error of the operating system, if any, is
+    `__cause__`. `path` is the file or folder concerned, if any."""
 
     code = "sandbox_failed"
     template = "{problem}"
@@ -90,7 +90,8 @@ class NoSuchFile(SandboxError):
 
 @dataclass(eq=False, kw_only=True)
 class OutsideSandbox(SandboxError):
-    """A path is outside the sandbox's folder, directly or through a link; nothing was done."""
+    """A path is outside the sandbox's folder, directly or through a link. The operation was not
+    performed."""
 
     code = "outside_sandbox"
     template = "{path!r} {problem}"
@@ -125,7 +126,7 @@ class ToolError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class ToolMissing(HoldfastError):
-    """The session needs a tool that this agent does not have. Nothing was done; a program whose
+    """The session needs a tool that this agent does not have. Nothing was changed; a program whose
     agent has the tool can resume the session."""
 
     code = "tool_missing"
@@ -141,8 +142,9 @@ class ToolMissing(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SessionBusy(HoldfastError):
-    """A run is active, since `since` in ms, and the message was sent with `busy=\"reject\"`, or the
-    thread cannot be rewound. For a rewind, `run` is None if only an item is pending."""
+    """A run is active, and the message was sent with `busy=\"reject\"` or the thread cannot be
+    rewound. `since` is the start of the run in ms. For a rewind, `run` is None if no run is active
+    but an item is pending."""
 
     code = "session_busy"
     retryable = True
@@ -193,7 +195,7 @@ class NotPending(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class AlreadyDecided(HoldfastError):
-    """The item was already decided or has expired; nothing has changed."""
+    """The item was already decided or has expired. Nothing was changed."""
 
     code = "already_decided"
 
@@ -213,7 +215,8 @@ class AlreadyDecided(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnsafePoint(HoldfastError):
-    """A turn is open at this event, so no fork or restore can start there."""
+    """The event is in the middle of a turn, so a fork or a restore cannot start there. `nearest` is
+    an event where it can."""
 
     code = "unsafe_point"
     template = "event {at} is in the middle of a turn: use event {nearest} instead"
@@ -243,7 +246,7 @@ class RunFailed(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class HarnessClosed(HoldfastError):
-    """The harness or session was closed: open it again."""
+    """The harness or session is closed. Open it again."""
 
     code = "harness_closed"
     template = "{what} is closed"

@@ -1,4 +1,4 @@
-"""The base class of all errors, and errors that any part may raise."""
+"""The base class of all errors, and errors that any part of Holdfast may raise."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class MissingExtra(HoldfastError, ImportError):
 
 @dataclass(eq=False, kw_only=True)
 class WrongLoop(HoldfastError, RuntimeError):
-    """An object was used on a different event loop than it was opened on, such as in a second
-    `asyncio.run` or in another thread; nothing was done."""
+    """An object was used on a different event loop than the one it was opened on, such as in a
+    second `asyncio.run` or in another thread. The operation was not performed."""
 
     code = "wrong_loop"
     template = (
@@ -102,6 +102,7 @@ def instead(name: str, available: list[str]) -> str:
 
 
 def closest(name: str, available: list[str]) -> str:
-    """Return a question that suggests the closest match of an unknown name; empty without one."""
+    """Return a question that suggests the closest match for an unknown name. Returns an empty
+    string if there is no close match."""
     near = get_close_matches(name, available, n=1)
     return f"did you mean {near[0]!r}?" if near else ""

@@ -21,7 +21,7 @@ class InvalidSettings(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class Unauthorized(HoldfastError):
-    """The request has no key, or one that is invalid, expired or revoked."""
+    """The request has no key, or its key is invalid, expired or revoked."""
 
     code = "unauthorized"
     template = "{problem}"
@@ -76,7 +76,7 @@ class UnsupportedMedia(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class RequestTooLarge(HoldfastError):
-    """The body of a request is too large; it was not read."""
+    """The body of a request is too large and was not read."""
 
     code = "request_too_large"
     template = "the request body is too large: send at most {limit} bytes"
@@ -86,7 +86,7 @@ class RequestTooLarge(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class RequestTooSlow(HoldfastError):
-    """The body of a request did not arrive in time; nothing was done."""
+    """The body of a request did not arrive in time. The request was not processed."""
 
     code = "request_too_slow"
     retryable = True
@@ -110,7 +110,7 @@ class RateLimited(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class KeyReused(HoldfastError):
-    """The idempotency key was already used for another request; nothing was done."""
+    """The idempotency key was already used for another request. The request was not processed."""
 
     code = "key_reused"
     template = "idempotency key {key!r} was used for another request: use a new key"
@@ -120,7 +120,7 @@ class KeyReused(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownEngine(HoldfastError):
-    """The server has no engine with this name: use one of `available`."""
+    """The server has no engine with this name. `available` lists the engines."""
 
     code = "unknown_engine"
 
@@ -133,7 +133,7 @@ class UnknownEngine(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownAgent(HoldfastError):
-    """The server has no agent with this name: use one of `available`."""
+    """The server has no agent with this name. `available` lists the agents."""
 
     code = "unknown_agent"
 
@@ -146,7 +146,7 @@ class UnknownAgent(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownLoader(HoldfastError):
-    """The server has no agent loader with this name: use one of `available`."""
+    """The server has no agent loader with this name. `available` lists the loaders."""
 
     code = "unknown_loader"
 

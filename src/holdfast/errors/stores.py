@@ -62,7 +62,7 @@ class PhaseError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SurfaceTaken(HoldfastError):
-    """Another live session has this surface; `move=True` takes it over."""
+    """The surface belongs to another live session. Pass `move=True` to take it over."""
 
     code = "surface_taken"
     template = "surface {surface} {address!r} belongs to session {session!r}"
@@ -87,7 +87,7 @@ class DeletionRefused(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class HeadMoved(HoldfastError):
-    """Another writer appended first: read the new events, then decide again."""
+    """Another writer appended first. Read the new events, then decide again."""
 
     code = "head_moved"
     retryable = True
@@ -102,7 +102,7 @@ class HeadMoved(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class LogReplaced(HoldfastError):
-    """The log was deleted and created again: read it from its beginning."""
+    """The log was deleted and created again. Read it from the beginning."""
 
     code = "log_replaced"
     template = (
@@ -119,7 +119,7 @@ class LogReplaced(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class LeaseLost(HoldfastError):
-    """The lease was released or taken over by another driver: stop driving."""
+    """The lease was released, or another driver took it over. Stop driving the session."""
 
     code = "lease_lost"
 
@@ -140,7 +140,7 @@ class LeaseLost(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class LeaseHeld(HoldfastError):
-    """Another driver has the lease: wait, or take over with `steal=reason`."""
+    """Another driver has the lease. Wait until it expires, or take it over with `steal=reason`."""
 
     code = "lease_held"
     retryable = True
@@ -181,7 +181,7 @@ class StoreError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreUnavailable(StoreError):
-    """The backend did not respond or rejected a write; retry the same call."""
+    """The backend did not respond or rejected a write. The same call may be retried."""
 
     code = "store_unavailable"
     retryable = True
@@ -189,7 +189,7 @@ class StoreUnavailable(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreTooNew(StoreError):
-    """A newer version of Holdfast wrote this store: upgrade this program."""
+    """A newer version of Holdfast wrote this store. Upgrade this program."""
 
     code = "store_too_new"
 
@@ -199,7 +199,7 @@ class StoreTooNew(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreDamaged(StoreError):
-    """The database file is malformed: restore a backup."""
+    """The database file is malformed. Restore a backup."""
 
     code = "store_damaged"
 
@@ -216,8 +216,8 @@ class StoreReplaced(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class LogDamaged(StoreError):
-    """One event cannot be read, or is missing. No later event was returned before this error;
-    `after=seq` continues after it."""
+    """One event is missing or cannot be read. All events before it were returned; `after=seq`
+    continues after it."""
 
     code = "log_damaged"
 
@@ -229,8 +229,8 @@ class LogDamaged(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class KeyMissing(StoreError):
-    """The data is encrypted with a key that the vault does not have. `seq` is the event concerned,
-    if it is known."""
+    """The data is encrypted with a key that the vault does not have. `seq` is the number of the
+    event concerned, if it is known."""
 
     code = "key_missing"
 
@@ -241,7 +241,7 @@ class KeyMissing(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownStore(HoldfastError):
-    """This kind of store is not available here: use one of `available`."""
+    """This kind of store is not available. `available` lists the kinds that are."""
 
     code = "unknown_store"
 

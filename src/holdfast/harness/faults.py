@@ -47,15 +47,17 @@ class FaultKind(Struct, frozen=True):
 FAULT_CODES: dict[str, FaultKind] = {
     "run_failed": FaultKind("run", "fatal", False, False, "The run failed."),
     "run_aborted": FaultKind("run", "warn", False, False, "The run was stopped."),
-    "limit_steps": FaultKind("run", "warn", False, False, "The run took too many steps."),
-    "limit_tokens": FaultKind("run", "warn", False, False, "The run used too many tokens."),
-    "limit_cost": FaultKind("run", "warn", False, False, "The run cost too much."),
-    "limit_time": FaultKind("run", "warn", False, False, "The run took too long."),
+    "limit_steps": FaultKind("run", "warn", False, False, "The run exceeded its limit of steps."),
+    "limit_tokens": FaultKind("run", "warn", False, False, "The run exceeded its limit of tokens."),
+    "limit_cost": FaultKind("run", "warn", False, False, "The run exceeded its cost limit."),
+    "limit_time": FaultKind("run", "warn", False, False, "The run exceeded its time limit."),
     "limit_size": FaultKind("run", "warn", False, False, "The model's answer was too long."),
     "no_output": FaultKind(
         "run", "error", False, False, "The model gave no answer of the requested type."
     ),
-    "crash_loop": FaultKind("run", "fatal", False, False, "The run crashed too often."),
+    "crash_loop": FaultKind(
+        "run", "fatal", False, False, "The run was abandoned after repeated crashes."
+    ),
     "model_failed": FaultKind("model", "error", False, False, "The model call failed."),
     "model_rate_limited": FaultKind(
         "model", "warn", False, True, "The model is busy; try again later."
@@ -276,7 +278,7 @@ def public(
 
 
 def retryable(fault: RunFault) -> bool:
-    """Whether the same call may be made again: only for transient faults."""
+    """Return whether the same call may be made again: only for transient faults."""
     return fault.retryable and fault.severity != "fatal" and fault.code != "run_aborted"
 
 
@@ -292,8 +294,8 @@ def context_outcome(
     provider_required: bool | None = None,
     binding_required: bool | None = None,
 ) -> Literal["fail", "skip"]:
-    """Whether the failure of a context fails the run or is skipped. It is skipped only if the
-    policy allows that, and either the context is optional or the mode skips failures. A mode's
+    """Return whether the failure of a context fails the run or is skipped. It is skipped only if
+    the policy allows that, and either the context is optional or the mode skips failures. A mode's
     binding of a context overrides whether the context is optional."""
     required = provider_required if binding_required is None else binding_required
     if policy.context_failure == "skip" and (required is False or mode_failure == "skip"):

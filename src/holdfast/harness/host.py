@@ -221,14 +221,14 @@ class Harness:
 
     async def sweep_folders(self) -> SweptFolders:
         """Remove the remaining work folders of deleted sessions, for example after a crash or when
-        a file could not be removed. This is also done at each start. Does nothing if the sandbox
-        has no `sweep`."""
+        a file could not be removed. This also happens at each start. Has no effect if the sandbox
+        has no method `sweep`."""
         sweep = getattr(self._sessions().config.sandbox, "sweep", None)
         return SweptFolders() if sweep is None else await sweep(self._is_gone)
 
     async def _is_gone(self, scope: Scope, store: str) -> bool | None:
-        """Whether a session that was being deleted no longer exists; None if it belongs to another
-        store."""
+        """Return whether a session that was being deleted no longer exists; None if it belongs to
+        another store."""
         if (scope.tenant, store) != (self.tenant, self.store.info().location):
             return None
         return await self.store.row(key(scope.session, "main", scope.tenant)) is None
@@ -260,7 +260,7 @@ class Harness:
         return self._notices.subscribe(listener)
 
     def _sessions(self) -> OpenSessions:
-        """The live sessions. Raises `HarnessClosed` if the harness was not started."""
+        """Return the live sessions. Raises `HarnessClosed` if the harness was not started."""
         if self._opened is None:
             raise HarnessClosed(
                 what="the harness was not started with `async with` or `start`, so it"
@@ -326,8 +326,8 @@ class Harness:
     async def list(
         self, *, active: bool = False, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> Page[Row]:
-        """The sessions of this agent, most recently active first. `active` lists only the sessions
-        that are live in this process."""
+        """Return the sessions of this agent, most recently active first. `active` lists only the
+        sessions that are live in this process."""
         self._check_open()
         if active:
             here = [where for where in self._sessions().sessions if where.thread == "main"]
@@ -370,7 +370,8 @@ class Harness:
         return await self._sessions().close(_named(id), grace=grace, reason=reason)
 
     def drives(self, id: str) -> bool:
-        """Whether this process drives any thread of a session, including threads of sub-agents."""
+        """Return whether this process drives any thread of a session, including threads of
+        sub-agents."""
         return self._opened is not None and self._opened.drivers.busy(_named(id))
 
     async def evict(self, idle: float = IDLE) -> tuple[str, ...]:
@@ -455,15 +456,15 @@ class Harness:
     async def pending(
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> Page[Pending]:
-        """The pending items of all sessions, oldest first."""
+        """Return the pending items of all sessions, oldest first."""
         self._check_open()
         query = PendingQuery(tenant=self.tenant, **filters)
         return await self.store.pending(query, cursor=cursor, limit=limit)
 
 
 def sessions_of(harness: Harness) -> OpenSessions:
-    """The live sessions of a harness, for modules of this package that need more than its public
-    methods. Raises `HarnessClosed` if the harness was not started."""
+    """Return the live sessions of a harness, for modules of this package that need more than its
+    public methods. Raises `HarnessClosed` if the harness was not started."""
     return harness._sessions()
 
 

@@ -63,7 +63,7 @@ class OpenSessions:
             subscriber.end()
 
     def wake(self, live: Live) -> None:
-        """Make sure that a driver checks this log."""
+        """Ensure that a driver checks this log."""
         self.drivers.wake(live)
 
     async def start_run(
@@ -178,7 +178,7 @@ class OpenSessions:
                 return any(found)
 
     def changing(self, id: str) -> bool:
-        """Whether a session is being opened or closed."""
+        """Return whether a session is being opened or closed."""
         return id in self._leaving or any(where.session == id for where in self._opening)
 
     async def forget(self, where: Key) -> bool:
@@ -225,7 +225,8 @@ class OpenSessions:
     # Events of the logs
 
     def _kept(self, where: Key) -> bool:
-        """Whether a log stays open after it was driven: as long as its session is open here."""
+        """Return whether a log stays open after it was driven: as long as its session is open
+        here."""
         if where in self.sessions:
             return True
         return any(known.session == where.session for known in (*self.sessions, *self._opening))
@@ -250,7 +251,7 @@ def _check(usable: bool) -> None:
 
 
 def _fatal(event: Event) -> bool:
-    """Whether a run failed with severity error or fatal."""
+    """Return whether a run failed with severity error or fatal."""
     ended = typed(event) if event.kind == "run.finished" else None
     if not isinstance(ended, ev.RunFinished) or ended.status != "failed":
         return False

@@ -32,7 +32,7 @@ def _used(opened: OpenSessions, where: Key, since: float) -> bool:
 
 
 def _reported(opened: OpenSessions, where: Key) -> bool:
-    """Whether this is the thread of a sub-agent that has finished."""
+    """Return whether this is the thread of a sub-agent that has finished."""
     live = opened.logs.get(where)
     sub = live.state.sub if live is not None else None
     return sub is not None and sub.reported and live is not None and live.state.active is None

@@ -76,7 +76,7 @@ def check_key(key: Key | Scope) -> None:
     """Reject a key with an invalid part."""
     if not isinstance(key, (Key, Scope)):
         raise InvalidValue(
-            field="key", problem=f"is {type(key).__name__}", remedy="make it with holdfast.key()"
+            field="key", problem=f"is {type(key).__name__}", remedy="create it with holdfast.key()"
         )
     check_name("tenant", key.tenant)
     check_name("session", key.session)
@@ -117,8 +117,8 @@ def check_size(field: str, data: Any, limit: int) -> None:
 
 
 def check(key: Key, events: Sequence[NewEvent]) -> int:
-    """Reject an append that some store could not keep; called before any write. Returns the size of
-    its data."""
+    """Reject an append that some store could not keep. Stores call this before any write. Returns
+    the size of the appended data in bytes."""
     check_key(key)
     if not isinstance(events, Sequence):
         raise InvalidValue(
@@ -182,7 +182,7 @@ def check_data(data: Raw) -> None:
     """Reject data that is not one line of JSON within the size and depth limits."""
     if not isinstance(data, Raw):
         raise InvalidValue(
-            field="data", problem=f"is {type(data).__name__}", remedy="make it with NewEvent.of"
+            field="data", problem=f"is {type(data).__name__}", remedy="create it with NewEvent.of"
         )
     text = bytes(data)
     if len(text) > LIMITS.event_bytes:
@@ -198,18 +198,18 @@ def check_data(data: Raw) -> None:
         raise InvalidValue(
             field="data",
             problem="has line breaks or surrounding whitespace",
-            remedy="make it with NewEvent.of",
+            remedy="create it with NewEvent.of",
         )
     try:
         _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidValue(
-            field="data", problem=f"is not JSON ({error})", remedy="make it with NewEvent.of"
+            field="data", problem=f"is not JSON ({error})", remedy="create it with NewEvent.of"
         ) from error
 
 
 def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
-    """Whether the brackets of a JSON text nest deeper than the limit. They are counted here
+    """Return whether the brackets of a JSON text nest deeper than the limit. They are counted here
     because a decoder's own limit depends on the depth of the caller's stack."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
@@ -223,7 +223,7 @@ def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
 
 
 def too_many(text: bytes, limit: int) -> bool:
-    """Whether a JSON text has more than about this many values. They are counted without
+    """Return whether a JSON text has more than about this many values. They are counted without
     decoding the text, since decoding would take many times its size in memory."""
     if text.count(b",") + text.count(b"[") + text.count(b"{") <= limit:
         return False
@@ -265,26 +265,26 @@ _ERASED = b'{"erased":'  # how it begins
 
 
 def erased(reason: str) -> Raw:
-    """The data that replaces the data of an erased event."""
+    """Return the data that replaces the data of an erased event."""
     return Raw(msgspec.json.encode({"erased": reason}))
 
 
 def is_erased(event: NewEvent) -> bool:
-    """Whether the data of an event was erased."""
+    """Return whether the data of an event was erased."""
     data = event.data
     return len(data) <= ERASED_BYTES and bytes(data).startswith(_ERASED)
 
 
 def understood(event: NewEvent) -> bool:
-    """Whether this version supports the event's kind and version. `State.too_new` says whether an
-    unknown event prevents driving."""
+    """Return whether this version supports the event's kind and version. `State.too_new` says
+    whether an unknown event prevents driving."""
     return event.kind in KINDS and event.v == 1
 
 
 def typed(event: NewEvent) -> Payload | None:
-    """The payload as its kind's type, or None if it is unknown, too new or does not match the
-    type. For an erased event of a kind without required fields it is an empty payload, because
-    the fact that it happened still counts."""
+    """Return the payload as the type of its kind. Returns None if the kind is unknown, too new or
+    does not match the type. An erased event whose kind has no required fields yields an empty
+    payload, because the fact that the event happened still counts."""
     known = KINDS.get(event.kind)
     if known is None or event.v != 1:
         return None
@@ -295,7 +295,7 @@ def typed(event: NewEvent) -> Payload | None:
 
 
 def dense(events: Iterable[Event], after: int) -> None:
-    """Reject events that are not numbered `after` + 1, + 2, …"""
+    """Reject events that are not numbered `after` + 1, `after` + 2 and so on."""
     for number, event in enumerate(events, after + 1):
         if event.seq != number:
             raise InvalidValue(

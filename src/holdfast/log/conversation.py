@@ -16,8 +16,8 @@ REWOUND = "thread.rewound"
 
 
 def rewound_to(event: Event) -> int | None:
-    """The event after which the conversation continues, if this event is a rewind that this version
-    can read."""
+    """Return the number of the event after which the conversation continues, if `event` is a rewind
+    that this version can read; None otherwise."""
     if event.kind != REWOUND:
         return None
     payload = typed(event)
@@ -27,10 +27,11 @@ def rewound_to(event: Event) -> int | None:
 
 
 def conversation(events: Iterable[Event]) -> list[Event]:
-    """The events that count after the last one, in order. A rewind removes the events between the
-    one that it names and itself; it stays in the list if it counts itself.
+    """Return the events that belong to the conversation, in order. A rewind removes the events
+    between the event that it names and itself. The rewind itself stays in the list if no later
+    rewind removes it.
 
-    Of a part of a log, the result is the part of its conversation.
+    Given a part of a log, the function returns the matching part of the conversation.
     """
     listed = events if isinstance(events, list) else list(events)
     if not any(event.kind == REWOUND for event in listed):

@@ -1,6 +1,6 @@
-"""The transcript: a window of events as the messages that a user or a model reads. Pure. A tool
-call includes its own outcome, so that each call has exactly one outcome or is open, wherever the
-log is cut. Windows consist of whole turns.
+"""The transcript: a range of events converted to the messages that a user or a model reads. Pure.
+Each tool call includes its own outcome: a call has exactly one outcome or is open, wherever the
+range ends. Ranges consist of whole turns.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ QUEUEING = ("queue.changed", "run.started", "model.called")
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a call ended. `unknown`: the call may or may not have had an effect, or `result` is the
-    raw data of an outcome that this version cannot read. `erased`: the outcome was erased."""
+    """How a call ended. `unknown` means that the call may or may not have had an effect; `result`
+    is then the raw data if this version cannot read the outcome. `erased` means that the outcome
+    was erased."""
 
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown", "erased"]
     seq: int
@@ -42,8 +43,8 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call of a message; without an outcome it is still open, whether it was started or
-    not."""
+    """A tool call of a message. A call without an outcome is open, whether or not it was
+    started."""
 
     id: str
     name: str
@@ -75,13 +76,14 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def transcript(events: Iterable[Event]) -> list[Message]:
-    """The messages of a window, in order. Events of other kinds, known or not, add no messages.
+    """Return the messages of a range of events, in order. Events of other kinds, known or not, add
+    no messages.
 
-    Events that were rewound away are left out, provided that the window includes the rewind. A
-    message that was edited while it was queued has its final text; one that was removed from
-    the queue is left out. Of several outcomes of a call, the first counts. An outcome whose call
-    is not in the window is left out; this does not happen in a window of whole turns. Never
-    raises for the content of an event.
+    Rewound events are omitted if the range includes the rewind. A message that was edited in the
+    queue has its final text, and a message that was removed from the queue is omitted. If a call
+    has several outcomes, the first one counts. An outcome whose call is not in the range is
+    omitted; this does not happen in a range of whole turns. Never raises for the content of an
+    event.
     """
     messages: list[Message] = []
     open: dict[str, tuple[list[ToolCall], int]] = {}  # the message and the position of each call
@@ -115,8 +117,8 @@ def transcript(events: Iterable[Event]) -> list[Message]:
 
 
 def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
-    """The messages after all changes of the queue. Messages that a run has handled do not
-    change."""
+    """Return the messages after all changes of the queue. Messages that a run has already handled
+    do not change."""
     read, gone, texts = set[int](), set[int](), dict[int, str]()
     for event in queueing:
         payload = typed(event)
@@ -133,7 +135,7 @@ def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
 
 
 def reworded(change: ev.QueueChanged) -> dict[int, str]:
-    """The messages whose text a change of the queue replaces, and the new text of each."""
+    """Return the messages whose text a change of the queue replaces, and the new text of each."""
     return {int(seq): text for seq, text in change.texts.items() if seq.isdecimal()}
 
 
@@ -209,13 +211,13 @@ def _raw(event: Event) -> Any:
 
 
 def turns(events: Iterable[Event]) -> list[list[Event]]:
-    """The events of the conversation split into turns; events before the first turn belong to it.
-    Those that were rewound away are left out.
+    """Return the events of the conversation, split into turns. Events before the first turn belong
+    to the first turn. Rewound events are omitted.
 
-    A turn begins with a user's message that arrives when nothing is open (run, call, pending
-    item) and every earlier message is answered. A message that arrives before that belongs to
-    the current turn; calls and messages whose outcome or answer was rewound away do not count. So
-    no cut between turns separates a call from its outcome, provided that the events begin at the
+    A turn begins with a user's message that arrives when nothing is open (run, call or pending
+    item) and every earlier message is answered. A message that arrives earlier belongs to the
+    current turn. Calls and messages whose outcome or answer was rewound are ignored. So a split
+    between turns never separates a call from its outcome, provided that the events begin at the
     start of the log or of an earlier turn.
     """
     listed = conversation(events)
@@ -243,7 +245,8 @@ def turns(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def _closed(events: list[Event]) -> dict[str | int, int]:
-    """The last event that closes each call and takes up each message; empty without rewinds."""
+    """Return the last event that closes each call and handles each message; empty without
+    rewinds."""
     closed: dict[str | int, int] = {}
     if any(event.kind == "thread.rewound" for event in events):
         for event in events:
@@ -268,7 +271,7 @@ def _still_waiting(event: Event, waiting: set[int]) -> set[int]:
 
 
 def last_turns(events: Iterable[Event], number: int) -> list[Event]:
-    """The events of the last `number` turns, or of all if there are fewer."""
+    """Return the events of the last `number` turns, or of all if there are fewer."""
     check_count("number", number, least=1)
     return [event for turn in turns(events)[-number:] for event in turn]
 
@@ -276,8 +279,8 @@ def last_turns(events: Iterable[Event], number: int) -> list[Event]:
 def last_tokens(
     events: Iterable[Event], tokens: int, count: Callable[[Event], int] | None = None
 ) -> list[Event]:
-    """The events of as many of the last turns as fit into `tokens`, and always of the last turn.
-    `count` returns the tokens of an event; by default, four bytes of data are one token."""
+    """Return the events of as many of the last turns as fit into `tokens`, and always of the last
+    turn. `count` returns the tokens of an event; by default, four bytes of data are one token."""
     check_count("tokens", tokens, least=0)
     kept: list[list[Event]] = []
     for turn in reversed(turns(events)):

@@ -55,7 +55,7 @@ class FromModel(Struct, frozen=True, tag="model"):
 
 
 class FromTools(Struct, frozen=True, tag="tools"):
-    """The results of the calls of the previous message: one for each."""
+    """The results of the calls of the previous message, one for each call."""
 
     results: tuple[Answered, ...]
 
@@ -87,13 +87,13 @@ class ModelCall(Struct, frozen=True, kw_only=True):
 
 
 class TextChunk(Struct, frozen=True, tag="text"):
-    """More of the answer's text."""
+    """The next piece of the answer's text."""
 
     text: str
 
 
 class ThoughtChunk(Struct, frozen=True, tag="thought"):
-    """More of the model's reasoning, if it shows any."""
+    """The next piece of the model's reasoning, if the model shows it."""
 
     text: str
 
@@ -148,7 +148,7 @@ class Provider(Protocol):
 
 
 def split_ref(ref: str, field: str = "model") -> tuple[str, str]:
-    """`a/b/c` is model `b/c` of provider `a`."""
+    """Split a model reference: `a/b/c` is model `b/c` of provider `a`."""
     namespace, slash, name = ref.partition("/") if isinstance(ref, str) else ("", "", "")
     if not (slash and namespace.strip() and name.strip()):
         raise InvalidValue(

@@ -61,8 +61,8 @@ class RecordedModel:
       `content`, or the `result` as text or as JSON, or for a failure the `error` in it.
 
     Ids, media, the system prompt, tools and settings are not compared. After a compaction the
-    prompt may begin after the summarised part. A difference raises `Diverged`; if the log has no
-    further message, it raises `ModelError`. `ref` defaults to the model's name in the log.
+    prompt may begin after the summarised part. Raises `Diverged` for a difference, and `ModelError`
+    if the log has no further message. `ref` defaults to the model's name in the log.
     """
 
     def __init__(self, events: Iterable[Event], *, ref: str | None = None) -> None:
@@ -105,7 +105,7 @@ class RecordedModel:
             yield chunk
 
     def _answer(self, call: ModelCall) -> ev.MessageCompleted:
-        """The message that answers the call, wherever in the log its prompt begins."""
+        """Return the message that answers the call, wherever in the log its prompt begins."""
         differs: list[Diverged] = []
         for start in reversed(self._starts):
             reading = _Reading(
@@ -232,7 +232,7 @@ def _result_text(call: ev.Call, finished: ev.ToolFinished | None) -> Any:
 
 
 def recorded_chunks(message: ev.MessageCompleted) -> list[Chunk]:
-    """A recorded message as the chunks of a model."""
+    """Return a recorded message as the chunks of a model."""
     reason: Any = message.reason if message.reason in get_args(StopReason) else None
     calls = [CallChunk(name=c.name, arguments=c.arguments, id=c.provider_id) for c in message.calls]
     return [

@@ -88,13 +88,13 @@ class Models:
 
 
 def is_listed(ref: str, refs: Collection[str]) -> bool:
-    """Whether a list of models contains this model: by its reference, as `provider/*`, or as
+    """Return whether a list of models contains this model: by its reference, as `provider/*`, or as
     `*`."""
     return ref in refs or f"{ref.partition('/')[0]}/*" in refs or "*" in refs
 
 
 def faults(providers: Iterable[Source]) -> list[str]:
-    """All problems with these providers and models, as text; empty if they are valid."""
+    """Return all problems with these providers and models, as text; empty if they are valid."""
     owners: dict[str, int] = {}  # the index of each namespace or single model
     found: list[str] = []
     for number, source in enumerate(providers):

@@ -66,7 +66,7 @@ Step: TypeAlias = Plain | Callable[[ModelCall], Plain]
 
 
 def Use(name: str, /, **arguments: Any) -> CallChunk:
-    """A tool call for `Say(calls=[...])`."""
+    """Return a tool call for `Say(calls=[...])`."""
     return CallChunk(name=name, arguments=arguments)
 
 
@@ -137,7 +137,7 @@ class ScriptedModel:
         if number >= len(steps):
             if not (self._repeat and steps):
                 raise ModelError(
-                    model=self.ref, problem=f"the script has no more steps: it has {len(steps)}"
+                    model=self.ref, problem=f"the script has ended: it has {len(steps)}"
                 )
             number = len(steps) - 1
         step = steps[number]
@@ -190,7 +190,7 @@ def _said(call: ModelCall, per_turn: bool) -> int:
 
 
 def last_input(call: ModelCall) -> str:
-    """The text of the last user message."""
+    """Return the text of the last user message."""
     users = [message for message in call.messages if isinstance(message, FromUser)]
     return text_of(users[-1]) if users else ""
 
@@ -258,8 +258,8 @@ def _result_faults(message: FromTools, asked: list[str]) -> Iterator[str]:
 
 
 def offline() -> ScriptedModel:
-    """A model that needs no API key. It replies that it is offline and repeats the input; if the
-    first word is the name of a tool, it calls that tool: `refund order=42`, or `refund order
+    """Return a model that needs no API key. It replies that it is offline and repeats the input; if
+    the first word is the name of a tool, it calls that tool: `refund order=42`, or `refund order
     42`."""
     return ScriptedModel([_offline], ref="scripted/offline", repeat=True, keep_calls=False)
 

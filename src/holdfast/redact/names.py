@@ -232,8 +232,8 @@ class Names:
         return says, weak and own == name and (words(own) or ("",))[-1] in _LAST
 
     def _is_own(self, parts: tuple[str, ...]) -> bool:
-        """Whether the name contains a name that the application has added, and no word that changes
-        its meaning.
+        """Return whether the name contains a name that the application has added, and no word that
+        changes its meaning.
         """
         for start in range(len(parts)):
             for end in range(start + 1, min(start + self._longest, len(parts)) + 1):
@@ -303,7 +303,7 @@ def _ends(parts: tuple[str, ...]) -> str | None:
 
 
 def _ended(word: str) -> bool:
-    """Whether a word ends with the name of a secret."""
+    """Return whether a word ends with the name of a secret."""
     if word.isascii():
         return word.endswith(_TAILS) and _JOINED.fullmatch(word) is not None
     joined = _JOINED.fullmatch(word) is not None

@@ -157,7 +157,7 @@ class Redactor:
         return self._found(text, path)
 
     def _near(self, text: str, path: str) -> str:
-        """Search long text again, but only around its placeholders."""
+        """Search long text again, but only around the placeholders."""
         fixed = re.compile(re.escape(self._fixed)) if self._fixed else PLACEHOLDER
         around = _around(text, fixed)
         pieces = ((low, high, self._scanned(text[low:high], path)) for low, high in around)
@@ -305,8 +305,8 @@ def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[Bounds]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object. JSON with a repeated name is treated as text instead, so that no value is
-    lost.
+    """Build an object. JSON with a repeated name is treated as text instead, so that every value is
+    kept.
     """
     found = dict(pairs)
     if len(found) != len(pairs):

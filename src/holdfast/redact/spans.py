@@ -51,12 +51,12 @@ def spliced(text: str, pieces: Iterable[tuple[int, int, str]]) -> str:
 
 
 def masked(text: str) -> bool:
-    """Whether the text may contain a placeholder."""
+    """Return whether the text may contain a placeholder."""
     return "[redacted" in text or "[withheld" in text
 
 
 def only_placeholders(text: str) -> bool:
-    """Whether the text consists of placeholders and white space."""
+    """Return whether the text consists of placeholders and white space."""
     return masked(text) and not PLACEHOLDER.sub("", text).strip()
 
 

@@ -239,7 +239,7 @@ def _is_reference(item: Mapping[Any, Any]) -> bool:
 
 
 def _is_wording(value: Mapping[Any, Any]) -> bool:
-    """Whether an object contains the labels of a user interface."""
+    """Return whether an object contains the labels of a user interface."""
     texts = [item for item in value.values() if isinstance(item, str) and item]
     return len(texts) >= 4 and sum(map(_is_words, texts)) * 3 >= len(texts) * 2
 
@@ -249,7 +249,7 @@ def _is_words(text: str) -> bool:
 
 
 def _is_header(value: Any, path: str) -> bool:
-    """Whether the value is a header as a pair of name and value: a tuple, or a list within a
+    """Return whether the value is a header as a pair of name and value: a tuple, or a list within a
     list.
     """
     if len(value) != 2 or not (
@@ -260,7 +260,7 @@ def _is_header(value: Any, path: str) -> bool:
 
 
 def _is_schema(path: str, item: Any) -> bool:
-    """Whether the value is the JSON Schema of a field that is named like a secret."""
+    """Return whether the value is the JSON Schema of a field that is named like a secret."""
     return _last(path) in _INSIDE and isinstance(item, Mapping) and not _SCHEMA.isdisjoint(item)
 
 

@@ -195,12 +195,12 @@ def _token(value: str) -> Looks:
 
 
 def _odd(value: str) -> bool:
-    """Whether a value has digits in positions that are unusual in names."""
+    """Return whether a value has digits in positions that are unusual in names."""
     return any(c.isdigit() for c in value) and bool(re.search(r"\d[a-z]|[a-z]\d[A-Z]", value))
 
 
 def random(value: str) -> bool:
-    """Whether a value looks generated: long and of high entropy."""
+    """Return whether a value looks generated: long and of high entropy."""
     if len(value) < 16:
         return False
     value = value[:LONGEST]
@@ -212,7 +212,7 @@ def random(value: str) -> bool:
 
 
 def is_distinct(value: str) -> bool:
-    """Whether a value is so distinct that it cannot be an ordinary word, number or name."""
+    """Return whether a value is so distinct that it cannot be an ordinary word, number or name."""
     if (
         not 8 <= len(value) <= LONGEST
         or any(c.isspace() for c in value)
@@ -223,7 +223,7 @@ def is_distinct(value: str) -> bool:
 
 
 def mixed(value: str) -> bool:
-    """Whether a value has letters and digits, as most password rules require."""
+    """Return whether a value has letters and digits, as most password rules require."""
     value = value.strip("\"'`.,;:()[]{}<>")
     if not 6 <= len(value) <= 128:
         return False
@@ -253,7 +253,7 @@ _WORD_AND_NUMBER = re.compile(r"(?=\D{4})[^\W\d_]+[-_]*\d+")
 
 
 def is_plausible(value: str) -> bool:
-    """Whether a value can be a secret where the text announces a secret."""
+    """Return whether a value can be a secret where the text announces a secret."""
     value = value[:LONGEST]
     if _OTHER.search(value) or (value.count("/") > 1 and not random(value)):
         return False
@@ -268,8 +268,8 @@ def is_plausible(value: str) -> bool:
 
 
 def is_strong(value: str) -> bool:
-    """Whether a value is a secret even if the text does not announce one: it has digits among
-    letters, and punctuation or capitals that occur in no word.
+    """Return whether a value is a secret even if the text does not announce one: it has digits
+    among letters, and punctuation or capitals that occur in no word.
     """
     if _OTHER.search(value) or looks(value) not in (Looks.MIXED, Looks.RANDOM):
         return False

@@ -364,7 +364,8 @@ def _with_prefix(text: str, prefix: re.Match[str], table: _Table) -> Iterator[Sp
 
 
 def _is_random(token: str) -> bool:
-    """Whether a token is more than a prefix and a word: it has digits, or letters of both cases."""
+    """Return whether a token is more than a prefix and a word: it has digits, or letters of both
+    cases."""
     body = token[4:]
     odd = any(c.isdigit() for c in body) or len(token) > 60
     return odd or (not body.islower() and not body.isupper() and len(set(body)) > 8)

@@ -85,8 +85,8 @@ def judge(name: str, says: str, value: str, syntax: Syntax) -> Verdict:
 
 
 def _is_word_as_data(value: str, shape: Looks) -> bool:
-    """Whether a keyword is a value here. In data, any word can be a value, except the label of a
-    field.
+    """Return whether a keyword is a value here. In data, any word can be a value, except the label
+    of a field.
     """
     value = value.strip()
     if shape is not Looks.PLAIN or value.lower() in _NOTHING:
@@ -105,7 +105,8 @@ def _weak(last: str, value: str, shape: Looks) -> tuple[bool, bool]:
 
 
 def _is_label(last: str, says: str, value: str, shape: Looks) -> bool:
-    """Whether a field that is named like a secret contains a label, a name or a version instead."""
+    """Return whether a field that is named like a secret contains a label, a name or a version
+    instead."""
     if shape is Looks.NUMBER:
         return says != "key" and not value.strip().isdigit()
     if shape not in (Looks.LABEL, Looks.NAME) or last in HEADERS or says == "tokens":
@@ -133,8 +134,8 @@ def _named(name: str, says: str, value: str, shape: Looks, syntax: Syntax) -> tu
 
 
 def _is_made_up(value: str) -> bool:
-    """Whether a value is a word and a number, or consists of words that do not occur in names of
-    secrets.
+    """Return whether a value is a word and a number, or consists of words that do not occur in
+    names of secrets.
     """
     value = value[:LONGEST]
     if value[-1].isdigit() and value.rstrip("0123456789").isalpha():
@@ -143,7 +144,7 @@ def _is_made_up(value: str) -> bool:
 
 
 def _is_phrase(name: str, says: str, value: str, syntax: Syntax) -> bool:
-    """Whether several plain words are a passphrase."""
+    """Return whether several plain words are a passphrase."""
     parts = value.split()
     if SPOKEN & set(words(name)) and len(parts) >= 3:
         return True
@@ -154,7 +155,7 @@ def _is_phrase(name: str, says: str, value: str, syntax: Syntax) -> bool:
 
 
 def _is_password(name: str, says: str, value: str, syntax: Syntax) -> bool:
-    """Whether one plain word is a weak password, and not a part of the text."""
+    """Return whether one plain word is a weak password, and not a part of the text."""
     capital = value.isalpha() and value[1:].islower() and value[:1].isupper()
     if capital and not name.isupper() and syntax not in (Syntax.OPTION, Syntax.CELL):
         return False

@@ -42,7 +42,7 @@ Made: TypeAlias = "Agent | Callable[..., Harness]"
 
 
 class Chosen(str):
-    """A default model that the user did not choose. It is not passed to functions that create a
+    """A default model that the user did not select. It is not passed to functions that create a
     harness."""
 
     __slots__ = ()
@@ -118,7 +118,7 @@ def serving(engines: Mapping[str, Engine], agent: str | None, tenant: str | None
 
 
 def is_uploaded(engine: Engine, agent: str) -> bool:
-    """Whether this agent of an engine was uploaded by a client."""
+    """Return whether this agent of an engine was uploaded by a client."""
     return agent in getattr(engine, "adopted", ())
 
 
@@ -243,11 +243,11 @@ class HoldfastEngine:
         self._adopters.add((tenant, agent.key))
 
     def has_adopted(self, agent: str, tenant: str) -> bool:
-        """Whether a tenant has uploaded this agent."""
+        """Return whether a tenant has uploaded this agent."""
         return (tenant, agent) in self._adopters
 
     async def take_up(self, place: TenantStore, agent: str) -> None:
-        """Look for unfinished runs of an uploaded agent."""
+        """Search for unfinished runs of an uploaded agent, and resume them."""
         await self._harness(place, agent).start()
 
     async def drop(self, place: TenantStore, agent: str) -> None:
@@ -394,7 +394,7 @@ def _ref(provider: Any) -> str | None:
 
 
 def _refused(made: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
-    """The settings for which a function has no parameter."""
+    """Return the settings for which a function has no parameter."""
     try:
         taken = inspect.signature(made).parameters.values()
     except (TypeError, ValueError):  # some callables have no signature

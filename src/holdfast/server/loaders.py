@@ -261,7 +261,7 @@ def _bytes(file: Path, left: int) -> bytes:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether a path is in a `.git` folder."""
+    """Return whether a path is in a `.git` folder."""
     return any(name.lower() == ".git" for name in path.split("/"))
 
 

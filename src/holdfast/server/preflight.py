@@ -49,9 +49,9 @@ def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
         # Without a password, each worker would ask for that of a key in the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
-        why = "cannot be used: give PEM files, the key without a password"
+        why = "cannot be used: pass PEM files, and a key without a password"
         if error.reason == "KEY_VALUES_MISMATCH":
-            why = "do not match: give the key of this certificate"
+            why = "do not match: pass the key that belongs to this certificate"
         yield f"--tls-cert and --tls-key {why}"
     except OSError as error:
         yield f"--tls-cert or --tls-key cannot be read ({error.strerror})"

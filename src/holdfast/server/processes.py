@@ -201,7 +201,7 @@ def collect_rarely() -> None:
 
 
 def logs() -> dict[str, Any]:
-    """The logging configuration: warnings and audit records go to stderr. A program that has
+    """Return the logging configuration: warnings and audit records go to stderr. A program that has
     configured logging itself keeps its configuration."""
     config: dict[str, Any] = copy.deepcopy(LOGGING_CONFIG)
     if not logging_configured(logging.getLogger("holdfast")):
@@ -233,7 +233,7 @@ class Server(uvicorn.Server):
 
 
 async def serves(first: Event) -> None:
-    """Notify the parent that this worker serves requests."""
+    """Notify the parent process that this worker accepts requests."""
     first.set()
 
 

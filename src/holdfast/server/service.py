@@ -180,7 +180,7 @@ class Service:
             LOGGER.warning("cannot look for unfinished runs of a tenant: %s", why)
 
     async def once(self) -> IdempotencyStore:
-        """The stored responses to requests with an idempotency key."""
+        """Return the stored responses to requests with an idempotency key."""
         if self._once is None:
             store = await self.places.store()
             self._once = IdempotencyStore(store, waiting=self.waiting, check=self.check_open)

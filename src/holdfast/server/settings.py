@@ -62,7 +62,7 @@ OWN = {
     "tenant",
     "limits",
 }  # settings of a harness that the server sets
-NOBODY = "there are no agents: give `agents`, or an engine with agents"
+NOBODY = "no agents are configured: set `agents`, or add an engine with agents"
 Source: TypeAlias = "str | Builder"
 ENVIRON = "env:"
 
@@ -142,13 +142,13 @@ class Settings:
         }
 
     def by_name(self) -> Mapping[str, Loader]:
-        """The loaders by name."""
+        """Return the loaders by name."""
         if isinstance(self.loaders, Mapping):
             return self.loaders
         return {loader.name: loader for loader in self.loaders}
 
     def registry(self) -> StoreRegistry:
-        """The stores by kind."""
+        """Return the stores by kind."""
         if isinstance(self.stores, StoreRegistry):
             return self.stores
         if isinstance(self.stores, str):
@@ -242,7 +242,7 @@ def _wrong_origin(origin: str) -> str | None:
     if address is None:
         return "is not an origin: use scheme, host and port, as in https://shop.example"
     if address["path"] is not None or origin != origin.lower():
-        return f"is not what browsers send: did you mean {scheme}://{address['host']}?".lower()
+        return f"is not in the form that browsers send: did you mean {scheme}://{address['host']}?".lower()
     return None
 
 

@@ -90,7 +90,7 @@ def _whole(
 
 
 def tools(names: Sequence[Any], faults: list[str]) -> list[Tool]:
-    """The tools that uploaded agents may use."""
+    """Return the tools that uploaded agents may use."""
     found = []
     for at in names:
         made = named(at, f"tool {at!r}", faults)

@@ -56,7 +56,7 @@ class Changes:
         return Key(self.tenant, session, "main")
 
     async def row(self, session: str) -> Row:
-        """The session's row. Raises `SessionNotFound`."""
+        """Return the session's row. Raises `SessionNotFound`."""
         return await existing_row(self.store, self.key(session))
 
     def event(self, payload: Payload, actor: str | None, id: str | None = None) -> NewEvent:

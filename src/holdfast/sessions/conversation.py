@@ -1,4 +1,4 @@
-"""Reading the conversation of a log backwards: events that were rewound away are skipped, so that
+"""Reading the conversation of a log backwards: events that a rewind removed are skipped, so that
 the cost depends on what is read and not on the length of the log."""
 
 from __future__ import annotations

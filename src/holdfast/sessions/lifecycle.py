@@ -312,7 +312,7 @@ class Sessions:
         actor: str | None = None,
         key: str | None = None,
     ) -> Row:
-        """Return the conversation of a thread to what it was right after event `to`; 0 clears it.
+        """Return the conversation of a thread to its state right after event `to`; 0 clears it.
         Nothing is deleted: the events stay in the log. Queued messages after `to` are dropped;
         usage, mode, model, state, labels and checkpoints stay. Calls with the same `key` count
         once. Raises `SessionBusy` while a run or a pending item is open, and `PhaseError` if the
@@ -355,7 +355,7 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Detach (surface, address), so that other sessions can attach it. Does nothing if it is
+        """Detach (surface, address), so that other sessions can attach it. Has no effect if it is
         not attached."""
         payload = ev.SurfaceDetached(surface=surface, address=address, reason=reason)
         return await surfaces.detach(self.changes, id, payload, actor=actor)
@@ -406,9 +406,9 @@ class Sessions:
         return transitions.follow(self.changes, id, after, wait)
 
     def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
-        """Yield where these words occur, ignoring case, in messages, calls, results and
-        summaries of all threads, oldest first in each. It also finds text that was compacted, but
-        not text that was rewound away. It reads the whole conversation."""
+        """Yield where these words occur, ignoring case, in messages, calls, results and summaries
+        of all threads, oldest first in each. It also finds text that was compacted, but not text
+        that a rewind removed. It reads the whole conversation."""
         return search.search(self.changes, id, words)
 
     def audit(self, id: str) -> AsyncGenerator[Audited, None]:

@@ -1,4 +1,5 @@
-"""Rewinds a thread: from then on, its conversation is what it was right after an earlier event.
+"""Rewinds a thread: from then on, its conversation is in the state that it had right after an
+earlier event.
 
 The rewind event contains everything that the fold and the row need. The event is computed from the
 log and appended only if the log has not grown in the meantime. Otherwise it is computed again, with
@@ -76,8 +77,8 @@ async def rewind(
 async def _attempt(
     store: Store, row: Row, state: State, to: int, *, id: str, actor: str | None
 ) -> int | None:
-    """Append the rewind, or find it if it is in the log. Returns its number, or None if the log has
-    grown."""
+    """Append the rewind, or find it if it is already in the log. Returns its number, or None if the
+    log has grown."""
     refused: HoldfastError | None = None
     try:
         payload = await planned(store, row, state, to)
@@ -181,8 +182,8 @@ def _due(state: State, to: int) -> int | None:
 class _Dropped(Struct):
     """The part of the conversation that the rewind removes: the number of its messages, and of
     those that can be the first message of a row. `reached` means that event `to` is in the
-    conversation. `window` is the window after event `to`, if an earlier rewind in this part tells
-    it."""
+    conversation. `window` is the window after event `to`, if an earlier rewind in this part
+    contains it."""
 
     messages: int = 0
     texts: int = 0
@@ -294,7 +295,7 @@ def _first(row: Row, text: str, whole: bool) -> str | None:
 
 
 def _counts(event: Event) -> bool:
-    """Whether a row counts an event as a message."""
+    """Return whether a row counts an event as a message."""
     return event.kind in COUNTED and typed(event) is not None
 
 

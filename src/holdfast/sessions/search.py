@@ -1,5 +1,5 @@
 """Full-text search in the conversations of a session, including text that a model no longer reads.
-Text that was rewound away is not found."""
+Text that a rewind removed is not found."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def search(changes: Changes, id: str, words: str) -> AsyncGenerator[Found,
 
 
 def _found(event: Event, thread: str, wanted: re.Pattern[str]) -> tuple[str, Found] | None:
-    """Return the id of an event that has the words, and where."""
+    """Return the id of the event that contains the words, and the location of the words."""
     payload = typed(event)
     for text in _texts(event.kind, payload):
         if (hit := wanted.search(text)) is not None:

@@ -22,8 +22,8 @@ Opener = Callable[[str], Awaitable[Store]]
 
 
 class Connecting:
-    """A store that is about to open. Await it, or use it with `async with`, which also closes
-    it."""
+    """A store that is about to be opened. Await it, or use it with `async with`, which also closes
+    the store."""
 
     def __init__(self, open: Callable[[], Awaitable[Store]]) -> None:
         self._open = open
@@ -80,7 +80,8 @@ def connect(url: str, *, vault: Vault | None = None, portal: bool = False) -> Co
 
 
 def without_vault(url: str) -> tuple[str, str | None]:
-    """Split the option `vault` off a URL; return the URL without it, and the vault's file."""
+    """Remove the option `vault` from a URL. Returns the URL without the option, and the path of the
+    vault file."""
     place, mark, query = url.partition("?")
     options = query.split("&") if mark else []
     named = [option for option in options if option.partition("=")[0] == "vault"]

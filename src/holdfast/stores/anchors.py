@@ -1,8 +1,8 @@
 """Anchors: links of logs, kept outside the store as evidence.
 
-Someone with write access to the whole database can alter an event and recompute all links. They
-cannot change an anchor that is kept elsewhere: an anchor records the link of an event, and the link
-depends on all events before it.
+An attacker with write access to the whole database can alter an event and recompute all links. An
+anchor that is kept elsewhere stays unchanged: it records the link of an event, and the link depends
+on all events before it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def _rows(store: Store, tenant: str, session: str | None) -> AsyncGenerato
 
 
 async def held(store: Store, kept: Iterable[Anchor]) -> AsyncGenerator[Damage, None]:
-    """Compare a store with anchors, and report the differences since they were taken."""
+    """Compare a store with anchors, and yield the differences since the anchors were created."""
     for anchor in kept:
         try:
             found = await _compared(store, anchor)

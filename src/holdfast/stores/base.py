@@ -1,4 +1,5 @@
-"""`BaseStore`: the parts of the port that are the same in every store that keeps logs itself."""
+"""`BaseStore`: the methods of the store port that are the same in every store that keeps logs
+itself."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ R = TypeVar("R")  # a store's state of a restore in progress
 
 
 class BaseStore(CheckedStore, ABC, Generic[R]):
-    """Implements append, read, restore, erase and delete; each store implements the abstract
-    methods."""
+    """Base class that implements append, read, restore, erase and delete. Each store implements the
+    abstract methods."""
 
     async def append(
         self,
@@ -53,7 +54,7 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
 
     @abstractmethod
     async def _append(self, request: AppendRequest) -> Extension:
-        """Decide an append, write it, and notify followers."""
+        """Decide on an append, write it, and notify followers."""
 
     def read(
         self,
@@ -90,15 +91,15 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
 
     @abstractmethod
     async def _begin_restore(self, key: Key, parent: Parent | None) -> R:
-        """Create a log without a key to restore into."""
+        """Create a log without a key, to restore events into."""
 
     @abstractmethod
     async def _restore_some(self, restore: R, events: list[Event]) -> R:
-        """Write the next events of a restore, keeping their numbers, ids and times."""
+        """Write the next events of a restore. The events keep their numbers, ids and times."""
 
     @abstractmethod
     async def _end_restore(self, key: Key, restore: R) -> None:
-        """Give the restored log its key."""
+        """Assign the key to the restored log, which makes it visible."""
 
     @abstractmethod
     async def _discard(self, restore: R, error: BaseException) -> None:
@@ -118,7 +119,7 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     async def _erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> dict[str, int]:
-        """Replace the data of events; return the receipt's counts."""
+        """Replace the data of events. Returns the counts for the receipt."""
 
     async def delete(
         self, target: Scope | Key, *, fence: Lease | None = None, expected: int | None = None
@@ -134,8 +135,8 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     async def _hide(
         self, target: Scope | Key, fence: Lease | None, expected: int | None
     ) -> tuple[Counter[str], list[str]]:
-        """Make a session or a thread unreachable, and notify followers; return the receipt's counts
-        and the incarnations of the deleted logs."""
+        """Make a session or a thread unreachable, and notify followers. Returns the counts for the
+        receipt and the incarnations of the deleted logs."""
 
     @abstractmethod
     async def _sweep(self, scope: Scope | None) -> None:

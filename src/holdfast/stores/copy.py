@@ -50,8 +50,9 @@ LEASE = 60.0  # seconds
 
 
 class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result for one thread. `closed` counts the events that were added to close open items;
-    `new` means that the thread does not exist in the target and was not copied."""
+    """The result of a copy for one thread. `closed` is the number of events that were added to
+    close open items; `new` means that the thread does not exist in the target and was not
+    copied."""
 
     thread: str
     status: Literal["copied", "same", "new", "conflict"]
@@ -61,8 +62,8 @@ class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SessionCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result for one session. `blobs` and `claims` count those that did not exist in the
-    target; `held` lists names that another session holds there."""
+    """The result of a copy for one session. `blobs` and `claims` are the numbers of blobs and names
+    that did not exist in the target. `held` lists names that another session holds there."""
 
     source: Scope
     target: Scope
@@ -74,7 +75,7 @@ class SessionCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Job(Struct, frozen=True, kw_only=True):
-    """The source, the target and the mode of a copy."""
+    """The source, the target and the mode of one copy operation."""
 
     source: Store
     target: Store
@@ -88,8 +89,8 @@ class _Job(Struct, frozen=True, kw_only=True):
 
 
 async def sessions_of(store: Store, tenant: str) -> AsyncGenerator[Scope, None]:
-    """Yield every session of a tenant once, oldest first. A session without a thread `main` is not
-    included: copy it by its name."""
+    """Yield every session of a tenant once, oldest first. Sessions without a thread `main` are not
+    included; copy them by name."""
     query = Query(tenant=tenant, order="created", newest_first=False)
     async with aclosing(every_row(store, query)) as rows:
         async for row in rows:
@@ -111,10 +112,11 @@ async def copy_session(
     Events keep number, id and time, and forks share events again. If a thread differs from the one
     in the target, or a name is taken, that is a conflict and nothing is written.
 
-    A plain copy leaves nothing open: pending items are settled as `abandoned` and an active run
-    ends as `interrupted`, so that nothing is approved or done twice. A move keeps everything as it
-    is and leaves the source sealed. It raises `LeaseHeld` while the session has a driver, and
-    `SessionMoved` if it was moved elsewhere. Repeat the call to complete an interrupted copy.
+    A plain copy closes everything that is open: pending items are settled as `abandoned` and an
+    active run ends as `interrupted`, so that nothing is approved or done twice. A move keeps
+    everything as it is and leaves the source sealed. It raises `LeaseHeld` while the session has a
+    driver, and `SessionMoved` if it was moved elsewhere. Repeat the call to complete an interrupted
+    copy.
 
     Raises `StoreError` if the source changes during the copy, or if the written events do not read
     back the same. `progress` is called with the number of events written.
@@ -144,10 +146,11 @@ async def copy_session(
 async def undo_move(
     source: Store, target: Store, scope: Scope, *, tenant: str | None = None
 ) -> int:
-    """Reopen the threads that a move to `target` sealed; return how many.
+    """Reopen the threads that a move to `target` sealed. Returns the number of reopened threads.
 
     Raises `SessionExists` if the target has any part of the session (delete it there first), and
-    `SessionMoved` if the session was moved elsewhere: a session never continues in two places.
+    `SessionMoved` if the session was moved elsewhere, because a session must never continue in two
+    places.
     """
     there = Scope(scope.tenant if tenant is None else tenant, scope.session)
     name = await place_name(target, scope, there)
@@ -266,16 +269,16 @@ async def _write(
 
 
 def base_of(scope: Scope, chain: bytes) -> Key:
-    """Return the key of the temporary thread that holds the beginning of a fork whose parent is
-    gone, while the fork is restored."""
+    """Return the key of a temporary thread. While a fork whose parent no longer exists is restored,
+    this thread holds the events at the beginning of the fork."""
     return Key(scope.tenant, scope.session, f"base:{chain.hex()[:32]}")
 
 
 async def restore_base(
     store: Store, base: Key, events: AsyncGenerator[Event, None], shared: int
 ) -> None:
-    """Write the events that a fork shared with a parent that is gone, so that the fork can share
-    them again. The last event keeps drivers away until this thread is deleted."""
+    """Write the events that a fork shared with a parent that no longer exists, so that the fork can
+    share them again. The last event keeps drivers away until this thread is deleted."""
 
     async def closed() -> AsyncGenerator[Event, None]:
         async with aclosing(events):
@@ -302,7 +305,8 @@ async def _restore(job: _Job, log: MeasuredLog, parent: Parent | None) -> Thread
 async def _events(
     job: _Job, log: MeasuredLog, after: int, end: int, added: Iterable[Event]
 ) -> AsyncGenerator[Event, None]:
-    """Yield the source's events, which must match the measurement, then the added events."""
+    """Yield the events of the source, followed by the added events. The source's events must match
+    the measurement."""
     async with aclosing(measured(job.source, log, after=after, end=end)) as events:
         async for event in events:
             yield event
@@ -330,15 +334,16 @@ async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> No
 
 def _bare(row: Row, more: Sequence[Event]) -> Row:
     """Return a row after `more` events, without the fields that may differ between a log and its
-    copy. Sealing the source and closing the copy change different fields."""
+    copy: sealing the source and closing the copy change different fields."""
     if more:
         row = catalog.apply(row, more, [catalog.project(event) for event in more])
     return replace(row, tenant="", log="", head=0, last=0, link=None)
 
 
 async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
-    """Claim the session's names, and return the newly claimed ones. If another session holds some
-    of the names, claim none, and return those as the second value."""
+    """Claim the names of the session. Returns the newly claimed names and an empty list. If another
+    session holds some of the names, claims none of them and returns those names as the second
+    value."""
     have = set(await job.target.claims(job.there))
     taken: list[str] = []
     held: list[str] = []
@@ -353,7 +358,7 @@ async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
 
 
 async def _give_up(job: _Job, names: Sequence[str]) -> None:
-    """Release the names of a session if nothing of the session was copied."""
+    """Release the names of a session if no part of the session was copied."""
     with suppress(HoldfastError):
         if not await threads_of(job.target, job.there):
             await _unclaim(job, names)
@@ -409,8 +414,8 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
 
 
 async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) -> None:
-    """Seal every open thread; raise `LeaseHeld` if one has a driver. `actor` is recorded with the
-    event."""
+    """Seal every open thread. Raises `LeaseHeld` if a thread has a driver. `actor` is recorded with
+    the event."""
     while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
         await _tell(store, open, "session.moved", {"to": to}, actor)
 
@@ -418,7 +423,8 @@ async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) ->
 async def unseal(
     store: Store, scope: Scope, to: str, reason: str, *, threads: Collection[str] | None = None
 ) -> int:
-    """Reopen the threads, or some of them, that were sealed by a move to `to`; return how many."""
+    """Reopen the threads, or some of them, that were sealed by a move to `to`. Returns the number
+    of reopened threads."""
     sealed = [
         row
         for row in await threads_of(store, scope)
@@ -441,7 +447,8 @@ async def _tell(
     payload: dict[str, str],
     actor: str | None = None,
 ) -> None:
-    """Append an event to each of these threads; raise `LeaseHeld` if one of them has a driver."""
+    """Append an event to each of these threads. Raises `LeaseHeld` if one of the threads has a
+    driver."""
     leases: list[Lease] = []
     try:
         for row in rows:

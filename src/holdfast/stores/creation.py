@@ -1,5 +1,5 @@
-"""Creating a store for a command that may fail. If the new store has no session in the end, its
-files, and the folders created for them, are removed. Databases on a server are left alone."""
+"""Creation of a store for a command that may fail. If the new store has no session in the end, its
+files and the folders created for it are removed. Databases on a server are left unchanged."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _used(database: Path) -> bool:
 
 
 def _alone(database: Path) -> bool:
-    """Whether no other process has the database open: SQLite removes its journal only in that
-    case."""
+    """Return whether no other process has the database open: SQLite removes its journal only in
+    that case."""
     with closing(sqlite3.connect(str(database), timeout=0)) as conn:
         try:
             return bool(conn.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",))

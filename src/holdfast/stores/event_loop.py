@@ -1,4 +1,4 @@
-"""Checks that an object is used on the event loop it was opened on; another loop raises
+"""Checks that an object is used on the event loop it was opened on. Use on another loop raises
 `WrongLoop`."""
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from ..portal import in_trio
 
 
 class OwnLoop:
-    """The event loop that the object named `what` belongs to: the running loop or, without one, the
-    first loop that `check` runs on. An object that is `free` holds no resources of its loop: it
-    starts without a loop, and may move to another loop after its own is closed."""
+    """The event loop that an object belongs to: the running loop, or else the first loop on which
+    `check` is called. `what` is the name of the object in errors. If `free` is true, the object
+    holds no resources of a loop: it starts without a loop, and may move to another loop after its
+    own loop is closed."""
 
     __slots__ = ("_free", "_loop", "_what")
 

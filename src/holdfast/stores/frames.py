@@ -1,7 +1,7 @@
 """The stored form of an event's data in a database, and the errors for damaged data. Pure.
 
-A format byte comes first: `j` is followed by a CRC-32 and JSON. Every read checks the CRC; `verify`
-checks the event's SHA-256, which costs more.
+The first byte is the format. Format `j` is followed by a CRC-32 and JSON. Every read checks the
+CRC; `verify` also checks the event's SHA-256, which is more expensive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FRAME = 5  # bytes before the JSON
 
 
 def packed(data: bytes | Raw) -> bytes:
-    """Encode data as it is stored in a column."""
+    """Encode data for storage in a column."""
     return b"".join((b"j", crc32(data).to_bytes(4, "big"), data))
 
 
@@ -30,7 +30,7 @@ def unpacked(column: bytes) -> bytes | None:
 
 
 def spoiled(key: Key, event: Event) -> LogDamaged:
-    """Return the error for an event whose data is missing or differs from its hash."""
+    """Return the error for an event whose data is missing or does not match its hash."""
     try:
         event.json()
         return damaged(key, event.seq, "does not match its hash")
@@ -39,7 +39,7 @@ def spoiled(key: Key, event: Event) -> LogDamaged:
 
 
 def damaged(key: Key, seq: int, what: str) -> LogDamaged:
-    """Return the error for an event that cannot be returned."""
+    """Return the error for an event that cannot be read."""
     return LogDamaged(
         problem=f"event {seq} of {key.session!r}/{key.thread!r} {what}: "
         "run `holdfast verify` for details, or continue to read after it",

@@ -3,12 +3,13 @@
 The **link** of an event is a SHA-256 over the previous link, a mark, and the event without its
 data: number, id, kind, version, run, actor, cause and time. The **mark** is a SHA-256 over a salt
 and the event's hash, so it binds the data. When the data is erased, the salt is erased too: the
-mark stays, the links remain valid, and the mark reveals nothing about the erased data. A log begins
-with a link of its own name, and a fork with the link of the event at which it left its parent.
+mark stays, the links remain valid, and the mark reveals nothing about the erased data. The chain of
+a log begins with a link of the log's own name. The chain of a fork begins with the link of the
+event at which the fork left its parent.
 
-A format byte and its content are stored with each event: `w`, salt and link; `e`, mark and link, if
-the data is erased; `x` and a link, if the event was damaged and then erased. Nothing is stored with
-events that an older program wrote.
+Each event is stored with a format byte followed by its content: `w` with salt and link; `e` with
+mark and link, if the data is erased; `x` with a link, if the event was damaged and then erased.
+Events that an older program wrote have no such bytes.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Seal(NamedTuple):
     salt: bytes
 
     def of(self, event: NewEvent) -> Seal:
-        """Return the seal for an event whose data changed when it got its number; the salt stays
-        the same."""
+        """Return the seal for an event whose data changed when the event was numbered. The salt
+        stays the same."""
         return Seal(fingerprint(event), self.salt)
 
 
@@ -58,16 +59,16 @@ def seals(events: Sequence[NewEvent]) -> list[Seal]:
 
 
 def origin(key: Key, log: str, after: int = 0, base: bytes = b"") -> bytes:
-    """Return the link before the first event of a log. If the log is a fork, `after` and `base` are
-    the number and the link at which it left its parent. If its links begin later, `after` is the
-    number before the first of them."""
+    """Return the link before the first event of a log. For a fork, `after` and `base` are the
+    number and the link at which it left its parent. If the chain of links begins later, `after` is
+    the number before the first link."""
     named = _encode(("holdfast", 1, key.tenant, key.session, key.thread, log, after))
     return _sha256(named + base).digest()
 
 
 def anew(log: str, after: int) -> bytes:
-    """Return the link that begins a new chain after a number of a log. It does not include the key,
-    since a deleted log whose events a fork still shares has no key."""
+    """Return the link that begins a new chain after an event number. The link does not include the
+    key of the log, because a deleted log whose events a fork still shares has no key."""
     return origin(Key("", "", ""), log, after)
 
 
@@ -103,8 +104,8 @@ def _link(before: bytes, mark: bytes, event: Event) -> bytes:
 
 
 def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes | None:
-    """Return the bytes to store with an event whose data, which had this hash, is being erased.
-    With `damaged`, the event itself was altered, and its link is kept unchecked."""
+    """Return the bytes to store with an event whose data is being erased; the data had this hash.
+    With `damaged`, the event itself was altered, and its link is kept without a check."""
     if kept is None or damaged:
         return kept and b"x" + link_in(kept)
     if kept[:1] != b"w":
@@ -124,9 +125,9 @@ def ending(kept: bytes | None) -> str | None:
 
 
 class LinkWalk:
-    """Walks along the events of a log, and reports each event that does not follow from the events
-    before it. If an older program wrote the log, its row has no link, and the chain may begin again
-    after any number."""
+    """Checks the links of a log event by event, and reports each event that does not follow from
+    the events before it. If an older program wrote the log, its row has no link, and the chain may
+    begin again after any number."""
 
     def __init__(
         self,
@@ -137,9 +138,10 @@ class LinkWalk:
         deleted: str | None = None,
         lossy: bool = False,
     ) -> None:
-        """Start before the events after `after`: the log's own events, or those that a `deleted`
-        log left to it. `left` is the bytes stored with the event at which a fork left its parent;
-        None if unknown. With `lossy`, a placeholder may replace a lost event."""
+        """Start before the events after `after`. These are the log's own events, or events of a
+        `deleted` log that this log shares. `left` is the bytes stored with the event at which a
+        fork left its parent; None if they are unknown. With `lossy`, a placeholder may replace a
+        lost event."""
         self._row = row
         self._log, self._lossy = deleted or row.log, lossy
         begun = None if left is None else origin(row.key, row.log, after, link_in(left))
@@ -148,7 +150,7 @@ class LinkWalk:
         self._bare = False  # whether it had no link, and that was not reported
 
     def look(self, event: Event, hash: bytes, kept: bytes | None) -> list[Damage]:
-        """Check the next event, whose data matches its hash, and return the problem, if any."""
+        """Check the next event, whose data matches its hash. Returns the problem, or None."""
         before, was_linked = self._before, self._linked
         self.skip(kept)
         if kept is None:
@@ -184,7 +186,7 @@ class LinkWalk:
         self.skip(None)
 
     def end(self) -> list[Damage]:
-        """Check the end of the log, and return the problem, if any."""
+        """Check the end of the log. Returns the problem, or None."""
         link = self._row.link
         ends = not self._bare and (not self._before or _read(link) == self._before)
         sound = link is None or ends
@@ -203,7 +205,8 @@ def _mark_in(kept: bytes, event: Event, hash: bytes) -> bytes | None:
 
 
 def is_lost(event: Event) -> bool:
-    """Whether an event is the placeholder for an event that was lost together with its link."""
+    """Return whether an event is the placeholder for an event that was lost together with its
+    link."""
     return (event.kind, event.id) == (LOST, f"damaged:{event.seq}") and is_blank(event)
 
 

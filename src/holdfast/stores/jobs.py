@@ -1,4 +1,4 @@
-"""Store methods that consist of one job: a function of a connection, a transaction, or the like."""
+"""Store methods that run a single function, such as a function of a connection or a transaction."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 def store_method(
     job: Job[C, P, R], run: Callable[[Any, Callable[[C], R]], Awaitable[T]]
 ) -> Method[P, T]:
-    """Return a store method that takes the arguments of `job` except the first. It calls `run` with
-    the store and a function of that first argument, and returns the result."""
+    """Return a store method with the parameters of `job` except the first. The method calls `run`
+    with the store and a function of that first parameter, and returns the result."""
 
     @wraps(job)
     async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Locks within a process, one per key. A lock exists only while it is used."""
+"""Locks within a process, one per key. A lock exists only while it is in use."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The measurement of a session, read through the port: a hash chain over each log, the fork points,
-and the open items. `copy` uses it to write a copy and to check it."""
+"""The measurement of a session, read through the store port: a hash chain over each log, the fork
+points, and the open items. `copy` uses it to write a copy and to verify the copy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ SOME, SIZE = 256, 1 << 20  # events to fold at a time, and bytes of data
 
 
 class MeasuredLog(Struct, frozen=True, kw_only=True):
-    """One log, measured up to `end`. The events after `end` are in `tail`; they only record where
-    the log was moved. `chain` maps `end`, and each requested number, to the hash of the events up
-    to that number. Events up to `shared` belong to the log that this one was forked from."""
+    """One log, measured up to event `end`. The events after `end` are in `tail`; they only record
+    where the log was moved. `chain` maps `end`, and each requested number, to the hash of the
+    events up to that number. Events up to `shared` belong to the log that this log was forked
+    from."""
 
     row: Row
     end: int
@@ -41,7 +42,7 @@ class MeasuredLog(Struct, frozen=True, kw_only=True):
 
 
 def link(chain: bytes, event: Event) -> bytes:
-    """Extend the chain by one event, over all of its fields."""
+    """Return the chain extended by one event. The hash covers all fields of the event."""
     rest = msgspec.json.encode((event.seq, event.at, event.run, event.actor, event.cause))
     return hashlib.sha256(chain + fingerprint(event) + rest).digest()
 
@@ -64,9 +65,9 @@ async def threads_of(store: Store, scope: Scope) -> list[Row]:
 async def survey(
     store: Store, scope: Scope, threads: Collection[str] | None = None
 ) -> list[MeasuredLog]:
-    """Measure every log of a session, or the logs of some threads; events appended meanwhile are
-    left out. Raises `SessionNotFound` if a log does not exist, and `LogDamaged` if it cannot be
-    read."""
+    """Measure every log of a session, or the logs of some threads. Events that are appended
+    meanwhile are not included. Raises `SessionNotFound` if a log does not exist, and `LogDamaged`
+    if a log cannot be read."""
     rows = await threads_of(store, scope)
     if not rows:
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
@@ -84,7 +85,7 @@ async def survey(
 
 
 async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
-    """Measure the first `upto` events of a log, as if it ended there."""
+    """Measure the first `upto` events of a log, as if the log ended there."""
     row = await store.row(key)
     if row is None:
         raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
@@ -111,8 +112,8 @@ async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
 async def measured(
     store: Store, log: MeasuredLog, *, after: int = 0, end: int | None = None
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of a log. If they do not match the measurement, raise `StoreError` after the
-    last one; the caller must then discard them."""
+    """Yield the events of a log. Raises `StoreError` after the last event if the events do not
+    match the measurement; the caller must then discard them."""
     end = log.end if end is None else end
     chain = log.chain.get(after, START)
     read = store.read(log.row.key, after=after, before=end + 1, log=log.row.log)
@@ -125,7 +126,7 @@ async def measured(
 
 
 def failed(log: MeasuredLog, problem: str) -> StoreError:
-    """Return the error for a copy of a log that cannot be trusted."""
+    """Return the error for a log that could not be copied correctly."""
     row = log.row
     return StoreError(problem=f"thread {row.thread!r} of session {row.session!r} {problem}")
 
@@ -170,8 +171,8 @@ async def _tail(store: Store, row: Row) -> tuple[Event, ...]:
 
 
 async def _shared(store: Store, row: Row) -> int:
-    """Return how many events a fork shares with its parent. Its row counts only the bytes of its
-    own events."""
+    """Return the number of events that a fork shares with its parent. The row of a fork counts only
+    the bytes of its own events."""
     left = row.bytes
     read = store.read(row.key, before=row.head + 1, reverse=True, log=row.log)
     async with aclosing(read) as events:
@@ -186,8 +187,8 @@ async def _shared(store: Store, row: Row) -> int:
 
 
 def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None]]:
-    """Return the logs in an order in which they can be restored, each with an earlier thread to
-    share its first events with. A fork whose parent is gone has None."""
+    """Return the logs in an order in which they can be restored. Each log comes with the earlier
+    thread to share its first events with, or None if its parent no longer exists."""
     order: list[tuple[MeasuredLog, Parent | None]] = []
     offers: dict[tuple[int, bytes], str] = {}
     left = list(logs)
@@ -206,8 +207,8 @@ def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None
 
 
 def closing(log: MeasuredLog, now: int) -> list[Event]:
-    """Return the events that close a log, so that nothing in it is pending, running or due. They
-    are always the same for the same log."""
+    """Return the events that close a log, so that nothing in it is pending, running or due. The
+    result is the same for every call with the same log."""
     events = [
         NewEvent.of(
             "pending.settled",
@@ -229,7 +230,7 @@ def closing(log: MeasuredLog, now: int) -> list[Event]:
 
 
 def run_ended(run: str | None = None, *, id: str | None = None) -> NewEvent:
-    """Return the event after which a log no longer needs a driver."""
+    """Return the event that ends the run of a log, after which the log no longer needs a driver."""
     ended = {"status": "interrupted", "error": "copied"}
     return NewEvent.of("run.finished", ended, run=run, id=id or new_id())
 

@@ -33,7 +33,7 @@ from .verify import LogRange, StoredEvent, check_log
 
 @dataclass(eq=False)
 class _Log:
-    """One log; numbers up to `shared` belong to its base."""
+    """One log. Events with numbers up to `shared` belong to its base."""
 
     row: Row
     base: _Log | None = None
@@ -83,7 +83,7 @@ class _Log:
 
 
 class MemoryStore(BaseStore[_Log]):
-    """Keeps sessions for the lifetime of the process."""
+    """A store that keeps sessions in memory for the lifetime of the process."""
 
     def __init__(
         self, *, project: Project = catalog.project, clock: Callable[[], int] = wall_clock
@@ -147,7 +147,8 @@ class MemoryStore(BaseStore[_Log]):
         return sorted(found)
 
     def _holds(self, log: _Log, id: str) -> bool:
-        """Whether an event was appended to this log, or to a deleted one that it continues."""
+        """Return whether an event was appended to this log, or to a deleted one that it
+        continues."""
         if (seq := log.known(id)) is None:
             return False
         holder = log.owner(seq)
@@ -459,7 +460,7 @@ class MemoryStore(BaseStore[_Log]):
 
 
 class _MemoryCheck:
-    """`LogCheck` of a log in memory."""
+    """The checks of `LogCheck` for a log in memory."""
 
     lossy = False
 

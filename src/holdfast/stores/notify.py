@@ -1,8 +1,8 @@
 """Waking followers: which follower waits for which log, and the loop behind `follow` in every
 store.
 
-Events that this process appends are passed to its followers directly. For events that other
-processes append, followers are woken and read the store.
+Events that this process appends are passed to its followers directly. When another process appends
+events, the followers are woken and read the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Follower:
         self._woken = asyncio.Event()
 
     def tell(self, log: str, events: Sequence[Event]) -> None:
-        """Pass on events that were just appended, in order."""
+        """Pass events that were just appended to the follower, in order."""
         self._told += events
         self._bytes += sum([len(event.data) for event in events])
         much = len(self._told) > MOST_EVENTS or self._bytes > MOST_BYTES
@@ -38,14 +38,15 @@ class Follower:
         self._woken.set()
 
     def wake(self, head: int | None = None) -> None:
-        """Wake the follower. If `head` is given, the log only grew, up to that number."""
+        """Wake the follower. If `head` is given, events up to this number were appended and nothing
+        else changed."""
         if head is None or head > (self._told[-1].seq if self._told else self.after):
             self._told, self._bytes, self._look = [], 0, True
             self._woken.set()
 
     async def woken(self) -> list[Event] | None:
-        """Wait for the next wake-up. Return the events that follow directly, or None if the store
-        must be read."""
+        """Wait for the next wake-up. Returns the events that follow directly, or None if the
+        follower must read the store."""
         if not self._look:
             await self._woken.wait()
         # Cleared before the store is read: an append meanwhile sets it again.
@@ -81,8 +82,8 @@ class Wakes:
             self._waiting.pop(key, None)
 
     def tell(self, key: Key, done: Extension | None) -> None:
-        """Notify followers that this process appended to a log. `done` has the new events; it is
-        None if they are not known."""
+        """Notify followers that this process appended to a log. `done` contains the new events, or
+        is None if they are not known."""
         for follower in self._waiting.get(key, ()):
             if done is None or not done.fresh:
                 follower.wake()
@@ -90,12 +91,13 @@ class Wakes:
                 follower.tell(done.row.log, done.fresh)
 
     def wake(self, key: Key, head: int | None = None) -> None:
-        """Notify followers that a log changed: it grew up to `head`, or changed in another way."""
+        """Notify followers that a log changed. `head` is the new last event if events were
+        appended; None for any other change."""
         for follower in self._waiting.get(key, ()):
             follower.wake(head)
 
     def wake_all(self) -> None:
-        """Wake every follower: something changed in an unknown log, or the store was closed."""
+        """Wake every follower, because an unknown log changed or the store was closed."""
         for waiting in self._waiting.values():
             for follower in waiting:
                 follower.wake()

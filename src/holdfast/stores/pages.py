@@ -1,4 +1,4 @@
-"""Reading rows of a store: one that must exist, and all pages of a query."""
+"""Helpers that read rows of a store: one row that must exist, and all pages of a query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .port import Store
 
 
 async def existing_row(store: Store, key: Key) -> Row:
-    """Return the row of a thread; raise `SessionNotFound` if it does not exist."""
+    """Return the row of a thread. Raises `SessionNotFound` if it does not exist."""
     row = await store.row(key)
     if row is None:
         raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)

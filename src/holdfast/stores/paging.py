@@ -28,7 +28,7 @@ class ReadBounds(NamedTuple):
 
     @property
     def page(self) -> int:
-        """How many events the next page may have."""
+        """The maximum number of events on the next page."""
         return PAGE_EVENTS if self.limit is None else min(self.limit, PAGE_EVENTS)
 
     def upto(self, head: int) -> int:
@@ -36,7 +36,7 @@ class ReadBounds(NamedTuple):
         return head if self.before is None else min(self.before - 1, head)
 
     def behind(self, log: str, events: Sequence[Event]) -> ReadBounds:
-        """Return the bounds that continue after these events."""
+        """Return the bounds for the rest of the read, after these events."""
         limit = None if self.limit is None else self.limit - len(events)
         after, before = self.after, self.before
         if self.reverse:
@@ -56,7 +56,7 @@ Fetch = Callable[[Key, ReadBounds], Awaitable[Page]]
 
 
 class Numbered(Protocol):
-    """An event, or a record that becomes one."""
+    """An event, or a stored record of an event."""
 
     @property
     def seq(self) -> int: ...
@@ -75,8 +75,8 @@ def dense(
     reverse: bool,
 ) -> tuple[list[N], LogDamaged | None]:
     """Return the part of a page (after < seq <= upto) before the first gap, and the error that
-    ended it: the gap, or the `damage` after the events found. A page without events has a gap at
-    its first number."""
+    ended it: the gap itself, or the `damage` that follows the events. A page without events has a
+    gap at its first number."""
     wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
     seqs = [event.seq for event in found] + ([] if damage is None else [damage.seq])
     for place, seq in enumerate(wanted[: max(len(seqs), 1)]):
@@ -86,8 +86,8 @@ def dense(
 
 
 async def read_in_pages(fetch: Fetch, key: Key, bounds: ReadBounds) -> AsyncGenerator[Event, None]:
-    """Implement the port's `read`: yield the events of one incarnation, page by page. A page may be
-    short; only an empty page is the last."""
+    """Implement `Store.read`: yield the events of one incarnation, page by page. A page may be
+    short; only an empty page marks the end."""
     while True:
         log, events, damage = await fetch(key, bounds)
         for event in events:

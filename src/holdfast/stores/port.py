@@ -1,5 +1,5 @@
-"""The store port: the data that a store keeps, and its guarantees. One adapter per database
-implements it.
+"""The store port: the interface of a store, the data that it keeps, and its guarantees. One adapter
+per database implements it.
 
 `holdfast.testing.StoreContract` states these guarantees as tests. Every method is required, and
 every key includes a tenant. All methods raise `InvalidValue` for arguments outside the limits and
@@ -24,15 +24,15 @@ Lease: TypeAlias = envelope.Lease
 
 
 class Acquire(Struct, frozen=True):
-    """A lease to take together with an append, for `ttl` seconds."""
+    """A request to acquire the lease together with an append, for `ttl` seconds."""
 
     owner: str
     ttl: float = 15.0
 
 
 class Draft(Struct, frozen=True):
-    """The text so far of a message in progress; `message` is the id of the event that will complete
-    it."""
+    """The current text of a message in progress. `message` is the id of the event that will contain
+    the complete message."""
 
     message: str
     text: str
@@ -47,7 +47,7 @@ class BlobRef(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """A fold of `log` up to `seq`, by the fold called `version`."""
+    """The state of `log` after event `seq`, as computed by the fold named `version`."""
 
     log: str
     seq: int
@@ -95,7 +95,7 @@ class Store(Protocol):
         acquire: Acquire | None = None,
         release: Lease | None = None,
     ) -> Appended:
-        """Append events to a log, all or none; returns when they are durable.
+        """Append events to a log, all or none. Returns when the events are durable.
 
         Checks run in this order: limits; the log exists and is the incarnation `log`
         (`SessionNotFound`, `LogReplaced`), or `create` begins it; known ids are skipped and report
@@ -109,8 +109,9 @@ class Store(Protocol):
         are known, `Appended.lease` is the lease that this append took earlier, if it is still the
         newest, so that a call whose reply was lost can be repeated.
 
-        With `release`, which is also the fence, the same step gives the lease back. If all ids are
-        known and it is still the newest lease, `Appended.lease` is that lease: it is still held.
+        With `release`, which is also the fence, the same step releases the lease. If all ids are
+        known and this lease is still the newest, `Appended.lease` is that lease, because the caller
+        still holds it.
         """
         ...
 
@@ -146,9 +147,9 @@ class Store(Protocol):
         ...
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        """Return the link of an event: 64 hexadecimal digits that bind it to all events before it.
-        The newest event's link is `Row.link`. It never changes, even when data is erased. None if
-        an older program wrote the event."""
+        """Return the link of an event: 64 hexadecimal digits that bind the event to all events
+        before it. The link of the newest event is `Row.link`. A link never changes, even when data
+        is erased. Returns None if an older program wrote the event."""
         ...
 
     def follow(
@@ -160,21 +161,22 @@ class Store(Protocol):
         ...
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        """Create `thread` in the same session: it shares events 1…at and adds `first`.
+        """Create `thread` in the same session. The thread shares events 1…at and adds `first`.
 
         The shared events keep number, id and time, even when the parent is deleted. Repeating the
-        call with the same `first` has no effect; if another thread has that name, it raises
-        `SessionExists`.
+        call with the same `first` has no effect. Raises `SessionExists` if another thread has that
+        name.
         """
         ...
 
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        """Write a whole log, keeping numbers, ids and times; visible only when complete.
+        """Write a whole log, keeping numbers, ids and times. The log becomes visible when it is
+        complete.
 
-        With `parent`, pass only the events after `parent.at`; the earlier ones are shared with that
-        thread of the session.
+        With `parent`, pass only the events after `parent.at`; the earlier events are shared with
+        that thread of the session.
         """
         ...
 
@@ -188,11 +190,11 @@ class Store(Protocol):
     async def delete(
         self, target: Scope | Key, *, fence: Lease | None = None, expected: int | None = None
     ) -> Receipt:
-        """Delete a session with everything it owns, or one thread. It is hidden at once; events
-        that forks share stay until the forks are deleted. The next delete or purge completes an
-        interrupted one. Deleting a session or thread that does not exist has no effect. With
-        `expected`, nothing is deleted unless the head of the thread, or of thread `main` of the
-        session, is this number (`HeadMoved`)."""
+        """Delete a session with everything it owns, or one thread. The target is hidden at once;
+        events that forks share are kept until the forks are deleted. If a delete is interrupted,
+        the next delete or purge completes it. Deleting a session or thread that does not exist has
+        no effect. With `expected`, nothing is deleted unless the head of the thread, or of thread
+        `main` of the session, is this number (`HeadMoved`)."""
         ...
 
     async def row(self, key: Key) -> Row | None:
@@ -221,12 +223,12 @@ class Store(Protocol):
     async def claim(
         self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
     ) -> Scope:
-        """Claim a unique name for a session, or take it over from `instead_of`, and return the
-        holder. The session may not exist yet."""
+        """Claim a unique name for a session, or take the name over from `instead_of`. Returns the
+        session that holds the name afterwards. The session does not need to exist yet."""
         ...
 
     async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        """Release a name; no effect if `owner` does not hold it."""
+        """Release a name. Has no effect if `owner` does not hold the name."""
         ...
 
     async def claims(self, owner: Scope) -> list[str]:
@@ -247,12 +249,13 @@ class Store(Protocol):
         steal: str | None = None,
         mark: str | None = None,
     ) -> Lease:
-        """Acquire the lease for `ttl` seconds, with a token above all earlier ones.
+        """Acquire the lease for `ttl` seconds, with a token that is greater than all earlier
+        tokens.
 
-        Raises `LeaseHeld` while another lease is live, unless `steal` gives a reason. `mark` names
-        the attempt: repeating it with the same owner and mark returns the lease that it took, if
-        that is still the newest and was not released, so that the call can be repeated after a lost
-        reply.
+        Raises `LeaseHeld` while another lease is live, unless `steal` gives a reason. `mark`
+        identifies the call, so that it can be repeated after a lost reply: a call with the same
+        owner and mark returns the lease that the first call acquired, if that lease is still the
+        newest and was not released.
         """
         ...
 
@@ -262,29 +265,32 @@ class Store(Protocol):
         ...
 
     async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        """Release the lease; with `head`, only if the log has not grown past it (`HeadMoved`)."""
+        """Release the lease. With `head`, raises `HeadMoved` if the log has events after this
+        number."""
         ...
 
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        """Add a piece of a message in progress at `offset` (code points). Repeating a piece has no
-        effect. `message` is the id of the event that will complete it."""
+        """Add a piece of a message in progress at `offset` (in code points). Repeating a piece has
+        no effect. `message` is the id of the event that will contain the complete message."""
         ...
 
     async def drafts(self, key: Key) -> list[Draft]:
-        """Return the drafts whose message is not in the log, each from its newest lease."""
+        """Return the drafts of messages that are not in the log yet. The text of each draft comes
+        from its newest lease."""
         ...
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        """Store bytes that belong to a session; the same bytes are stored once. With `sha256`, they
-        are stored under that hash, which is then the hash of their original form."""
+        """Store bytes that belong to a session. The same bytes are stored once. By default, the
+        blob is named by the SHA-256 of the bytes; `sha256` overrides this name, for example with
+        the hash of the bytes before encryption."""
         ...
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         """Return the bytes of a blob of this session, or raise `BlobNotFound`. Bytes that do not
-        match the hash are rejected; with `checked=False` they are returned. Use it for a blob that
-        was stored under the hash of its original form."""
+        match the hash are rejected, unless `checked` is false. Pass `checked=False` for a blob that
+        was stored under another hash than that of its bytes."""
         ...
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
@@ -294,23 +300,23 @@ class Store(Protocol):
     async def save_snapshot(
         self, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
     ) -> None:
-        """Store a snapshot. One is kept per log and fold version: from the newest lease, the one
-        with the highest number. Without `fence`, it replaces only a snapshot with a lower
-        number."""
+        """Store a snapshot. One snapshot is kept per log and fold version: the one with the highest
+        number from the newest lease. Without `fence`, the call replaces only a snapshot with a
+        lower number."""
         ...
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        """Return the snapshot of this log by this fold version, if there is one. Snapshots are
-        disposable."""
+        """Return the snapshot of this log for this fold version, if there is one. Snapshots can be
+        discarded at any time."""
         ...
 
     def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        """Recompute hashes, links, numbers, rows and claims, and report every mismatch.
+        """Recompute hashes, links, numbers, rows and claims, and yield every mismatch.
 
-        `unreadable` is an event whose data is missing or differs from its hash. With `repair` it is
-        replaced by an erased event, and rows are rebuilt; links stay as they are.
+        `unreadable` is an event whose data is missing or differs from its hash. With `repair`, such
+        an event is replaced by an erased event, and rows are rebuilt; links are not changed.
         """
         ...
 

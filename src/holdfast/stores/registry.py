@@ -113,7 +113,7 @@ class StoreRegistry:
         return f"{kind}:" if url is None else address(url)
 
     def takes_options(self, kind: str) -> bool:
-        """Whether a client may send options with this kind."""
+        """Return whether a client may send options with this kind."""
         return kind in self._kinds and bool(self._kinds[kind].allow)
 
     def register(
@@ -183,8 +183,8 @@ class StoreRegistry:
             del self._stores[wanted]
 
     def give_up(self, after: float = SOON) -> None:
-        """Open no more stores. Cancel the ones that are still opening after this many seconds;
-        their callers get `StoreUnavailable`. Open stores stay open until `aclose`."""
+        """Stop opening stores. Stores that are still opening after this many seconds are cancelled,
+        and their callers get `StoreUnavailable`. Open stores stay open until `aclose`."""
         self._ending = True
         loop = asyncio.get_running_loop()
         for opening in self._stores.values():
@@ -206,8 +206,8 @@ class StoreRegistry:
 
 
 async def _open(kind: str, build: Builder, options: Options) -> Store:
-    """Build a store. The error text may go to a client, so it names no setting; the original error
-    is its cause."""
+    """Build a store. The error text may be sent to a client, so it contains no settings; the
+    original error is its cause."""
     try:
         built = build(options)
         return await built if inspect.isawaitable(built) else built
@@ -258,7 +258,7 @@ def _word(value: Any) -> str:
 
 
 def connects(name: str) -> bool:
-    """Whether an option of this name defines where a store is or who may use it."""
+    """Return whether an option of this name defines where a store is or who may use it."""
     plain = _plain(name)
     return plain in CONNECTION.split() or plain.startswith(SECURITY)
 

@@ -42,10 +42,10 @@ async def patiently(
     patience: float = PATIENCE,
     what: str = "the store",
 ) -> T:
-    """Run `attempt`, repeat it while it raises an error that `passing` calls temporary, and return
-    its result. Raises `StoreUnavailable` if the deadline passes, with the driver's error as its
-    cause; every other error is raised at once. A cancelled caller does not retry, even if the
-    driver's cleanup raised another error in place of the cancellation."""
+    """Run `attempt` and return its result. The attempt is repeated as long as it raises an error
+    for which `passing` returns true. Raises `StoreUnavailable` when the deadline passes, with the
+    driver's error as its cause; every other error is raised at once. A cancelled caller does not
+    retry, even if the driver's cleanup raised another error in place of the cancellation."""
     end = time.monotonic() + patience
     backoff = Backoff(FIRST, LONGEST, jitter=0.5)
     cancelled = cancellations()

@@ -1,7 +1,7 @@
 """The decisions that every store makes inside its transaction. Pure.
 
 A store looks up the current values (row, lease, known ids), calls one of these functions, and
-writes the result. So the order of the checks is defined once.
+writes the result. The order of the checks is therefore the same in every store.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ RESTORE_MS = 60_000  # after this time without progress, a restore counts as int
 
 
 class LeaseState(Struct, frozen=True):
-    """The newest lease of a log; `owner` is None if it was released. `renewed` is the time at which
-    it was acquired or last renewed. `mark` names the token and the call that acquired it. A program
-    that does not know these fields leaves them unchanged, or 0 and None."""
+    """The newest lease of a log. `owner` is None if the lease was released. `renewed` is the time
+    at which the lease was acquired or last renewed. `mark` identifies the token and the call that
+    acquired the lease. A program that does not know these fields leaves them unchanged, or 0 and
+    None."""
 
     token: int = 0
     owner: str | None = None
@@ -55,8 +56,8 @@ class LeaseState(Struct, frozen=True):
 
 
 class LiveLeases(NamedTuple):
-    """The bounds of a live lease at one moment, for stores that search by them: the lease ends
-    after `now` and no later than `latest`, and was renewed no later than `renewed`."""
+    """The bounds of a live lease at one point in time, for stores that search by them: the lease
+    ends after `now` and no later than `latest`, and was renewed no later than `renewed`."""
 
     now: int
     latest: int
@@ -64,7 +65,7 @@ class LiveLeases(NamedTuple):
 
 
 class StoredLog(Protocol):
-    """A log as a store has looked it up."""
+    """The current values of a log, as a store has read them."""
 
     @property
     def row(self) -> Row: ...
@@ -74,9 +75,9 @@ L = TypeVar("L", bound=StoredLog)
 
 
 class Extension(Struct, frozen=True):
-    """The result of an append: the numbers to report and, if any event is new, the values to write:
-    the events with their hashes and links, the row after them, and the new state of the lease if
-    the append changes it. `lease` is the lease to report."""
+    """The result of an append decision: the numbers to report and, if any event is new, the values
+    to write. These are the events with their hashes and links, the row after them, and the new
+    state of the lease if the append changes it. `lease` is the lease to report."""
 
     seqs: tuple[int, ...]
     fresh: list[Event]
@@ -143,7 +144,8 @@ def exists(key: Key) -> SessionExists:
 
 
 class AppendRequest(Struct, frozen=True, kw_only=True):
-    """The arguments of an append, and the seals of its events: the same in every attempt."""
+    """The arguments of an append, and the seals of its events. They are the same in every
+    attempt."""
 
     key: Key
     events: Sequence[NewEvent]
@@ -172,7 +174,7 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     def decide(
         self, row: Row, lease: LeaseState, known: Mapping[str, int], *, project: Project, now: int
     ) -> Extension:
-        """Decide the append with the current values of the log; see `extend`."""
+        """Decide the append based on the current values of the log. See `extend`."""
         if self.acquire is not None and known:
             return self._repeated(row, lease, known)
         done = extend(
@@ -195,8 +197,9 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(done, lease=self.release if held else None)
 
     def _repeated(self, row: Row, state: LeaseState, known: Mapping[str, int]) -> Extension:
-        """Decide an append with `acquire` when some ids are known: nothing is written. If all ids
-        are known, the call is a repetition, and reports the lease that it took."""
+        """Decide an append with `acquire` if some ids are known; no event is written. If all ids
+        are known, the call is a repetition, and the result is the lease that the first call
+        acquired."""
         assert self.acquire is not None
         lease = None
         if len(known) == len({*self.ids}):
@@ -258,7 +261,7 @@ def extended(
     changes: Sequence[RowChange],
     seqs: tuple[int, ...] = (),
 ) -> Extension:
-    """Extend the log of `row` by these events."""
+    """Return the result of extending the log of `row` by these events."""
     links, link = linked(row, fresh, seals)
     after = apply(row, fresh, changes, link)
     hashes = [seal.hash for seal in seals]
@@ -291,15 +294,15 @@ def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
 
 
 def is_newest(row: Row, state: LeaseState, lease: Lease) -> bool:
-    """Whether a lease is the newest of this incarnation, and was not released."""
+    """Return whether a lease is the newest of this incarnation, and was not released."""
     return lease.log == row.log and lease.token == state.token and state.owner is not None
 
 
 def live_leases(now: int) -> LiveLeases:
     """Return the bounds of live leases. If a lease ends later than its duration allows, the clock
-    has been set back since it was granted, and the lease counts as expired: otherwise nobody could
-    drive the log until the clock catches up. A lease without a renewal time is assumed to have the
-    longest possible duration."""
+    was set back after it was granted. Such a lease counts as expired, because otherwise no driver
+    could take over until the clock catches up. A lease without a renewal time is assumed to have
+    the longest possible duration."""
     return LiveLeases(now, now + SKEW + LONGEST_LEASE, now + SKEW)
 
 
@@ -329,8 +332,8 @@ def acquire(
     mark: str | None = None,
     now: int,
 ) -> tuple[Lease, LeaseState]:
-    """Decide an acquisition: return a new lease or the one that this attempt took, or raise
-    `LeaseHeld`."""
+    """Decide an acquisition. Returns a new lease, or the lease that an earlier call with the same
+    mark acquired. Raises `LeaseHeld` if another driver has the lease."""
     if mark is not None and (lease := marked_lease(row, state, owner, ttl, mark)) is not None:
         return lease, state
     return take_lease(row, state, owner, ttl=ttl, steal=steal, now=now, mark=mark)
@@ -352,8 +355,8 @@ def marked_lease(row: Row, state: LeaseState, owner: str, ttl: float, mark: str)
 
 
 def _mark(token: int, mark: str) -> str:
-    """Return a mark as it is stored. It names the token, because a program that does not know marks
-    leaves the mark of an earlier lease in place."""
+    """Return a mark in its stored form. It includes the token, because a program that does not know
+    marks leaves the mark of an earlier lease in place."""
     return f"{token} {mark}"
 
 
@@ -426,8 +429,8 @@ def check_at(row: Row, at: int, field: str = "at") -> None:
 
 
 def check_delete(key: Key, row: Row | None, expected: int | None) -> None:
-    """Reject the deletion of a log that is not at the number that the caller expects. A log that
-    does not exist is at 0."""
+    """Reject the deletion of a log that is not at the number that the caller expects. The number of
+    a log that does not exist is 0."""
     if expected is None:
         return
     if row is not None:
@@ -439,9 +442,9 @@ def check_delete(key: Key, row: Row | None, expected: int | None) -> None:
 
 
 def keeps_snapshot(token: int | None, seq: int, kept: tuple[int, int] | None) -> bool:
-    """Whether a snapshot up to `seq` replaces the one that is kept, given as (token, number).
-    `token` is that of the writer's lease. Without a lease, `seq` must be higher than the number of
-    the kept snapshot."""
+    """Return whether a snapshot up to `seq` replaces the stored snapshot, given as (token, number).
+    `token` is the token of the writer's lease. Without a lease, `seq` must be higher than the
+    number of the stored snapshot."""
     if kept is None:
         return True
     return seq > kept[1] if token is None else kept <= (token, seq)
@@ -506,7 +509,8 @@ def check_restored(row: Row, events: Sequence[Event], known: Iterable[str]) -> N
 def restored(
     row: Row, shared: int, events: Sequence[Event], given: Sequence[Seal], project: Project
 ) -> Extension:
-    """Extend a log by the next events of its restore; the log begins after `shared`."""
+    """Return the result of extending a log by the next events of its restore. The log begins after
+    event `shared`."""
     if row.head == shared:
         row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
     return extended(row, events, given, [project(event) for event in events])
@@ -519,7 +523,7 @@ def check_restored_end(row: Row, shared: int) -> None:
 
 
 def restore_discarded() -> StoreUnavailable:
-    """Return the error for a restore whose log another process has removed."""
+    """Return the error for a restore whose log was removed by another process."""
     return StoreUnavailable(
         problem="the restore paused for too long and was discarded; "
         "restore the session again from its first event"
@@ -527,7 +531,8 @@ def restore_discarded() -> StoreUnavailable:
 
 
 def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease | None) -> list[int]:
-    """Return the numbers to erase, each once; reject a number that the log does not have."""
+    """Return the numbers to erase, without duplicates. Raises `InvalidValue` for a number that the
+    log does not have."""
     for seq in seqs:
         check_count("seqs", seq, least=1, most=row.head)
     if fence is not None:
@@ -553,7 +558,8 @@ def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
 
 
 def join_draft(pieces: Mapping[int, str]) -> str:
-    """Join the text of a draft up to its first gap; a later piece at the same offset wins."""
+    """Join the text of a draft up to its first gap. If two pieces have the same offset, the later
+    piece is used."""
     text = ""
     for offset in sorted(pieces):
         if offset > len(text):
@@ -563,7 +569,7 @@ def join_draft(pieces: Mapping[int, str]) -> str:
 
 
 def apart(event: NewEvent) -> bytes:
-    """Return the stub that replaces a large payload, also in reads with `inline=False`."""
+    """Return the stub that replaces a large payload. Reads with `inline=False` return it too."""
     sha256 = hashlib.sha256(event.data).hexdigest()
     return msgspec.json.encode({"apart": {"size": size_of(event), "sha256": sha256}})
 
@@ -581,18 +587,18 @@ def blob_name(data: bytes, sha256: str | None = None) -> str:
 
 
 def is_blob(data: bytes, sha256: str) -> bool:
-    """Whether these bytes have this hash."""
+    """Return whether these bytes have this hash."""
     return hashlib.sha256(data).hexdigest() == sha256
 
 
 def found_blob(scope: Scope, ref: BlobRef, data: bytes | None, *, checked: bool) -> bytes:
-    """Return the bytes of a blob; raise if it does not exist or, with `checked`, does not match its
-    hash."""
+    """Return the bytes of a blob. Raises an error if the blob does not exist or, with `checked`,
+    does not match its hash."""
     if data is None or (checked and not is_blob(data, ref.sha256)):
         raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
     return data
 
 
 def is_sha256(text: str) -> bool:
-    """Whether a text is a valid name of a blob: 64 hexadecimal digits."""
+    """Return whether a text is a valid blob name: 64 hexadecimal digits."""
     return isinstance(text, str) and _SHA256.fullmatch(text) is not None

@@ -1,4 +1,5 @@
-"""`shared_store`: the store at a URL, opened once per process and used from anywhere in it."""
+"""`shared_store`: a store that is opened once per process, and can be used from any thread or event
+loop."""
 
 from __future__ import annotations
 
@@ -134,8 +135,8 @@ def shared_store(url: str, *, vault: Vault | None = None) -> SharedStore:
 
     The store is opened once per process, on an event loop in a daemon thread: all handles with the
     same URL (as text) and vault share it. It is opened by the first call, or by awaiting the
-    handle, and closed with the last handle, or when the process ends. A call after a failed attempt
-    tries again. In a forked process, a handle opens the store again.
+    handle, and closed with the last handle, or when the process ends. If opening fails, the next
+    call tries again. In a forked process, a handle opens the store again.
 
     Otherwise the handle behaves like any `PortalStore`. `holdfast.sync.Store` uses it without
     `await`.

@@ -1,5 +1,4 @@
-"""The location of a store without the secrets of its URL, fit to be printed, logged and
-compared."""
+"""The location of a store without the secrets of its URL, for messages, logs and comparisons."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ def place(url: str) -> Path | None:
 
 
 def shown(url: str) -> str:
-    """Return the URL without credentials and options. A server's address is left out too if a stray
-    character could make part of a password look like part of the address."""
+    """Return the URL without credentials and options. The server's address is omitted too if an
+    unescaped character could make part of a password look like part of the address."""
     scheme, _, rest = url.partition(":")
     if scheme in HERE or not rest:
         return url
@@ -33,8 +32,8 @@ def shown(url: str) -> str:
 
 
 def address(url: str) -> str:
-    """Return a text that identifies the store of a URL, independent of the working directory: an
-    absolute path, or the address of a database server, without user, password and options."""
+    """Return a text that identifies the store of a URL, independent of the working directory. It is
+    an absolute path, or the address of a database server without user, password and options."""
     path = place(url)
     if path is None:
         return shown(url)

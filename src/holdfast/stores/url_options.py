@@ -1,8 +1,8 @@
 """The options of store URLs (`sqlite:x.db?mode=0640`): one table and one parser for all stores.
 
-To add an option, add it to `OPTIONS`: its name, its default, and how its text is read. The
-reader raises `ValueError` for every other text, and `read_options` turns that into an
-`InvalidValue` with the option, its value and what is allowed.
+To add an option, add its name, default and parser to `OPTIONS`. The parser raises `ValueError` for
+invalid text, and `read_options` converts this error to an `InvalidValue` with the option, its value
+and the allowed values.
 """
 
 from __future__ import annotations

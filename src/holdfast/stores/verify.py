@@ -1,7 +1,7 @@
 """Verification of one log, the same in every store: numbers, hashes, links, row and claims.
 
 A store implements `LogCheck` for a log, and repairs the problems that `lost` and `has_wrong_row`
-find.
+report.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ALTERED = "differs from its hash"
 
 
 class StoredEvent(NamedTuple):
-    """An event with the values stored for it. If its data cannot be read, `problem` says why, and
-    the data is null."""
+    """An event with the values stored for it. If its data cannot be read, `problem` gives the
+    reason, and the data is null."""
 
     event: Event
     hash: bytes
@@ -32,8 +32,8 @@ class StoredEvent(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """The events with after < seq <= upto, in the log that holds them. `deleted` is the incarnation
-    of that log if it was deleted and left its events to a fork."""
+    """The events with after < seq <= upto, in the log that stores them. `deleted` is the
+    incarnation of that log if the log was deleted while a fork still shares its events."""
 
     log: Any
     after: int
@@ -42,7 +42,7 @@ class LogRange(NamedTuple):
 
 
 class LogCheck(Protocol):
-    """One log, as `check_log` reads it."""
+    """The interface through which `check_log` reads one log."""
 
     @property
     def row(self) -> Row: ...
@@ -53,8 +53,8 @@ class LogCheck(Protocol):
         ...
 
     async def parts(self) -> list[LogRange]:
-        """Return the log's own events, and those that deleted logs left to it. Other shared events
-        are checked with the log that holds them."""
+        """Return the range of the log's own events, and the ranges of events that it shares with
+        deleted logs. Other shared events are checked with the log that stores them."""
         ...
 
     async def left(self) -> bytes | None:
@@ -62,7 +62,8 @@ class LogCheck(Protocol):
         ...
 
     async def events(self, part: LogRange, after: int) -> Sequence[StoredEvent]:
-        """Return some events of a part after a number, in order; empty if there are none."""
+        """Return some events of a range after a number, in order. Returns an empty list if there
+        are none."""
         ...
 
     async def rebuilt(self) -> Row | None:
@@ -70,7 +71,7 @@ class LogCheck(Protocol):
         ...
 
     async def is_indexed(self, row: Row) -> bool:
-        """Whether lists find the log by the values of its row."""
+        """Return whether lists find the log by the values of its row."""
         ...
 
     async def claimed(self, tenant: str, name: str) -> Scope | None:
@@ -150,7 +151,7 @@ def lost(found: Sequence[Damage]) -> list[int]:
 
 
 def has_wrong_row(found: Sequence[Damage]) -> bool:
-    """Whether the row must be rebuilt: it differs from its log, or events are erased."""
+    """Return whether the row must be rebuilt: it differs from its log, or events are erased."""
     return any(damage.problem in ("unreadable", "row") for damage in found)
 
 

@@ -1,4 +1,5 @@
-"""A store that wraps another one: every method is passed on, and subclasses override some."""
+"""A store that wraps another store. Every method calls the inner store, and subclasses override
+some methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promises of an adapter as tests: what every adapter keeps, whatever SDK it serves."""
+"""The guarantees of an adapter as tests, independent of the SDK that it serves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .faults import Fail, FaultyStore
 
 
 def nested(depth: int) -> Any:
-    """A value of that many nested lists and objects."""
+    """Return a value with this many levels of nested lists and objects."""
     value: Any = 1
     for level in range(depth):
         value = [value] if level % 2 else {"in": value}
@@ -34,15 +34,16 @@ ODD: dict[str, Any] = {
 
 
 class AdapterContract:
-    """Derive a class whose name begins with `Test`, give it the five methods below, and a fixture
-    `store` with an open, empty store. Every test then runs against your adapter."""
+    """The guarantees of every adapter, as tests. Subclass this class with a name that begins with
+    `Test`, implement the five methods below, and provide a fixture `store` with an open, empty
+    store. Every test then runs against your adapter."""
 
     def open(self, store: Store, session: str) -> Any:
         """Return the adapter's object for a conversation."""
         raise NotImplementedError
 
     def item(self, value: Any) -> Any:
-        """Return an item of the SDK that holds any JSON value."""
+        """Return an item of the SDK that contains this JSON value."""
         raise NotImplementedError
 
     async def add(self, conversation: Any, items: list[Any]) -> None:
@@ -53,7 +54,7 @@ class AdapterContract:
         raise NotImplementedError
 
     async def pop(self, conversation: Any) -> Any:
-        """Remove the newest item and return it; None if there is none."""
+        """Remove the newest item and return it. Returns None if there is no item."""
         raise NotImplementedError
 
     async def clear(self, conversation: Any) -> None:

@@ -146,7 +146,8 @@ async def open_items(store: Store, **query: Any) -> list[tuple[str, str]]:
 
 
 class CatalogContract:
-    """Lists are updated in the same transaction as the logs, for any number of sessions."""
+    """The guarantees of a store for lists: they are updated in the same transaction as the logs,
+    for any number of sessions."""
 
     pytestmark = pytest.mark.asyncio
 

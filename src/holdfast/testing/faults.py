@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False, kw_only=True)
-class Fault:
+class PlannedFault:
     """A failure at the `call`-th call of `method`, counted from 1.
 
     With `after`, it occurs when the inner call is done; in a stream (`read`, `follow`, `verify`),
@@ -40,8 +40,11 @@ class Fault:
         raise NotImplementedError
 
 
+Fault = PlannedFault
+
+
 @dataclass(eq=False, kw_only=True)
-class Fail(Fault):
+class Fail(PlannedFault):
     """Raise `StoreUnavailable`, or another error."""
 
     error: Exception = field(default_factory=lambda: StoreUnavailable(problem="a planned fault"))
@@ -51,7 +54,7 @@ class Fail(Fault):
 
 
 @dataclass(eq=False, kw_only=True)
-class Stall(Fault):
+class Stall(PlannedFault):
     """Wait. `reached` is set when the call arrives, and the call continues when `go` is set."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -63,7 +66,7 @@ class Stall(Fault):
 
 
 @dataclass(eq=False, kw_only=True)
-class Die(Fault):
+class Die(PlannedFault):
     """Kill this process as `kill -9` does, without handlers or flushing."""
 
     async def strike(self) -> None:
@@ -75,7 +78,7 @@ class FaultyStore(WrappedStore):
     change at any time; `calls` counts the calls of each method so far. `info` and `aclose` never
     fail."""
 
-    def __init__(self, store: Store, plan: Iterable[Fault] = ()) -> None:
+    def __init__(self, store: Store, plan: Iterable[PlannedFault] = ()) -> None:
         super().__init__(store)
         self.plan = list(plan)
         self.calls: Counter[str] = Counter()

@@ -44,7 +44,8 @@ from .samples import (
 
 
 class HistoryContract:
-    """Logs are shared, copied, erased and deleted without affecting other logs."""
+    """The guarantees of a store for whole logs: they are shared, copied, erased and deleted without
+    affecting other logs."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -149,7 +149,8 @@ def glued_alike() -> list[Key]:
 
 
 class HostileContract:
-    """No value from a caller is altered, mixed up, or shown to another tenant."""
+    """The guarantees of a store for difficult input: no value from a caller is altered, mixed up,
+    or shown to another tenant."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -31,7 +31,8 @@ def held(done: Appended) -> Lease:
 
 
 class LeaseContract:
-    """An append and the change of its lease succeed together or fail together."""
+    """The guarantees of a store for appends that change a lease: both succeed together or fail
+    together."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -24,7 +24,8 @@ from .samples import (
 
 
 class LookupContract:
-    """Events are found by id and rows by key; erasure is counted."""
+    """The guarantees of a store for lookups: events are found by id and rows by key, and erased
+    events are counted."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -27,7 +27,8 @@ from .samples import (
 
 
 class RecordsContract:
-    """Drafts, blobs and snapshots belong to a log and never change its events."""
+    """The guarantees of a store for drafts, blobs and snapshots: they belong to a log and never
+    change its events."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -46,7 +46,7 @@ def past(seq: int, kind: str = "note.made", payload: Any = None, *, at: int = 1_
 
 
 async def given(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
-    """Yield the events one by one, for `restore`."""
+    """Yield the events one by one, as `restore` expects them."""
     for event in events:
         yield event
 

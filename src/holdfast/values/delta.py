@@ -1,4 +1,4 @@
-"""Text in flight: parts of a message before it is in the log. Plain values."""
+"""Text in flight: the parts of a message that has not been written to the log yet. Plain values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from msgspec import Struct
 
 
 class Delta(Struct, frozen=True, tag="delta"):
-    """More text of a message in flight: `text` starts at code point `offset`. `message` is the id
-    of the event that will contain the whole message. A `thought` is not part of the message."""
+    """The next part of a message in flight: `text` starts at code point `offset`. `message` is the
+    id of the event that will contain the whole message. If `thought` is true, the text is reasoning
+    of the model and not part of the message."""
 
     message: str
     offset: int
@@ -18,8 +19,8 @@ class Delta(Struct, frozen=True, tag="delta"):
 
 
 class TextPieces:
-    """Text made of pieces. It is immutable, but longer text may share its pieces: keeping all
-    versions of growing text costs no more than the text itself."""
+    """Text that is stored in pieces. It is immutable, but a longer text may share its pieces, so
+    keeping all versions of a growing text needs no more memory than the text itself."""
 
     __slots__ = ("_count", "_own", "_pieces", "_whole", "length")
 
@@ -40,7 +41,8 @@ class TextPieces:
         return TextPieces(pieces, self.length + len(text))
 
     def since(self, offset: int) -> str:
-        """The text after code point `offset`; the cost is proportional to its length."""
+        """Return the text after code point `offset`. The cost is proportional to the length of the
+        result."""
         left, found = self.length - offset, list[str]()
         for place in range(self._count - 1, -1, -1):
             if left <= 0:
@@ -72,7 +74,7 @@ class TextPieces:
 
 
 class Growing:
-    """Text that arrives in pieces, joined when it is read."""
+    """Text that arrives in pieces. The pieces are joined when the text is read."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -88,5 +90,5 @@ class Growing:
         return self._pieces[0]
 
     def now(self) -> TextPieces:
-        """The current text, without a copy."""
+        """Return the current text, without copying it."""
         return TextPieces(self._pieces, self.length, own=False)

@@ -1,8 +1,9 @@
 """The display of a session: one value with everything that a user interface shows, built from the
 log and the text in flight.
 
-`reduce` updates it by one event or delta, in the process of the driver or in a remote client;
-`display_of` builds it from scratch, with the same result. Pure: no store, no clock, no waiting.
+`reduce` updates a display by one event or delta, in the process of the driver or in a remote
+client. `display_of` builds a display from scratch, with the same result. Pure: no store, no clock,
+no waiting.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ ENDED: dict[str, ToolStatus] = {
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message of the model, in flight until it is `done`. Its id is the id of the event that will
-    contain it. `text` joins the pieces; `body.since(n)` is the text after code point n. `model` is
-    the model that wrote the message, `reason` is the reason why the model stopped."""
+    """A message of the model. It is in flight until `done` is true. Its id is the id of the event
+    that will contain it. `text` joins the pieces; `body.since(n)` is the text after code point n.
+    `model` is the model that wrote the message, `reason` is the reason why the model stopped."""
 
     id: str
     body: TextPieces = field(default_factory=TextPieces.of, name="text")
@@ -74,9 +75,9 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call of the run. `progress` is the last report of the tool, `error` the error message;
-    `thread` is the thread of the sub-agent that the call started, `parent` the call that made this
-    call. `over` means that the call has an outcome."""
+    """A tool call of the run. `progress` is the last progress report of the tool, `error` the error
+    message. `thread` is the thread of the sub-agent that the call started, `parent` the call that
+    made this call. `over` is true if the call has an outcome."""
 
     name: str
     arguments: Any = None
@@ -122,11 +123,11 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The display after event `head`. `run` is the latest run; message, tools, sub-agents and error
     belong to it, everything else to the thread. `message` is the message in flight, or the last
     message of the run. Tools and sub-agents are keyed by the id of their call, pending items by
-    their id, files by their path. Do not modify it.
+    their id, files by their path. Treat a display as immutable.
 
-    The last five fields are for `reduce`: the last complete message, whether the run is open (None:
-    there is no run), the agent's modes with the model of each, the default model, and the state of
-    the log.
+    The last five fields are used by `reduce` only: the last complete message, whether the run is
+    open (None if there is no run), the agent's modes with the model of each, the default model, and
+    the state of the log.
     """
 
     session: str = ""
@@ -155,8 +156,8 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def reduce(display: Display, item: Event | Delta) -> Display:
-    """The display after one more event or delta. Events that were already applied change nothing.
-    The arguments are not modified."""
+    """Return the display after one more event or delta. Events that were already applied change
+    nothing. The arguments are not modified."""
     if isinstance(item, Delta):
         return _grown(display, item)
     if item.seq <= display.head:
@@ -167,7 +168,7 @@ def reduce(display: Display, item: Event | Delta) -> Display:
 def display_of(
     state: State, events: Iterable[Event], flying: Said | None = None, start: Display | None = None
 ) -> Display:
-    """The display of a log in this state. `events` are the events starting with number
+    """Return the display of a log in this state. `events` are the events starting with number
     `since(state)`. `start` has the fields that do not come from events: the names of the session,
     and its modes."""
     display = start or Display()
@@ -177,8 +178,8 @@ def display_of(
 
 
 def since(state: State) -> int:
-    """The number of the first event that a display needs: the start of the latest run, or the
-    first event of a pending item."""
+    """Return the number of the first event that a display needs: the start of the latest run, or
+    the first event of a pending item."""
     seqs = [item.seq for item in state.pending.values()]
     if state.run is not None:
         seqs.append(state.run.seq)
@@ -186,12 +187,12 @@ def since(state: State) -> int:
 
 
 def in_flight(display: Display, message: Said | None) -> Display:
-    """The display with a message in flight."""
+    """Return the display with a message in flight."""
     return display if message is None else replace(display, message=message)
 
 
 def phase(state: State) -> str:
-    """The phase of a log in one word."""
+    """Return the phase of a log as one word."""
     run = state.run
     if run is None or not run.open:
         failed = run is not None and run.status == "failed"
@@ -208,12 +209,12 @@ def phase(state: State) -> str:
 
 
 def to_json(display: Display) -> bytes:
-    """A display as JSON."""
+    """Encode a display as JSON."""
     return msgspec.json.encode(display, enc_hook=str)
 
 
 def from_json(text: bytes) -> Display:
-    """A display from JSON, which `reduce` can continue."""
+    """Decode a display from JSON. `reduce` accepts the result."""
     return msgspec.json.decode(text, type=Display, dec_hook=_read)
 
 
@@ -250,7 +251,7 @@ def _staged(display: Display, event: Event) -> Display:
 
 
 def _cleared(display: Display, event: Event, p: ev.RunStarted | None = None) -> Display:
-    """Return the display of a new run, without anything of an earlier run."""
+    """Return the display at the start of a new run, without anything of an earlier run."""
     none: dict[str, Any] = {"message": None, "said": None, "error": None, "tools": {}}
     return replace(display, run=event.run, open=True, **none)
 
@@ -279,7 +280,7 @@ def _forked(display: Display, event: Event, p: ev.ThreadForked | None = None) ->
 
 
 def _rewound(display: Display, event: Event, p: ev.ThreadRewound | None) -> Display:
-    """As at the beginning of a fork: nothing of an earlier run is shown."""
+    """Clear the display as at the beginning of a fork: nothing of an earlier run is shown."""
     return display if p is None else replace(_forked(display, event), pending=display.pending)
 
 
@@ -416,7 +417,7 @@ def _drawn(display: Display, state: State) -> Display:
 
 
 def _chosen(display: Display, state: State) -> dict[str, str | None]:
-    """The current mode, and the model of the next call in it."""
+    """Return the current mode, and the model of the next call in this mode."""
     modes = display.modes
     mode = state.mode if state.mode in modes or not modes else next(iter(modes))
     run = state.active.model if state.active is not None else None
@@ -433,7 +434,7 @@ def _tools(display: Display, state: State) -> dict[str, ToolShown]:
 
 
 def _pending(display: Display, state: State) -> dict[str, ItemShown]:
-    """The items that a user can answer. Calls that wait for a sub-agent are not included."""
+    """Return the items that a user can answer. Calls that wait for a sub-agent are not included."""
     found: dict[str, ItemShown] = {}
     for id, item in state.pending.items():
         if not ids.is_child(id):
@@ -461,12 +462,12 @@ class LiveDisplay:
         self._size = 0  # in bytes, of those that wait
 
     def begin(self, state: State, events: Iterable[Event]) -> None:
-        """Start with a log in this state."""
+        """Start with the display of a log in this state."""
         self._display, self._waiting = display_of(state, events, start=self._display), []
         self._size = 0
 
     def name(self, **names: Any) -> None:
-        """Set fields that are not in events."""
+        """Set the fields that do not come from events."""
         if any(getattr(self._display, name) != said for name, said in names.items()):
             self._display = _drawn(replace(self._display, **names), self._display.state)
 
@@ -479,7 +480,7 @@ class LiveDisplay:
             self.begin(state, [event for event in self._waiting if event.seq >= first])
 
     def now(self, flying: Said | None = None) -> Display:
-        """The current display."""
+        """Return the current display."""
         for event in self._waiting:
             self._display = reduce(self._display, event)
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Content of messages that is not text."""
+"""Message content that is not text."""
 
 from __future__ import annotations
 

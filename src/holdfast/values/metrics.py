@@ -56,7 +56,7 @@ class RunMetrics(Struct, frozen=True, kw_only=True):
 
 
 def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
-    """The metrics of `run`, or of all given events; for an active run, up to now.
+    """Return the metrics of `run`, or of all given events; for an active run, up to now.
 
     Never raises for the data of an event: unreadable events are skipped.
     """

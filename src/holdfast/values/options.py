@@ -1,4 +1,4 @@
-"""The options of a message: what it contains, how it is sent, and what its run may use."""
+"""The options of a message: its content, how it is sent, and what its run may use."""
 
 from __future__ import annotations
 

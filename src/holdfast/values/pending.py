@@ -43,7 +43,7 @@ class Decision(Struct, frozen=True):
 
 
 def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None, thread: str = "main") -> Ask:
-    """An open item as users see it."""
+    """Return an open item as users see it."""
     detail = opened.detail if opened is not None else None
     known = detail if isinstance(detail, dict) else {}
     return Ask(

@@ -1,4 +1,4 @@
-"""Records of what an operation did: removals, imports, exports and restores."""
+"""Records of the results of operations: removals, imports, exports and restores."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class PersonRecord(Struct, frozen=True, kw_only=True):
 
 
 class PersonErased(Struct, frozen=True, kw_only=True):
-    """The data of a user that was erased, or with `dry_run` would be: their sessions, and the
-    number of their events in the sessions of other users. `refused` maps sessions that were not
-    deleted to the reason, `remains` is the data that is left."""
+    """The data of a user that was erased, or that would be erased if `dry_run` is set: their
+    sessions, and the number of their events in the sessions of other users. `refused` maps each
+    session that was not deleted to the reason, `remains` is the data that is left."""
 
     dry_run: bool
     sessions: list[str]

@@ -17,11 +17,11 @@ SHOWN = 60  # characters of the text in a repr
 
 
 class Result(Struct, frozen=True, kw_only=True, dict=True):
-    """The result of a message. `waiting`: a user must answer `pending` first. `queued`: it is
-    queued behind a run that waits for user input. `removed`: it was removed from the queue. The
-    other statuses are statuses of its run. `text` is the answer, `output` the typed answer if one
-    was requested. `reason` is the reason why the model stopped: `stop` and `calls` are normal,
-    `length` and `filtered` are not."""
+    """The result of a message. Status `waiting` means that a user must answer `pending` first,
+    `queued` that the message is queued behind a run that waits for user input, and `removed` that
+    the message was removed from the queue. The other statuses are those of its run. `text` is the
+    answer, `output` the typed answer if one was requested. `reason` is the reason why the model
+    stopped: `stop` and `calls` are normal, `length` and `filtered` are not."""
 
     session: str
     thread: str
@@ -52,8 +52,8 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def cause(self) -> BaseException | None:
-        """The exception of a run that failed in this process. It is not compared, sent or
-        stored."""
+        """The exception of a run that failed in this process. It is not part of comparisons, and it
+        is never sent or stored."""
         found: BaseException | None = self.__dict__.get("cause")
         return found
 
@@ -74,7 +74,7 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class StreamResult:
-    """The result of a stream, available once the stream was read to its end."""
+    """The result of a stream. It is available after the stream was read to its end."""
 
     _result: Result | None = None
 

@@ -1,6 +1,6 @@
 """The risk of a tool call, as a hint for approvers. Pure. The risk is estimated from the tool's
-name and arguments, unless the tool declares it. It does not allow or forbid anything, because a
-command can hide what it does.
+name and arguments, unless the tool declares it. The risk does not allow or forbid anything, because
+a command can hide what it does.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def level(tool: str, arguments: Any, declared: str | None = None) -> Level:
-    """The risk of one call, from what the tool declares or else from its name. For a tool that
-    runs commands (`execute`), the command counts too."""
+    """Return the risk of one call: the risk that the tool declares, or else an estimate from its
+    name. For a tool that runs commands (`execute`), the estimate includes the command."""
     if declared is not None and declared != "execute":
         return DECLARED.get(declared, "medium")
     words = [word.lower() for word in _WORDS.findall(tool)]
@@ -57,8 +57,8 @@ def level(tool: str, arguments: Any, declared: str | None = None) -> Level:
 
 
 def risk(opened: ev.PendingOpened | None) -> str | None:
-    """The risk of the call that a pending item asks about: as recorded, or else computed now.
-    None if the item is not about a call."""
+    """Return the risk of the call that a pending item asks about: the recorded risk, or else an
+    estimate. Returns None if the item is not about a call."""
     if opened is not None and opened.risk is not None:
         return opened.risk
     detail = opened.detail if opened is not None and opened.what == "approval" else None
@@ -102,7 +102,7 @@ _TOP = _any(
 
 
 def _destroys(text: str, depth: int = 0) -> bool:
-    """Whether a shell command is destructive."""
+    """Return whether a shell command is destructive."""
     if depth > NESTED:
         return False
     if _BOMB.search(text):
@@ -132,7 +132,8 @@ def _simple(text: str) -> Iterator[list[str]]:
 
 
 def _harms(words: Sequence[str], depth: int) -> bool:
-    """Whether a simple command is destructive, even behind another command such as `sudo`."""
+    """Return whether a simple command is destructive, even behind another command such as
+    `sudo`."""
     if any(
         ">" in to and not to.strip("<>") and _DISK.match(where) for to, where in pairwise(words)
     ):
@@ -157,7 +158,7 @@ def _name(program: str) -> str:
 
 
 def _does(program: str, rest: Sequence[str]) -> bool:
-    """Whether a program with these arguments permanently destroys data."""
+    """Return whether a program with these arguments permanently destroys data."""
     targets = [word for word in rest if not word.startswith("-")]
     match program:
         case "rm":
@@ -187,7 +188,7 @@ def _has(words: Sequence[str], letters: str, long: str) -> bool:
 
 
 def _is_much(path: str) -> bool:
-    """Whether a path is the root, a folder in the root, a home folder, or the whole current
+    """Return whether a path is the root, a folder in the root, a home folder, or the whole current
     folder."""
     names = [name for name in path.split("/") if name not in ("", ".", "*", ".*")]
     if path.startswith("/"):

@@ -1,5 +1,5 @@
-"""The items of a stream: events of the log, text in flight, and two marks. In place of an event
-with large data, a stream may have a stub, which has only the size of the data."""
+"""The items of a stream: events of the log, text in flight, and two markers. In place of an event
+with large data, a stream may contain a stub, which has only the size of the data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _APART, _STUB = b'{"apart":', 256  # the prefix of a stub's data, and its larges
 
 
 class CaughtUp(Struct, frozen=True):
-    """A mark in a stream: the items before it are from the past, the items after it are live."""
+    """A marker in a stream: the items before it are from the past, the items after it are live."""
 
     log: str
     head: int
@@ -34,28 +34,28 @@ Item: TypeAlias = Event | Delta | CaughtUp | Trouble
 
 
 def item_size(item: Item) -> int:
-    """The approximate size of an item in bytes."""
+    """Return the approximate size of an item in bytes."""
     if isinstance(item, Event):
         return 256 + len(item.data)
     return 64 + (len(item.text) if isinstance(item, Delta) else 0)
 
 
 def set_apart(event: Event) -> Event:
-    """The event, or a stub without its data if the data is large. The stub is like a stub from
-    `read(inline=False)`, but without the hash, which would be expensive to compute."""
+    """Return the event, or a stub without its data if the data is large. The stub is like a stub
+    from `read(inline=False)`, but without the hash, which would be expensive to compute."""
     if len(event.data) <= LARGE:
         return event
     return replace(event, data=Raw(_APART + b'{"size":%d}}' % len(event.data)))
 
 
 def is_stub(event: Event) -> bool:
-    """Whether an event looks like a stub, so that its data must be read from the log. A small
-    payload can look like a stub; then the log returns the same data."""
+    """Return whether an event looks like a stub, so that its data must be read from the log. A
+    small payload can look like a stub; then the log returns the same data."""
     return len(event.data) < _STUB and bytes(event.data).startswith(_APART)
 
 
 def stub_size(event: Event) -> int:
-    """The size in bytes of the data that a stub stands for."""
+    """Return the size in bytes of the data that a stub stands for."""
     try:
         return msgspec.json.decode(event.data, type=_Stub).apart.size
     except msgspec.MsgspecError:

@@ -38,7 +38,7 @@ class Conclusion(Struct, frozen=True):
 
 class MessageWatch:
     """Follows one message, or one run, until the run waits for user input or has ended. `end` is
-    None before that."""
+    None until then."""
 
     def __init__(self, key: Key, input: int | None = None, run: str | None = None) -> None:
         self.key, self.input, self.run = key, input, run
@@ -132,8 +132,8 @@ class MessageWatch:
         convert: Callable[[Any], Any] | None = None,
         causes: Mapping[str, BaseException] = {},
     ) -> Result:
-        """The result as known so far. `convert` parses the typed answer; `causes` maps runs that
-        failed in this process to their exceptions."""
+        """Return the result that is known so far. `convert` parses the typed answer; `causes` maps
+        runs that failed in this process to their exceptions."""
         end = self.end or Conclusion("done" if self.run is None else "interrupted")
         output = self.output
         if output is not None and convert is not None:
@@ -162,8 +162,9 @@ class MessageWatch:
 
 
 def rest(state: State, *, idle: bool) -> Rest | None:
-    """`finished` if nothing is left to do in a log, `waiting` if only user input can continue it,
-    None while it continues. `idle` is true if a driver has nothing to do there."""
+    """Return `finished` if nothing is left to do in a log, `waiting` if only user input can
+    continue it, or None while work continues. `idle` is true if a driver has nothing to do
+    there."""
     if delegates(state):
         return None
     if asks_within(state):
@@ -174,14 +175,14 @@ def rest(state: State, *, idle: bool) -> Rest | None:
 
 
 def delegates(state: State) -> bool:
-    """Whether the run waits for sub-agents only."""
+    """Return whether the run waits for sub-agents only."""
     if state.active is None or state.active.status != "waiting" or state.abort is not None:
         return False
     return _all_children(state.pending)
 
 
 def asks_within(state: State) -> bool:
-    """Whether the run waits for user input only, in calls that other calls made."""
+    """Return whether the run waits only for user input that nested calls requested."""
     calls = state.calls
     parents = {call.parent for call in calls.values() if call.parent is not None}
     leaves = [call for id, call in calls.items() if id not in parents]
@@ -189,5 +190,5 @@ def asks_within(state: State) -> bool:
 
 
 def _all_children(items: set[str] | dict[str, Any]) -> bool:
-    """Whether every pending item waits for a sub-agent, so that no user has to answer."""
+    """Return whether every pending item waits for a sub-agent, so that no user has to answer."""
     return bool(items) and all(ids.is_child(id) for id in items)

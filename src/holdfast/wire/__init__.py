@@ -1,5 +1,5 @@
 """The protocol between server and client: requests, responses, errors, cursors and stream events.
-It is pure, and both sides use the same code."""
+The code is pure, and both sides use it."""
 
 from .answers import (
     Accepted,

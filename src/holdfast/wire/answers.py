@@ -1,4 +1,4 @@
-"""Responses of a server that have their own types, not types of the library."""
+"""Response types that exist only in the HTTP API."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class RowPage(Page[Row], frozen=True, kw_only=True):
 
 
 class PendingPage(Struct, frozen=True, kw_only=True):
-    """Pending items, oldest first within each store. `tag` changes when the items of this page
-    change. `missing` lists the stores that could not be reached for this page or an earlier one."""
+    """Pending items, oldest first within each store. `tag` changes when an item of this page
+    changes. `missing` lists the stores that could not be reached for this page or an earlier
+    one."""
 
     items: list[Pending]
     cursor: str | None = None
@@ -48,8 +49,8 @@ class PendingPage(Struct, frozen=True, kw_only=True):
 
 
 class ErasedIn(Struct, frozen=True, kw_only=True):
-    """The data of a user that was erased in one store. If `failed` has an error code, the other
-    fields are unknown."""
+    """The data of a user that was erased in one store. If `failed` contains an error code, the
+    other fields are unknown."""
 
     store: str
     options: dict[str, Any] = {}
@@ -69,7 +70,7 @@ class ErasedPerson(PersonErased, frozen=True, kw_only=True):
 
 
 class Asks(Struct, frozen=True, kw_only=True):
-    """Pending items of one session, oldest first."""
+    """The pending items of one session, oldest first."""
 
     items: list[Ask]
 
@@ -91,8 +92,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
-    """A message that was written to the log as event `seq`. The stream after `cursor` begins with
-    the message."""
+    """The response to an accepted message: it is in the log as event `seq`. The stream after
+    `cursor` begins with the message."""
 
     session: str
     thread: str
@@ -102,7 +103,8 @@ class Accepted(Struct, frozen=True, kw_only=True):
 
 
 class Rewound(Struct, frozen=True, kw_only=True):
-    """A thread that was rewound: event `seq` returned its conversation to event `to`."""
+    """The response to a rewind: event `seq` returned the conversation of the thread to event
+    `to`."""
 
     session: str
     thread: str
@@ -167,13 +169,13 @@ class SurfaceShown(Struct, frozen=True, kw_only=True):
 
 
 class MovedSurface(Struct, frozen=True, kw_only=True):
-    """The surfaces of a session, after a change."""
+    """The surfaces of a session after a change."""
 
     items: list[SurfaceShown]
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """The server is up, with these engines, loaders and stores."""
+    """The server is running. Lists its engines, loaders and stores."""
 
     status: str
     version: str

@@ -1,4 +1,4 @@
-"""Responses about bundles."""
+"""Response types for bundles."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class BundleShown(Struct, frozen=True, kw_only=True):
 
 
 class BundleTaken(Imported, frozen=True, kw_only=True):
-    """The result of an import. `warnings` lists what the session lacks on this server."""
+    """The result of an import. `warnings` lists what the session needs and this server does not
+    have."""
 
     warnings: list[str] = []

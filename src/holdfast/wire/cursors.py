@@ -1,5 +1,5 @@
-"""Cursors: a position in one log, as text. A cursor contains the incarnation of the log, so that a
-log that was deleted and created again is not mistaken for the old one."""
+"""Cursors: a position in one log, encoded as text. A cursor contains the incarnation of the log, so
+that a log that was deleted and created again is not mistaken for the old one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Errors on the wire: every error has the same envelope, and is converted back to the same
-class."""
+"""Errors in HTTP responses. Every error has the same envelope, and clients convert it back to the
+same class."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ STATUS: dict[str, int] = {
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """An error. Programs use `code` and `fields`; `message` is for users."""
+    """The description of an error. Programs use `code` and `fields`; `message` is for users."""
 
     code: str
     message: str

@@ -15,7 +15,7 @@ FilePath: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4_096, patter
 
 
 class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file that comes with a request."""
+    """A file that is sent with a request."""
 
     path: FilePath
     content: str
@@ -67,7 +67,7 @@ class EditFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Edited(Struct, frozen=True, kw_only=True):
-    """The number of replaced occurrences."""
+    """The number of occurrences that were replaced."""
 
     path: str
     replaced: int

@@ -1,4 +1,4 @@
-"""The bodies of requests. Unknown fields are rejected, with their names in the error."""
+"""Request bodies. Unknown fields are rejected; the error names them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ Number: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of a request."""
+    """Base class of request bodies."""
 
 
 class StoreWish(Request, frozen=True, kw_only=True):
-    """The kind of a store, with options that the server allows."""
+    """The requested kind of store, with options that the server allows."""
 
     kind: Name
     options: dict[str, str | int | float | bool] = {}
 
 
 class Source(Request, frozen=True, kw_only=True):
-    """An agent to load: the loader, the source, and options that override its description."""
+    """An agent to load: the loader, the source, and options that override the agent's
+    description."""
 
     loader: Name
     source: dict[str, Any]
@@ -38,13 +39,14 @@ class Source(Request, frozen=True, kw_only=True):
 
 
 class GetOrCreate(Request, frozen=True, kw_only=True):
-    """A session to open, or to create if it does not exist: its agent, engine, store, user and so
-    on.
+    """A session to open, or to create if it does not exist, with its agent, engine, store, user and
+    other settings.
 
-    The server has a default for each field; `user` is the caller, unless the key may act for all
+    The server has a default for each field. `user` is the caller, unless the key may act for all
     users. `source` uploads an agent. `files` are written to the work folder of a new session.
-    `envs` are environment variables for its commands, as far as the server allows; they are kept in
-    memory only."""
+    `envs` are environment variables for the commands of the session, as far as the server allows
+    them; they are kept in memory only.
+    """
 
     agent: Name | None = None
     engine: Name | None = None
@@ -60,7 +62,7 @@ class GetOrCreate(Request, frozen=True, kw_only=True):
 
 
 class CreateSession(GetOrCreate, frozen=True, kw_only=True):
-    """A new session. Without `id`, it gets a new id."""
+    """A new session. If `id` is missing, the server assigns an id."""
 
     id: Id | None = None
 
@@ -102,7 +104,7 @@ class Abort(Request, frozen=True, kw_only=True):
 
 
 class Rewind(Request, frozen=True, kw_only=True):
-    """Return the conversation to what it was right after event `to`; 0 clears it."""
+    """Return the conversation to its state right after event `to`; 0 clears it."""
 
     to: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 
@@ -127,7 +129,7 @@ class Answer(Request, frozen=True, kw_only=True):
 
 
 class Extend(Request, frozen=True, kw_only=True):
-    """Set when an item expires: after this many seconds, or never if null."""
+    """Set when a pending item expires: after this many seconds, or never if null."""
 
     seconds: Seconds | None
 
@@ -152,7 +154,7 @@ class CreateThread(Request, frozen=True, kw_only=True):
 
 
 class ForkThread(Request, frozen=True, kw_only=True):
-    """A thread that shares all events up to `at`, or up to the last safe point."""
+    """A new thread that shares all events up to `at`, by default up to the last safe point."""
 
     at: Number | None = None
     id: Id | None = None
@@ -173,8 +175,8 @@ class SwitchMode(Request, frozen=True, kw_only=True):
 
 
 class ChooseModel(Request, frozen=True, kw_only=True):
-    """Use another model; with `mode`, only in that mode. If null, the model of the agent is
-    used."""
+    """Choose another model; with `mode`, only in that mode. If `model` is null, the agent's model
+    is used."""
 
     model: Name | None
     mode: Name | None = None
@@ -188,7 +190,7 @@ class ChangeState(Request, frozen=True, kw_only=True):
 
 
 class ReplaceState(Request, frozen=True, kw_only=True):
-    """The whole user state."""
+    """Replace the whole user state."""
 
     state: dict[Name, Any]
 
@@ -209,7 +211,7 @@ class Grant(Request, frozen=True, kw_only=True):
 
 
 class AttachSurface(Request, frozen=True, kw_only=True):
-    """Bind (surface, address) to a session; `move` takes it from another session."""
+    """Bind (surface, address) to a session; `move` takes the surface over from another session."""
 
     surface: Name
     address: Name
@@ -218,8 +220,8 @@ class AttachSurface(Request, frozen=True, kw_only=True):
 
 
 class Resolve(Request, frozen=True, kw_only=True):
-    """Find the session of a message by the surface it came from, or create it. `id` is the id of
-    the message, so that a repeated message counts once."""
+    """Find the session of a message by the surface that the message came from, or create a session.
+    `id` is the id of the message, so that a repeated message is handled once."""
 
     surface: Name
     address: Name

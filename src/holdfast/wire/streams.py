@@ -23,7 +23,8 @@ EndReason: TypeAlias = Literal[
 
 
 class Caught(Struct, frozen=True, kw_only=True):
-    """All events up to `head` are past; the next ones are live."""
+    """A marker in the stream: all events up to `head` are from the past, the following events are
+    live."""
 
     log: str
     head: int
@@ -31,7 +32,8 @@ class Caught(Struct, frozen=True, kw_only=True):
 
 
 class Resync(Struct, frozen=True, kw_only=True):
-    """The cursor does not belong to this log: start again with this log, which is at `head`."""
+    """The cursor does not belong to this log. Start again with this log, whose last event is
+    `head`."""
 
     log: str
     head: int

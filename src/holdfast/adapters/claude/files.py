@@ -32,7 +32,7 @@ WriteStatus: TypeAlias = Literal["written", "unchanged", "kept"]
 
 
 class TranscriptProblem(Struct, frozen=True):
-    """Something that was skipped: a whole file, or one line of it."""
+    """A file, or one line of a file, that was skipped, and the reason."""
 
     path: str
     problem: str

@@ -39,7 +39,7 @@ async def read_events(
 
 
 async def entries_of(store: Store, at: Key) -> list[Any] | None:
-    """Return the entries of a transcript, without those that were rewound away, or None if it has
+    """Return the entries of a transcript, except entries that a rewind removed, or None if it has
     none or does not exist."""
     try:
         async with aclosing(read_events(store, at)) as events:

@@ -95,8 +95,8 @@ class ClaudeSessionStore:
         return await self._ask(lambda store: count_of(store, at))
 
     async def delete(self, key: SessionKey) -> None:
-        """Delete a session with all its transcripts, or only the transcript of a subpath. Does
-        nothing if it does not exist."""
+        """Delete a session with all its transcripts, or only the transcript of a subpath. Has no
+        effect if it does not exist."""
         target = self._keys.key(key) if subpath(key) is not None else self._keys.scope(key)
         await self._ask(lambda store: store.delete(target))
 

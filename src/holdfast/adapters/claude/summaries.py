@@ -1,7 +1,7 @@
 """Computes the data of a session in listings: the SDK's summary and the time of the last write.
 Pure.
 
-Each append to a main transcript ends with a note, a `metadata.changed` event that ends up in the
+Each append to a main transcript ends with a note, a `metadata.changed` event that is copied to the
 row, so that a listing needs only rows. A note has the number that its event gets if all entries of
 the batch are new. A note that is not the last event of its log is outdated, and the summary is
 computed from the log. The time comes from the store's clock, but is always later than the time of

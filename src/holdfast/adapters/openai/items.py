@@ -1,10 +1,11 @@
-"""The SDK's items as events, and back. Pure.
+"""Conversion of the SDK's items to events, and back. Pure.
 
-An item with an equivalent becomes a native event, which every reader of the log understands. The
-event also has the item, in the field `openai`: `true` if the native fields rebuild the same JSON
-text, the item's id if they do so together with that id, else the item itself. Successive items of
-one answer (reasoning, text, tool calls) are one event, whose field is then a list, or `true` for
-all of them. An item without an equivalent is an event `openai.item`.
+An item with a native equivalent becomes a native event, which every reader of the log understands.
+The field `openai` of the event contains what is needed to restore the item: `true` if the native
+fields alone restore the same JSON text, the item's id if the fields and the id restore it, and
+otherwise the item itself. Successive items of one answer (reasoning, text, tool calls) become one
+event, whose field is then a list, or `true` for all of them. An item without a native equivalent
+becomes an event `openai.item`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ REASONING, MESSAGE, CALL = range(3)  # parts of an answer, in their order in a n
 
 
 class AnswerPart(Struct, frozen=True):
-    """An item of an answer: the part that it is, its native content, and what rebuilds it."""
+    """An item of an answer: the type of the part, its native content, and the data needed to
+    restore the item."""
 
     part: int
     content: Any
@@ -134,7 +136,7 @@ def _answer(parts: list[AnswerPart]) -> NewEvent:
 
 
 def _mark(item: Item, plain: Any, full: Any = None) -> Any:
-    """Return what the field `openai` holds for an item that native fields may rebuild."""
+    """Return the value of the field `openai` for an item that native fields may restore."""
     data = bytes(to_json(item))
     if data == bytes(to_json(plain)):
         return True
@@ -150,7 +152,7 @@ def _is_message(item: Item, role: str) -> bool:
 
 
 def _text(content: Any, type: str) -> str | None:
-    """Return the text of an item's content, or None if it has none."""
+    """Return the text of an item's content, or None if the content is not text."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -200,8 +202,8 @@ def _plain_output(call: str, output: Any) -> Item:
 
 
 def items_of(event: NewEvent) -> list[Item] | None:
-    """Return the items of an event that this adapter wrote, as new objects; None for other events
-    and for erased ones."""
+    """Return the items of an event that this adapter wrote, as new objects. Returns None for erased
+    events and for events of other writers."""
     if event.kind == TEXT:
         data = _data(event)
         text = data.get("text") if isinstance(data, dict) else None

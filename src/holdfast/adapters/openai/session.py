@@ -27,11 +27,11 @@ AGENT = "openai"  # agent name of the sessions that this adapter creates
 
 
 class HoldfastSession:
-    """The SDK's `Session` for one conversation, on a Holdfast store or on the URL of one.
+    """The SDK's `Session` for one conversation, on an open Holdfast store or on the URL of a store.
 
-    A URL is opened at the first use, once per process; then any event loop and thread may use this.
-    A store that you pass in is not closed, and belongs to its event loop, unless it is a
-    `PortalStore`. `session_settings.limit` is the default of `get_items`.
+    A URL is opened on first use, once per process; the session can then be used on any event loop
+    and in any thread. A store that you pass in is not closed, and belongs to its event loop, unless
+    it is a `PortalStore`. `session_settings.limit` is the default of `get_items`.
     """
 
     session_id: str
@@ -76,8 +76,8 @@ class HoldfastSession:
     # The SDK's protocol
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
-        """Return the items, oldest first; with `limit`, the newest ones. Without it, the limit of
-        `session_settings` applies. A negative limit means all."""
+        """Return the items, oldest first. With `limit`, return only the newest ones; the default is
+        the limit of `session_settings`. A negative limit means all items."""
         if limit is None and self.session_settings is not None:
             limit = _settings(self.session_settings).limit
         if limit is None or limit < 0:
@@ -87,15 +87,15 @@ class HoldfastSession:
         return await self._ask(lambda store: last_items(store, self._at, limit))
 
     async def add_items(self, items: list[Item]) -> None:
-        """Append items in one step; they are durable when this returns. A batch that failed and is
-        sent again next is stored once."""
+        """Append items in one step. The items are durable when this returns. If a batch fails and
+        the next call sends the same batch, it is stored once."""
         if not items:
             return
         await self._append(to_events(items))
 
     async def pop_item(self) -> Item | None:
-        """Remove the newest item from the conversation and return it; None if there is none. The
-        log keeps the item."""
+        """Remove the newest item from the conversation and return it. Returns None if there is no
+        item. The item stays in the log."""
 
         async def pop(store: Store) -> Item | None:
             async def plan() -> writing.Change[Item] | None:
@@ -111,8 +111,8 @@ class HoldfastSession:
         return await self._opening.run(pop)
 
     async def clear_session(self, *, erase: bool = False) -> None:
-        """Remove all items from the conversation. The log keeps them, unless you pass `erase`: then
-        their content is erased, also that of items that were removed earlier."""
+        """Remove all items from the conversation. They stay in the log, unless you pass `erase`:
+        then their content is erased, including the content of items that were removed earlier."""
         self._failed.forget()
         await self._opening.run(lambda store: self._replace(store, []))
         if erase:
@@ -121,13 +121,13 @@ class HoldfastSession:
     # Approvals
 
     async def save_state(self, state: RunState[Any] | None) -> None:
-        """Keep the state of a paused run in the log. None removes it; so do the next message of the
-        user, `clear_session`, and `pop_item` if the item is older."""
+        """Store the state of a paused run in the log. None removes the state. The next message of
+        the user, `clear_session`, and `pop_item` of an older item remove it too."""
         data = None if state is None else state.to_json()
         await self._append([NewEvent.of(STATE, {"state": data})])
 
     async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any] | None:
-        """Return the state of a paused run, or None if there is none. `options` are those of
+        """Return the state of a paused run, or None if there is none. `options` are passed to
         `RunState.from_json`."""
         from agents import RunState  # noqa: PLC0415 - an extra
 
@@ -194,8 +194,8 @@ class HoldfastSession:
 
 
 class CompactionSnapshot(Struct, frozen=True):
-    """The newest items, and a function that replaces those from a position on, in one step, if
-    nothing was written since."""
+    """The newest items, and a function that replaces the items from a position on. The replacement
+    is one step, and fails if another writer has appended since."""
 
     items: list[Item]
     complete: bool

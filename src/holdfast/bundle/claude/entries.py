@@ -60,7 +60,8 @@ def to_lines(entries: Iterable[Any]) -> bytes:
 
 
 def is_metadata(entry: Any) -> bool:
-    """Whether an entry describes a sub-agent. On disk it is a `.meta.json` file, not a line."""
+    """Return whether an entry describes a sub-agent. On disk it is a `.meta.json` file, not a
+    line."""
     return isinstance(entry, dict) and entry.get("type") == METADATA
 
 
@@ -106,7 +107,7 @@ def event_text(event: NewEvent) -> str:
 
 
 def is_entry(event: NewEvent) -> bool:
-    """Whether an event stores an entry that was not erased."""
+    """Return whether an event stores an entry that was not erased."""
     if event.kind not in KINDS:
         return False
     erased = bytes(event.data).startswith(b'{"erased":')

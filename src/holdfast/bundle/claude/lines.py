@@ -70,7 +70,7 @@ def as_blocks(content: Any) -> list[Any]:
 
 
 def is_block(value: Any, *types: str) -> bool:
-    """Whether a value is a block of one of these types."""
+    """Return whether a value is a block of one of these types."""
     return isinstance(value, dict) and value.get("type") in types
 
 

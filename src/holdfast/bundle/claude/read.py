@@ -275,7 +275,7 @@ class _Converter:
         if (agent := as_str(as_dict(structured).get("agentId"))) is not None:
             self.spawned[agent] = ended.call
         if not self._log.finished(ended, at=line.at):
-            self._store(line, "the result of a call", "no open call has its id")
+            self._store(line, "the result of a call", "no open call has this id")
 
     def _assistant(self, lines: Sequence[TranscriptLine], place: int, messages: set[int]) -> int:
         """Convert an answer, which may span several lines; return the position after it."""
@@ -316,7 +316,7 @@ class _Converter:
         kept = {name: value for name, value in _ours(last).items() if name != "calls"}
         completed = _restored(ev.MessageCompleted, found, kept)
         for lost in self._log.completed(completed, at=last.at, id=_id(lines[0])):
-            why = "the transcript has none; it is unknown whether the call acted"
+            why = "the transcript has no result; it is unknown whether the call took effect"
             self.losses.add(self._path, f"the result of call {lost!r}", why)
 
     def _call(self, block: Entry, line: TranscriptLine) -> ev.Call:
@@ -338,7 +338,7 @@ class _Converter:
                 found[name] = value
             elif value is not None:
                 path = f"{self._path}[{line.number}].message.usage.{name}"
-                self.losses.add(path, "a usage value", "it is not a count")
+                self.losses.add(path, "a usage value", "it is not a number")
         return found
 
 

@@ -66,7 +66,7 @@ def write_claude(bundle: Bundle) -> tuple[ClaudeFiles, LossReport]:
         if thread.shared:
             losses.add(path, "the parent of a forked thread", "Claude Code has only sub-agents")
         elif thread.thread in children:
-            why = "in Claude Code the result of the call names it"
+            why = "Claude Code stores it in the result of the call"
             losses.add(path, "the call that started a sub-agent", why)
     files = ClaudeFiles(session=session, main=main, agents=agents, about=about)
     return files, losses.report(SOURCE, TARGET)
@@ -211,14 +211,18 @@ class _Writer:
                 text=payload.text, parts=payload.parts, metadata=payload.metadata
             )
             if plain != payload:
-                self._lost(event.seq, "options of a message for its run", "Claude Code has none")
+                self._lost(
+                    event.seq, "options of a message for its run", "Claude Code has no such options"
+                )
 
     def _block(self, part: Any, message: Message) -> Iterator[Entry]:
         """Convert a part of a user message to a block; to text if Claude does not accept such
         parts.
         """
         if not is_block(part, "blob"):
-            self._lost(message.seq, "a part of a message", "no such block", kept=OURS)
+            self._lost(
+                message.seq, "a part of a message", "Claude Code has no such block", kept=OURS
+            )
             yield {"type": "text", "text": _as_text(part)}
             return
         kind, name = str(part.get("media_type")), part.get("name")
@@ -278,7 +282,7 @@ class _Writer:
         thoughts = [part["thinking"] for part in bound if is_block(part, "thinking")]
         if "\n\n".join(thoughts) != message.thought:
             kept["thought"] = message.thought
-            self._lost(message.seq, "a thought", "it has no signature of the model", kept=OURS)
+            self._lost(message.seq, "a thought", "it has no signature from the model", kept=OURS)
         if bound != message.parts:
             kept["parts"] = message.parts
             why = "it belongs to another model"
@@ -336,7 +340,7 @@ def _text_block(text: str) -> list[Entry]:
 
 
 def _is_plain(ended: ev.ToolFinished) -> bool:
-    """Whether a result survives a round trip without extra fields."""
+    """Return whether a result survives a round trip without extra fields."""
     rest = ev.ToolFinished(call=ended.call, result=ended.result, content=ended.content)
     text = isinstance(ended.result, str) and ended.content is None
     both = ended.result is not None and ended.content is not None
@@ -344,7 +348,7 @@ def _is_plain(ended: ev.ToolFinished) -> bool:
 
 
 def _is_thinking(part: Any) -> bool:
-    """Whether a part is one of Claude's own thinking blocks, which Claude can read again."""
+    """Return whether a part is one of Claude's own thinking blocks, which Claude can read again."""
     if is_block(part, "thinking"):
         return isinstance(part.get("thinking"), str) and bool(part.get("signature"))
     return is_block(part, "redacted_thinking")

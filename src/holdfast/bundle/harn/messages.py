@@ -84,7 +84,7 @@ class MessageReader:
             thought="\n\n".join(t for t in thinking if isinstance(t, str) and t),
         )
         for lost in self._log.completed(completed):
-            why = "the document has none; it is unknown whether the call acted"
+            why = "the document has no result; it is unknown whether the call took effect"
             self._losses.add(path, f"the result of call {lost!r}", why)
 
     def _call(self, one: Any, path: str) -> ev.Call | None:
@@ -113,7 +113,7 @@ class MessageReader:
             content=text if failed else None,
         )
         if not self._log.finished(ended):
-            self._store(message, path, "the result of a call", "no open call has its id")
+            self._store(message, path, "the result of a call", "no open call has this id")
 
     def read_recordings(self, calls: Sequence[JsonObject]) -> None:
         """Use recorded results for the calls that have no result in the messages."""
@@ -282,7 +282,9 @@ class AgentEventReader:
         outcome: Any = SETTLED.get(how, "answered")
         settled = ev.PendingSettled(id=id, outcome=outcome, reason=how)
         self._log.add("pending.settled", settled, id=ids.settle_id(id), at=event.occurred_at_ms)
-        self._losses.add(self._path, "an answer to a question", "the events do not contain it")
+        self._losses.add(
+            self._path, "an answer to a question", "the events do not contain the question"
+        )
 
     def _iteration(self, event: AgentEvent) -> None:
         self._flush()

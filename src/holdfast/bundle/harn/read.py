@@ -261,7 +261,7 @@ def _end(log: LogBuilder, document: HarnDocument, losses: Losses) -> None:
         log.leave_open()
         return
     for call in log.abandon():
-        losses.add("$.transcript", f"the result of call {call!r}", "the document has none")
+        losses.add("$.transcript", f"the result of call {call!r}", "the document has no result")
     at = from_rfc3339(source.finished_at)
     log.add("session.expired", ev.SessionExpired(reason=source.status or None), at=at)
 

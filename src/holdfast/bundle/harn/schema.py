@@ -47,8 +47,8 @@ def harn_schema_text() -> str:
 
 
 def schema_is_stale(text: str | None) -> bool:
-    """Whether a stored schema is missing or differs from the schema of this release. Line endings
-    are ignored.
+    """Return whether a stored schema is missing or differs from the schema of this release. Line
+    endings are ignored.
     """
     return text is None or text.replace("\r\n", "\n") != harn_schema_text()
 

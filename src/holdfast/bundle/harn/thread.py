@@ -111,7 +111,7 @@ class ThreadWriter:
                 for call in message.calls
             ]
         if message.parts:
-            why = "only the model that made it can read it"
+            why = "only the model that wrote it can read it"
             self._losses.add(path, "a part that belongs to a model", why)
         if message.interrupted:
             self._losses.add(path, "the interruption of a message", "Harn has no field for it")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ...errors import BlobNotFound, HoldfastError, InvalidValue
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
-from ..format import BundleSpan, Child, Thread, line_of
+from ..format import BundleSpan, Child, Mark, Thread, line_of
 from ..json_values import JsonObject
 from ..redaction.scrub import Mode, ScrubConfig
 from ..timestamps import from_rfc3339
@@ -125,14 +125,8 @@ def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False)
         "root_run_id": source.first_run,
         "parent_run_id": None,
         "stages": [_stage(thread, written[thread.thread]) for thread in others],
-        "transitions": [
-            {"id": mark.id, "to_node_id": mark.label or mark.id, "timestamp": mark.at}
-            for mark in document.replay.transitions
-        ],
-        "checkpoints": [
-            {"id": mark.id, "persisted_at": mark.at, "reason": mark.label or "checkpoint"}
-            for mark in document.replay.checkpoints
-        ],
+        "transitions": [_transition(mark) for mark in document.replay.transitions],
+        "checkpoints": [_checkpoint(mark) for mark in document.replay.checkpoints],
         "pending_nodes": [item.id for item in document.pending],
         "completed_nodes": [],
         "child_runs": [_child_run(c, written[c.thread]) for c in children if c.thread in written],
@@ -156,6 +150,14 @@ def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False)
         "persona_runtime": [],
         "metadata": {LIVENESS: _tag(bundle), "holdfast": _about(bundle)},
     }
+
+
+def _transition(mark: Mark) -> JsonObject:
+    return {"id": mark.id, "to_node_id": mark.label or mark.id, "timestamp": mark.at}
+
+
+def _checkpoint(mark: Mark) -> JsonObject:
+    return {"id": mark.id, "persisted_at": mark.at, "reason": mark.label or "checkpoint"}
 
 
 def _anchor(bundle: Bundle) -> JsonObject:

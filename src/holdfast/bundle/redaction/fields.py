@@ -100,6 +100,6 @@ def _structure(hint: Any) -> bool:
 
 
 def _named(hint: Any) -> bool:
-    """Whether the type is an object with names as keys and structure as values."""
+    """Return whether the type is an object with names as keys and structure as values."""
     inner = _inner(hint)
     return typing.get_origin(inner) is dict and _structure(typing.get_args(inner)[1])

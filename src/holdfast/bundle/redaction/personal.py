@@ -62,7 +62,7 @@ def _digits(text: str) -> str:
 
 
 def luhn(text: str) -> bool:
-    """Whether the check digit of a card number is correct."""
+    """Return whether the check digit of a card number is correct."""
     total = 0
     for n, digit in enumerate(reversed(_digits(text))):
         value = int(digit) * (1 + n % 2)

@@ -181,8 +181,8 @@ class Agent:
         return found
 
     def follows(self, before: Mode, name: str) -> bool:
-        """Whether mode `name` differs from `before`. Raises `InvalidValue` if the transition is
-        not allowed."""
+        """Return whether mode `name` differs from `before`. Raises `InvalidValue` if the transition
+        is not allowed."""
         self.known_mode(name)
         if name == before.name:
             return False
@@ -201,8 +201,8 @@ class Agent:
         return tuple(item.delegation(self.subagents) for item in self.subagents[:1])
 
     def tools_in(self, mode: Mode) -> dict[str, Tool]:
-        """The tools of a mode by name: the tools of the agent and of the mode, and the delegation
-        tool."""
+        """Return the tools of a mode by name: the tools of the agent and of the mode, and the
+        delegation tool."""
         # A source of tools has none until it is connected.
         listed = (*self.tools, *mode.tools, *self.delegation)
         return {tool.name: tool for tool in listed if isinstance(tool, Tool)}
@@ -215,7 +215,7 @@ class Agent:
         return found or next(filter(None, others), None)
 
     def contexts_in(self, mode: Mode) -> list[Context]:
-        """The contexts of a mode, in display order."""
+        """Return the contexts of a mode, in the order in which they are shown to the model."""
         if mode.contexts != "all":
             return [item for item in mode.contexts if item.name not in mode.exclude]
         known = {item.name: item for item in self.contexts}
@@ -226,7 +226,7 @@ class Agent:
         return sorted(shown, key=lambda item: -item.priority)
 
     def initial_state(self) -> dict[str, Any]:
-        """A new copy of a session's initial state, including the defaults of its type."""
+        """Return a new copy of a session's initial state, including the defaults of its type."""
         start = self.state() if callable(self.state) else self.state
         return begun(start, self.state_type)
 
@@ -393,7 +393,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 async def called(function: Callable[..., Any] | None, *arguments: Any) -> None:
-    """Call a function, if there is one, and await its result if needed."""
+    """Call a function, if it is not None, and await its result if needed."""
     if function is not None:
         await settled(function(*arguments))
 

@@ -1,4 +1,4 @@
-"""The bounds of a run, which `decide` uses in addition to the state."""
+"""The limits of a run that `decide` uses in addition to the state."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...values.options import RunLimits
 
 
 class RunBounds(Struct, frozen=True, kw_only=True):
-    """Bounds that `decide` uses in addition to the state: the limits of the run, how much of the
-    conversation a model reads before older turns are compacted (`tokens` and `turns`), how many
-    crashes of its driver a run survives, and whether it is resumed at all."""
+    """Limits that `decide` uses in addition to the state: the limits of the run, how much of the
+    conversation a model reads before older turns are compacted (`tokens` and `turns`), the number
+    of driver crashes after which a run fails, and whether runs are resumed at all."""
 
     limits: RunLimits = RunLimits()
     tokens: int = 100_000

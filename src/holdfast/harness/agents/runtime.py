@@ -16,7 +16,8 @@ OUTPUTS = 1_000  # output types to keep; for older messages the log has the sche
 
 
 class Outputs(dict[tuple[str, int], Any]):
-    """The tools that validate typed answers, by log and message; keeps the latest `OUTPUTS`."""
+    """The tools that validate typed answers, by log and message. Only the latest `OUTPUTS` entries
+    are kept."""
 
     def __setitem__(self, mark: tuple[str, int], made: Any) -> None:
         super().__setitem__(mark, made)
@@ -37,7 +38,7 @@ class HarnessRuntime:
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def place(self, key: Key, agent: str) -> Place:
-        """Return the sandbox of a session, which is opened when it is first used and kept while the
+        """Return the sandbox of a session. It is opened on first use and stays open while the
         session is live."""
         key = Key(key.tenant, key.session, "main")
         lock = self._locks.setdefault(key, asyncio.Lock())

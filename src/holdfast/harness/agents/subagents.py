@@ -105,13 +105,13 @@ class SubAgent:
         )
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
-        """The tool with which an agent delegates tasks to these sub-agents."""
+        """Return the tool with which an agent delegates tasks to these sub-agents."""
         return _delegation(all)
 
 
 class _Refusing(SubAgent):
-    """A sub-agent in the view of a forked sub-agent: the delegation tool has its usual description,
-    but rejects every call."""
+    """A sub-agent as seen by a forked sub-agent: the delegation tool has its usual description, but
+    rejects every call."""
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
         return _delegation(all).replace(function=_refuse)
@@ -169,8 +169,8 @@ def steps_of(agent: Agent) -> list[int]:
 
 
 def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
-    """Return a function that finds all tools with a given name, of the agent and its sub-agents, in
-    any mode."""
+    """Return a function that finds all tools with a given name, in all modes of the agent and its
+    sub-agents."""
 
     def named(name: str) -> list[Tool]:
         places = [(one, mode) for one in family(agent).values() for mode in one.modes]

@@ -37,7 +37,8 @@ class WithEvents(Struct, frozen=True):
 
 
 class _Draft:
-    """A state while a function changes it; `events` are written together with it."""
+    """A copy of the state while a function changes it. `events` are written together with the
+    change."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data, self.events, self.open = data, list[tuple[str, Any]](), True

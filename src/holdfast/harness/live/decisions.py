@@ -133,7 +133,7 @@ async def _meant(store: Store, key: Key, row: Row | None, item: str | None) -> s
 
 
 async def _late(store: Store, key: Key, item: str, about: Mapping[str, Any]) -> bool:
-    """Whether the item expired before it was answered."""
+    """Return whether the item expired before it was answered."""
     if (expires := about.get("expires")) is None or expires > wall_clock():
         return False
     async for event in store.read(key, after=about["seq"]):
@@ -201,7 +201,7 @@ def _wrong(tool: Tool, arguments: Any) -> InvalidValue | None:
 
 
 async def was(store: Store, key: Key, item: str) -> bool:
-    """Whether this item ever existed. If it did, its decision is in the log."""
+    """Return whether this item ever existed. The decision on an item that existed is in the log."""
     async for event in store.read(key, reverse=True):
         if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return True

@@ -47,7 +47,7 @@ class MessagesInFlight:
             self._message = None
 
     def now(self) -> Said | None:
-        """Return the latest message in flight, as streamed so far."""
+        """Return the latest message in flight, with the text received so far."""
         if (id := self._message) is None:
             return None
         body = self.flying[id].now() if id in self.flying else TextPieces.of()

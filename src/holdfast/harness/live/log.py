@@ -119,7 +119,7 @@ class Live:
 
     @contextlib.contextmanager
     def posts(self) -> Iterator[None]:
-        """Context manager that marks a message as being written to the log."""
+        """Context manager for the time during which a message is written to the log."""
         done = asyncio.get_running_loop().create_future()
         self.posting[done] = None
         try:
@@ -180,7 +180,7 @@ class Live:
 
     @property
     def wanted(self) -> bool:
-        """Whether the log has listeners, waiters, or messages being written."""
+        """Whether the log has listeners, waiters, or messages that are being written."""
         return bool(self.subscribers) or bool(self._waiters) or bool(self.posting)
 
     # Lookup
@@ -197,7 +197,7 @@ class Live:
         return payload_of(await self.event(seq), type)
 
     async def taken(self, seq: int) -> ev.MessageReceived:
-        """Return a queued message, for the run that takes it from the queue."""
+        """Return a queued message for the run that handles it."""
         event = self._waiting.get(seq) or await self.event(seq)
         return payload_of(event, ev.MessageReceived) or ev.MessageReceived()
 
@@ -297,7 +297,7 @@ class Recent:
 
 
 class Waiters:
-    """Waiters for conditions."""
+    """Coroutines that wait until a condition on the log is true."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}  # in order

@@ -66,8 +66,8 @@ class LogLoader:
         return LoadedLog(saved, state, history, await self._shown(state, kept))
 
     async def history(self, state: State) -> History:
-        """Return the messages of a rewound conversation, up to the head of `state`. Events that
-        were rewound away are not read."""
+        """Return the messages of a rewound conversation, up to the head of `state`. Events that a
+        rewind removed are not read."""
         upto = state.window.upto
         read = newest_first(self._store, self._key, log=self._log, last=state.head, after=upto)
         async with contextlib.aclosing(read):
@@ -77,7 +77,7 @@ class LogLoader:
         return history
 
     async def event(self, seq: int, *, inline: bool = True) -> Event | None:
-        """The event with this number."""
+        """Return the event with this number."""
         found = [event async for event in self._read(seq - 1, seq + 1, inline)]
         return found[0] if found else None
 

@@ -108,8 +108,8 @@ class History:
                 self._rewind(queued, open)
 
     def _rewind(self, queued: Collection[int], open: Collection[str]) -> None:
-        """Handle a rewind to the events added so far. Queued messages that are not in `queued`
-        count as read, and open calls that are not in `open` count as lost."""
+        """Apply a rewind to the events added so far. Queued messages that are not in `queued` count
+        as read, and open calls that are not in `open` count as lost."""
         waiting = [e.seq for e in self._open if e.kind == "message.received"]
         self._read.update(seq for seq in waiting if seq not in queued)
         self._lost.update(self._calls.difference(open))
@@ -128,8 +128,8 @@ class History:
         return (*before[:-1], *_joined([*last, *now[:place], *told, *now[place:]]))
 
     def cut(self, tokens: int, turns: int) -> ev.CompactionMade | None:
-        """Return the compaction that leaves at most this many tokens and turns, or None if there is
-        none."""
+        """Return the compaction that leaves at most this many tokens and turns, or None if
+        compaction is not possible."""
         left_tokens = sum(turn.tokens for turn in self.turns)
         left_turns = len(self.turns)
         for turn in self.turns:
@@ -210,7 +210,8 @@ class History:
         self._lost.clear()
 
     def _waits(self, event: Event) -> bool:
-        """Whether a message is still queued. In a log without runs, messages are never queued."""
+        """Return whether a message is still queued. In a log without runs, messages are never
+        queued."""
         if event.kind != "message.received" or not self._taken:
             return False
         return event.seq not in self._taken and event.seq not in self._read
@@ -345,7 +346,7 @@ def _text(value: Any) -> str:
 
 
 def _joined(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
-    """Merge consecutive messages of one role, which some models reject."""
+    """Merge consecutive messages of one role, because some models reject them."""
     found: list[PromptMessage] = []
     for message in messages:
         last = found[-1] if found else None

@@ -88,7 +88,7 @@ def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
 
 
 def _full(state: State, bounds: RunBounds, more: int = 0) -> bool:
-    """Whether the prompt would exceed its bounds with this many more turns."""
+    """Return whether the prompt would exceed its limits after this many more turns."""
     window = state.window
     return window.tokens > bounds.tokens or window.turns + more > bounds.turns
 
@@ -146,8 +146,8 @@ def _asking(state: State) -> Step:
 
 
 def _ready(call: OpenCall) -> bool:
-    """Whether a call can be carried out: it was approved, needs no approval, or its question was
-    answered."""
+    """Return whether a call can be carried out: it was approved, needs no approval, or its question
+    was answered."""
     if call.parent is not None:
         return False
     return call.status in (ANSWERS if call.parked else ("proposed", "approved"))

@@ -41,7 +41,7 @@ def thread_of(call: str) -> str:
 
 
 def is_delegated(key: Key) -> bool:
-    """Whether a log is that of a sub-agent."""
+    """Return whether a log is the log of a sub-agent."""
     return key.thread.startswith(thread_of(""))
 
 
@@ -100,7 +100,7 @@ async def begin(
 
 
 def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) -> str | None:
-    """The model for a sub-agent, in order of precedence: from the call, the session, the
+    """Return the model for a sub-agent, in order of precedence: from the call, the session, the
     sub-agent's definition, or else the parent's current model."""
     config, state = driving.config, driving.state
     if wanted is not None:
@@ -199,8 +199,8 @@ async def stop_all(driving: Driving) -> None:
 
 
 async def report(driving: Driving, step: Report) -> None:
-    """Answer the call that started this thread with the result of the run. Then record in this
-    thread's log that the call was answered."""
+    """Answer the call that started this thread with the result of the run. Then record in the log
+    of this thread that the call was answered."""
     sub = driving.state.sub
     assert sub is not None
     assert sub.item is not None

@@ -84,8 +84,8 @@ class Driving(Stoppable):
 
     @property
     def bounds(self) -> RunBounds:
-        """The bounds for the next decision. If the run cannot be compacted any further, the prompt
-        is unbounded; the model itself then rejects a prompt that is too long."""
+        """The limits for the next decision. If the conversation cannot be compacted any further,
+        the prompt has no limit; the model itself then rejects a prompt that is too long."""
         bounds, run = self.config.bounds, self.state.active
         if run is None or self.uncut is None or run.id != self.uncut:
             return bounds
@@ -93,7 +93,7 @@ class Driving(Stoppable):
 
     @property
     def mine(self) -> bool:
-        """Whether this driver drives the active run, or no run is active."""
+        """Whether this driver drives the active run. Also true if no run is active."""
         run = self.state.active
         return run is None or (run.status == "running" and run.id == self.took)
 
@@ -105,7 +105,7 @@ class Driving(Stoppable):
         return self.config.clock(self.live.key)
 
     def still(self, step: Step) -> bool:
-        """Whether `decide` would still return the same step after all events since then."""
+        """Return whether `decide` would still return the same step after all events since then."""
         return decide(self.state, self.bounds, self.now()) == step
 
     def take(self, run: str | None) -> None:

@@ -30,8 +30,8 @@ class Effects(Reading):
         self.call, self.name = call, name
 
     def _acts(self) -> Driving:
-        """Return the driver to write with. Raises an error if the function may no longer change the
-        session."""
+        """Return the driver to write with. Raises an error if the function is no longer allowed to
+        change the session."""
         return self._driving
 
     async def update_state(self, function: Edit | None = None, /, **changes: Any) -> Any:

@@ -138,7 +138,8 @@ async def _retried(driving: Driving, model: Model, built: Built) -> ModelOutput:
 
 
 def _check_going(aborted: asyncio.Event) -> None:
-    """Stop a call that ignored its cancellation, because the next run may already be active."""
+    """Raise if the call was cancelled but ignored the cancellation, because the next run may
+    already be active."""
     if aborted.is_set():
         raise asyncio.CancelledError
 
@@ -204,7 +205,7 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: ModelOu
 
 class DraftWriter:
     """Writes the text in flight as a draft, so that other processes can show it. The stream never
-    waits for it, but the completion of the message does."""
+    waits for a write, but the completion of the message does."""
 
     def __init__(self, driving: Driving, flight: Flight) -> None:
         self._driving, self._flight = driving, flight
@@ -300,7 +301,7 @@ async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
 
 
 def _can_end(driving: Driving) -> bool:
-    """Whether the run can end: neither an abort nor a steering message has arrived."""
+    """Return whether the run can end: neither an abort nor a steering message has arrived."""
     state = driving.state
     return state.abort is None and not any(q.how == "steer" for q in state.queue)
 

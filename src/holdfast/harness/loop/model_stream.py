@@ -87,7 +87,7 @@ async def checked_chunks(model: Model, call: ModelCall) -> AsyncGenerator[Chunk,
 
 
 def _size(chunk: Chunk) -> int:
-    """The size of a chunk in characters; an empty chunk counts as one."""
+    """Return the size of a chunk in characters; an empty chunk counts as one."""
     if isinstance(chunk, TextChunk | ThoughtChunk):
         return max(1, len(chunk.text))
     if isinstance(chunk, CallChunk):

@@ -88,9 +88,9 @@ async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEv
 
 
 async def _waits(driving: Driving, id: str) -> bool:
-    """Wait for the next event, or until the item of the call expires, and then record the expiry
-    here, since the driver is busy with the outer call. Returns False, without waiting, if the call
-    does not wait for a decision."""
+    """Wait for the next event, or until the item of the call expires. The expiry is recorded here,
+    because the driver is busy with the outer call. Returns False, without waiting, if the call does
+    not wait for a decision."""
     open = driving.state.calls.get(id)
     if open is None or open.status != "waiting":
         return False
@@ -109,7 +109,7 @@ async def _waits(driving: Driving, id: str) -> bool:
 
 async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
     """Return the outcome of an inner call if it is in the log, so that the call is not repeated.
-    Raises if the id was used for a different call before."""
+    Raises an error if the id was used for a different call before."""
     live, id = driving.live, call.id
     given = msgspec.json.decode(msgspec.json.encode(call.arguments))
     async for event in live.store.read(live.key, after=driving.run.seq, log=live.log):

@@ -1,4 +1,4 @@
-"""Performs the steps that were decided. Every effect of a step is in the log."""
+"""Performs the steps that `decide` returned. Every effect of a step is in the log."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ async def perform(step: Step, driving: Driving) -> None:
 
 
 async def take_up(driving: Driving) -> None:
-    """Resume a run that waited, or that another driver left. The text of an unfinished message
-    is kept in the log, but not shown to the model, which will write the message again."""
+    """Resume a run that was waiting, or that another driver left unfinished. The text of an
+    unfinished message is kept in the log, but not shown to the model, which will write the message
+    again."""
     head = driving.state.head  # the state that the decision was based on; it may grow meanwhile
     reason = "answered" if driving.run.status == "waiting" else "driver_lost"
     events = [

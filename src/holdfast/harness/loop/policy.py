@@ -51,5 +51,5 @@ def allowed(
 
 
 def hidden(tool: str, category: str | None, rules: Rules) -> bool:
-    """Whether a tool is hidden from the model because a rule of the session denies it."""
+    """Return whether a tool is hidden from the model because a rule of the session denies it."""
     return "deny" in (rules.tools.get(tool), rules.categories.get(category or ""))

@@ -1,7 +1,7 @@
 """The context of a prompt in addition to the conversation: instructions, context providers, and
 added contexts.
 
-It is built before each model call, and logged when it has changed.
+The context is built before each model call, and logged when it has changed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Reading:
         return dict(self._driving.state.usage)
 
     async def transcript(self, limit: int = 50) -> list[Message]:
-        """The last messages of the conversation, oldest first."""
+        """Return the last messages of the conversation, oldest first."""
         live, events = self._driving.live, list[Event]()
         read = newest_first(live.store, live.key, log=live.log, last=live.state.head)
         async with contextlib.aclosing(read):
@@ -95,7 +95,7 @@ class Reading:
         return transcript(reversed(events))[-limit:]
 
     async def events(self, limit: int = 100) -> list[Event]:
-        """The last events, oldest first."""
+        """Return the last events, oldest first."""
         live = self._driving.live
         last = live.store.read(live.key, reverse=True, limit=limit, log=live.log)
         return [event async for event in last][::-1]

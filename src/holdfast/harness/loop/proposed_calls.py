@@ -115,8 +115,8 @@ async def approval(
 
 
 def denied(driving: Driving, tool: Tool) -> bool:
-    """Whether a rule or the mode denies the tool now, regardless of the decision when the call was
-    proposed."""
+    """Return whether a rule or the mode denies the tool now, regardless of the decision when the
+    call was proposed."""
     rules, mode = driving.shared.state.rules, driving.config.mode(driving.state)
     return hidden(tool.name, tool.category, rules) or mode.approval == "deny"
 

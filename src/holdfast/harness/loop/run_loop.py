@@ -73,8 +73,8 @@ async def _continue(driving: Driving, started: StartedRun) -> None:
 
 
 async def _refuse(live: Live, lease: Lease) -> NoReturn:
-    """Release the lease and raise an error: the log was deleted and created again since `live` was
-    opened, so the state of `live` is outdated."""
+    """Release the lease and raise an error, because the log was deleted and created again after
+    `live` was opened, so the state of `live` is outdated."""
     with contextlib.suppress(HoldfastError):
         await live.store.release(lease)
     key = live.key

@@ -41,7 +41,7 @@ class FirstMessage:
         )
 
     def settle(self, result: AcceptedMessage | None) -> None:
-        """Report the result to the sender, who may have stopped waiting."""
+        """Report the result to the sender. Has no effect if the sender has stopped waiting."""
         if not self.done.done():
             if result is not None:
                 self._accepted(result.seq)

@@ -8,96 +8,97 @@ from msgspec import Struct
 
 
 class Idle(Struct, frozen=True):
-    """Do nothing until the next event."""
+    """Step: do nothing until the next event."""
 
 
 class SetDue(Struct, frozen=True):
-    """Write the time of the next check."""
+    """Step: write the time of the next check."""
 
     due: int | None
 
 
 class Fire(Struct, frozen=True):
-    """Fire these timers, which are due, and receive their messages."""
+    """Step: fire these timers, which are due, and receive their messages."""
 
     timers: tuple[str, ...]
 
 
 class Warn(Struct, frozen=True):
-    """Warn that these items are about to expire."""
+    """Step: warn that these items are about to expire."""
 
     items: tuple[str, ...]
 
 
 class Expire(Struct, frozen=True):
-    """Expire these items, which were not answered in time."""
+    """Step: expire these items, which were not answered in time."""
 
     items: tuple[str, ...]
 
 
 class Supersede(Struct, frozen=True):
-    """Close these items, since a message arrived instead of an answer."""
+    """Step: close these items, because a message arrived instead of an answer."""
 
     items: tuple[str, ...]
 
 
 class Start(Struct, frozen=True):
-    """Start a run with this input. The model is called in the same step, unless the window is
-    `full`."""
+    """Step: start a run with this input. The model is called in the same step, unless `full` is
+    true, which means that the conversation must be compacted first."""
 
     input: int
     full: bool = False
 
 
 class CallModel(Struct, frozen=True):
-    """Call the model again; these inputs join the run."""
+    """Step: call the model again. These inputs join the run."""
 
     step: int
     inputs: tuple[int, ...] = ()
 
 
 class Compact(Struct, frozen=True):
-    """Compact older turns, so that the prompt stays within its bounds."""
+    """Step: compact older turns, so that the prompt stays within its limits."""
 
 
 class Refuse(Struct, frozen=True):
-    """Reject some of the last `left` calls of message `seq`, which exceeds the limit of calls."""
+    """Step: reject some of the last `left` calls of message `seq`, which exceeds the limit of
+    calls."""
 
     seq: int
     left: int
 
 
 class RunTools(Struct, frozen=True):
-    """Carry out these calls."""
+    """Step: run these tool calls."""
 
     calls: tuple[str, ...]
 
 
 class Conclude(Struct, frozen=True):
-    """Write the outcomes of calls that are not carried out, or not repeated."""
+    """Step: write the outcomes of calls that are not carried out, or not repeated."""
 
     calls: tuple[str, ...]
 
 
 class AskOutcome(Struct, frozen=True):
-    """Ask the user whether these calls took effect, since their outcomes are unknown."""
+    """Step: ask the user whether these calls took effect, because their outcomes are unknown."""
 
     calls: tuple[str, ...]
 
 
 class Wait(Struct, frozen=True):
-    """Release the log until the user answers."""
+    """Step: release the lease of the log until the user answers."""
 
     due: int | None
 
 
 class Report(Struct, frozen=True):
-    """Report the result of a sub-agent's finished run to its parent."""
+    """Step: report the result of a sub-agent's finished run to its parent."""
 
 
 class Finish(Struct, frozen=True):
-    """End the run, and settle everything that is open in it. `code` is the reason if the run did
-    not succeed."""
+    """Step: end the run, and settle everything that is open in it. `code` is the reason if the run
+    did not succeed."""
 
     status: Literal["done", "failed", "aborted", "interrupted"]
     code: str | None = None

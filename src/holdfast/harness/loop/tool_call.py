@@ -1,6 +1,6 @@
 """Tool calls: write the intent to the log, run the tool, write the outcome to the log.
 
-This is the only module that calls a tool. The run continues, whatever a tool does.
+This is the only module that calls a tool. Errors of a tool never end the run.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def carry_out(driving: Driving, ready: list[Ready]) -> bool:
 
 
 def refused(driving: Driving, ready: Ready) -> bool:
-    """Whether a call that is about to start is no longer allowed."""
+    """Return whether a call that is about to start is no longer allowed."""
     open = driving.state.calls[ready.call.id]
     begins = open.status in ("proposed", "approved") and not open.parked
     return begins and denied(driving, ready.tool)
@@ -106,7 +106,7 @@ def check_tools(driving: Driving) -> None:
 async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
     """Return a call that is ready to run, or the event to write instead. If the tool has changed
     since the decision, approval is requested again. If the tool no longer exists, the driver stops
-    before anything happens."""
+    before the call has any effect."""
     call = await _call(driving, id, open)
     config = driving.config
     tool = config.agent.tool(open.name, config.mode(driving.state))
@@ -119,7 +119,7 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
         # Another driver checked it, but its decision is lost: check it again before it runs.
         if about := await decision_events(driving, call, tool, again=driving.state.head):
             return about[0]
-        assert tool is not None, "a missing tool was rejected above"
+        assert tool is not None, "the tool was not found, although it was checked before"
     arguments, by, edited = await _terms(driving, call, open)
     if call.fingerprint not in (None, tool.fingerprint) and not await _agreed(driving, open, tool):
         return asked(driving, replace(call, arguments=arguments), tool, again=open.since)
@@ -137,8 +137,8 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
 
 
 async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, str, bool]:
-    """Return the arguments of a call, the reason why it is allowed, and whether an approver changed
-    the arguments, now or before an earlier attempt."""
+    """Return the arguments of a call, the reason why the call is allowed, and whether an approver
+    has changed the arguments, either now or before an earlier attempt."""
     arguments, by, edited = call.arguments, "policy", False
     if open.started is not None:
         before = await driving.live.payload(open.started, ev.ToolStarted)
@@ -165,7 +165,7 @@ async def _answer(driving: Driving, open: OpenCall) -> CallAnswer | None:
 
 
 async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
-    """Whether the tool was approved after its last change."""
+    """Return whether the tool was approved after its last change."""
     if open.status != "approved" or "~" not in (open.item or ""):
         return False
     opened = int((open.item or "").rpartition("~")[2])
@@ -250,8 +250,8 @@ async def _all(driving: Driving, ready: list[Ready]) -> bool:
 
 
 async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool:
-    """Write the outcome. If the model is called next, the same append records that intent; returns
-    whether it does."""
+    """Write the outcome. If the model is called next, the same append records the intent to call
+    it. Returns whether this intent was recorded."""
     with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
         event = outcome(driving, ready.call.id, result)
         if isinstance(step := step_after(driving, event), CallModel):
@@ -274,7 +274,7 @@ async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult
 
 
 async def _park(driving: Driving, ready: Ready, park: Park) -> None:
-    """Open the pending item of a call. Does nothing if the item has a known id and was answered
+    """Open the pending item of a call. Has no effect if the item has a known id and was answered
     first."""
     try:
         await _asks(driving, ready, park)
@@ -338,8 +338,8 @@ async def _cut(
 
 
 async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = None) -> ToolResult:
-    """Return the result of the tool, or its error as text for the model. No exception of the tool
-    leaves this function."""
+    """Return the result of the tool, or its error as text for the model. Exceptions of the tool are
+    never raised to the caller."""
     tool, call = ready.tool, ready.call
     acting = Acting(driving, call.id, tool.name, 0 if outer is None else outer.depth + 1)
     acting.answer, acting.open = ready.answer, True

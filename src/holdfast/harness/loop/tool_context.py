@@ -49,7 +49,7 @@ class Acting(Effects):
         return self._driving
 
     async def progress(self, data: Any) -> None:
-        """Report the progress of the call to subscribers; it is written to the log."""
+        """Report the progress of the call to subscribers. The report is written to the log."""
         payload = ev.ProgressReported(call=self.call, data=data)
         await self._acts().write(self._driving.event("progress.reported", payload))
 

@@ -30,7 +30,7 @@ class ReplayAgent(Agent):
 
 
 def quiet(agent: Agent, track: Track, props: RecordedTools) -> Agent:
-    """Return the program's agent with recorded tools and without hooks. Sources of tools are not
+    """Return the program's agent with recorded tools and without hooks. Tool sources are not
     connected; the tools that occur in the log are used instead."""
     listed = [*agent.tools, *(item for mode in agent.modes for item in mode.tools)]
     sources = any(not isinstance(item, Tool) for item in listed)

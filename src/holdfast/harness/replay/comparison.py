@@ -37,9 +37,9 @@ CALL = ("name", "arguments", "fingerprint")
 
 
 class ComparisonTerms(Struct, frozen=True, kw_only=True):
-    """The scope of the comparison. With `whole`, everything is compared, since the program's agent
-    is available; otherwise only values that do not depend on the agent. `masked` means that some
-    text was redacted, `bare` that all text was redacted."""
+    """The scope of the comparison. If `whole` is true, everything is compared, because the
+    program's agent is available; otherwise only values that do not depend on the agent are
+    compared. `masked` means that some text was redacted, `bare` that all text was redacted."""
 
     whole: bool = True
     masked: bool = False
@@ -130,7 +130,7 @@ def _values(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def same(old: Any, new: Any) -> bool:
-    """Whether a value equals the recorded value, ignoring parts that were redacted."""
+    """Return whether a value equals the recorded value, ignoring parts that were redacted."""
     if isinstance(old, str) and PLACEHOLDER.search(old) is not None:
         if not isinstance(new, str):
             return PLACEHOLDER.fullmatch(old) is not None
@@ -141,7 +141,7 @@ def same(old: Any, new: Any) -> bool:
 
 
 def _fits(pieces: list[str], text: str) -> bool:
-    """Whether text consists of these pieces in order, with anything between them."""
+    """Return whether text consists of these pieces in order, with anything between them."""
     first, *middle, last = pieces
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
@@ -155,7 +155,7 @@ def _fits(pieces: list[str], text: str) -> bool:
 
 
 def masked(value: Any) -> bool:
-    """Whether something in a value was redacted."""
+    """Return whether something in a value was redacted."""
     if isinstance(value, str):
         return PLACEHOLDER.search(value) is not None
     if isinstance(value, dict):

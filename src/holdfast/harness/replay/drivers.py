@@ -52,7 +52,7 @@ class ReplayDrivers:
             driving.halt()
 
     def run_out(self, track: Track) -> None:
-        """Make the run reach its time limit."""
+        """Let the run reach its time limit."""
         track.late = True
         self.tune(track)
         if (driving := self.drives.get(track.key)) is not None:
@@ -71,7 +71,7 @@ class ReplayDrivers:
         )
 
     def tune(self, track: Track) -> None:
-        """Configure the driver with the recorded bounds, owner and model."""
+        """Configure the driver with the recorded limits, owner and model."""
         if (config := self.configs.get(track.key)) is not None and not track.free:
             config = self.configs[track.key] = replace(
                 config,

@@ -1,5 +1,5 @@
-"""The recorded messages and decisions of users, used for a log whose replay has left the
-recording."""
+"""The recorded messages and decisions of users. They are used for a log whose replay no longer
+follows the recording."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def typed(track: Track) -> dict[int, str | None]:
 
 
 def answers(track: Track) -> bool:
-    """Whether the agent, not a message, required typed answers: the model was asked for one or
-    returned one without a message that requested it."""
+    """Return whether the agent, not a message, required typed answers: the model was asked for one
+    or returned one without a message that requested it."""
     if typed(track):
         return False
     for event, payload in track.recorded():
@@ -85,7 +85,8 @@ def answers(track: Track) -> bool:
 
 
 def threads(track: Track) -> bool:
-    """Whether a tool's function ran in a thread, so that a cancelled call could not be stopped."""
+    """Return whether a tool's function ran in a thread, so that a cancelled call could not be
+    stopped."""
     ended = track.every(ev.ToolFinished)
     return any(end.outcome == "unknown" and "cancelled" in str(end.result) for end in ended)
 

@@ -104,7 +104,7 @@ class _Player:
             await self.child(key)
 
     async def child(self, key: Key, by: Key | None = None) -> None:
-        """Play a recorded log to its end, because the log `by` waits for it. Does nothing if the
+        """Play a recorded log to its end, because the log `by` waits for it. Has no effect if the
         log itself waits for `by`, since that would be a deadlock."""
         if key not in self._stage.tracks or key in self._above(by):
             return

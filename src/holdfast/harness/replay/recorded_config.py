@@ -43,7 +43,7 @@ def _next_expiry(track: Track) -> int:
 
 
 def ends_with(track: Track, code: str) -> bool:
-    """Whether the current run ends with a code, without further steps before its end."""
+    """Return whether the current run ends with a code, without further steps before its end."""
     for event, payload in track.ahead():
         if isinstance(payload, ev.RunFinished):
             return payload.code == code
@@ -53,10 +53,10 @@ def ends_with(track: Track, code: str) -> bool:
 
 
 def breaks(track: Track) -> Literal["lost", "left"] | None:
-    """Return how a driver ends here, if it does: `lost` if its process crashed, `left` if it handed
-    the run over. This is derived from the next events only, since text may be redacted. In the
-    event of a run that waits for a user, `reason` is empty, and its due time may have passed before
-    the event was written."""
+    """Return how a driver ends at this point, if it does: `lost` if its process crashed, `left` if
+    it handed the run over. The result is derived from the next events only, because text may be
+    redacted. In the event of a run that waits for a user, `reason` is empty, and its due time may
+    have passed before the event was written."""
     ahead = track.ahead()
     event, payload = next(ahead, (None, None))
     if isinstance(payload, ev.MessageInterrupted) and not payload.shown:
@@ -93,7 +93,7 @@ def models(track: Track) -> list[str]:
 
 
 def bounds(track: Track) -> RunBounds:
-    """Return the bounds that make a driver decide as in the recording: only the bound that was
+    """Return the limits that make a driver decide as in the recording. Only the limit that was
     reached is set."""
     nothing = RunLimits(steps=None)
     open = RunBounds(limits=nothing, tokens=NEVER, turns=NEVER, crashes=NEVER)
@@ -126,7 +126,7 @@ def _bounds(open: RunBounds, code: str | None) -> RunBounds:
 
 
 def _by_the_clock(payload: Any) -> bool:
-    """Whether a driver wrote an event because of a timer."""
+    """Return whether a driver wrote an event because of a timer."""
     if isinstance(payload, ev.PendingSettled):
         return payload.outcome == "expired"
     # A message from a driver is always caused by a timer.

@@ -1,4 +1,4 @@
-"""Models that return the recorded answers. Nothing else is called."""
+"""Models that return the recorded answers. No real model is called."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecordedFailure(HoldfastError):
         self.fault = fault
 
     def __str__(self) -> str:
-        return f"the recording has a failure here: {self.fault}"
+        return f"the recorded call failed at this point: {self.fault}"
 
 
 def _classify(error: BaseException, fault: RunFault) -> dict[str, Any] | None:
@@ -82,8 +82,8 @@ class ReplayedModel:
             self._stage.busy -= 1
 
     async def _same_prompt(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-        """Find the recorded answer to an identical prompt, after the replay has left the
-        recording."""
+        """Return the recorded answer to an identical prompt. Used when the replay no longer follows
+        the recording."""
         stage, track = self._stage, self._track
         try:
             async for chunk in RecordedModel(track.events, ref=self.ref).stream(call):

@@ -35,8 +35,8 @@ class GivenArguments(dict[str, Any]):
 
 @dataclass(frozen=True)
 class LenientForm(DictForm):
-    """Converts the arguments of a tool by the tool's own form; redacted arguments are not
-    converted."""
+    """Converts the arguments of a tool according to the tool's own signature. Redacted arguments
+    are not converted."""
 
     inner: Any
     refused: Callable[[dict[str, Any]], bool]
@@ -56,7 +56,7 @@ class LenientForm(DictForm):
 
 @dataclass(frozen=True)
 class AnyForm(DictForm):
-    """Accepts any arguments, for a tool of which only the name is known."""
+    """Accepts any arguments. Used for a tool of which only the name is known."""
 
     schema: dict[str, Any]
 
@@ -159,8 +159,8 @@ class RecordedTools:
             self._stage.busy -= 1
 
     def _same_call(self, name: str, arguments: Any) -> ToolResult | None:
-        """After the replay has left the recording, find a recorded result of the same tool for
-        the same arguments. Each result is used once."""
+        """Return a recorded result of the same tool for the same arguments. Used when the replay no
+        longer follows the recording. Each result is used once."""
         track = self._track
         made = [call for message in track.every(ev.MessageCompleted) for call in message.calls]
         ids = [call.id for call in made if (call.name, call.arguments) == (name, arguments)]

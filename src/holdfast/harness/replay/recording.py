@@ -71,5 +71,6 @@ async def stored_recording(store: Store, scope: Scope, thread: str | None) -> Re
 
 
 def _readable(event: Event) -> bool:
-    """Whether an event was not erased. Steps after an erased event cannot be decided again."""
+    """Return whether an event was not erased. Steps after an erased event cannot be decided
+    again."""
     return event.kind not in KINDS or "erased" not in payload_fields(event)

@@ -1,7 +1,7 @@
 """The store of a replay. It compares the events that a driver writes with the recorded events, and
 puts the recorded events into the log. Ids and times are therefore the recorded ids and times, and
-each step is decided on exactly the recorded state. After the replay has left the recording, a log
-is an ordinary log.
+each step is decided on exactly the recorded state. When the replay no longer follows the recording,
+a log behaves like an ordinary log.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ReplayStore(MemoryStore):
         self._left: dict[Key, dict[str, list[int]]] = {}
 
     def swaps(self, track: Track) -> bool:
-        """Whether the replaced model and tools are used at this step."""
+        """Return whether the replaced model and tools are used at this step."""
         return self.plan.from_step is not None and track.steps >= self.plan.from_step
 
     # Inputs
@@ -237,7 +237,8 @@ class ReplayStore(MemoryStore):
             raise self.diverge(track, coming, "kind", _whole(coming), _whole(events[0]))
 
     async def _its_turn(self, track: Track, counted: Sequence[NewEvent]) -> None:
-        """Wait, so that results of parallel calls are written in the recorded order."""
+        """Wait until the recorded order allows this append, so that results of parallel calls are
+        written in the recorded order."""
         if not counted or counted[0].kind not in TURNS:
             return
         kind, call = counted[0].kind, body(counted[0]).get("call")
@@ -257,7 +258,7 @@ class ReplayStore(MemoryStore):
             raise self.drivers.gone(track)
 
     def _cut(self, track: Track, count: int) -> bool:
-        """Whether an input comes between the next `count` events."""
+        """Return whether an input comes between the next `count` events."""
         place, left = track.at, count
         while left and place < len(track.events):
             if not track.ours[place]:
@@ -284,8 +285,9 @@ class ReplayStore(MemoryStore):
     def _said(
         self, track: Track, recorded: Event, came: NewEvent, found: tuple[str, Any, Any]
     ) -> tuple[str, Any, Any]:
-        """Return the path and both values of a difference, as the report shows them: for different
-        kinds, the whole events; for a changed context, the part that differs."""
+        """Return the path and both values of a difference for the report. If the events have
+        different kinds, the values are the whole events. For a changed context, they are the part
+        that differs."""
         if came.kind == "context.built" and found[0] in ("kind", "hash"):
             old = track.shown() or ev.ContextBuilt(hash="")
             new = body(came)
@@ -299,7 +301,7 @@ class ReplayStore(MemoryStore):
     # After the replay has left the recording
 
     def set_free(self, track: Track) -> None:
-        """Leave the recording: from here on, the log contains the new events."""
+        """Stop following the recording. From here on, the log contains the new events."""
         left: dict[str, list[int]] = {}
         expected = track.expected()
         for place in range(track.at, len(track.events)):
@@ -358,7 +360,7 @@ class ReplayStore(MemoryStore):
     async def save_snapshot(
         self, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
     ) -> None:
-        """Do nothing: the log is not opened again."""
+        """Do nothing, because the log is not opened again."""
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         data = await self._blob(ref.sha256)

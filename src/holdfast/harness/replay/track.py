@@ -115,11 +115,11 @@ class Track:
         return coming[0] if coming is not None else None
 
     def every(self, kind: type[P]) -> list[P]:
-        """All recorded payloads of one type, played or not."""
+        """Return all recorded payloads of one type, played or not."""
         return [payload for payload in self.payloads if isinstance(payload, kind)]
 
     def recorded(self) -> Iterator[tuple[Event, Any]]:
-        """All events with their payloads, played or not."""
+        """Return all events with their payloads, played or not."""
         return zip(self.events, self.payloads, strict=True)
 
     def answer(self) -> tuple[Event, Any] | None:

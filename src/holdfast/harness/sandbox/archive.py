@@ -1,7 +1,7 @@
-"""Archives of a work folder, as `.tar.gz`: packed from a place, and unpacked into one. An archive
-contains only regular files and folders, without `.git`. It is not trusted: names, types and sizes
-are all checked before anything is written. Each file is written through the place, which rejects
-paths outside of it. This works for every kind of place.
+"""Archives of a work folder, as `.tar.gz`: created from a place, and extracted into a place. An
+archive contains only regular files and folders, without `.git`. It is not trusted: names, types and
+sizes are all checked before anything is written. Each file is written through the place, which
+rejects paths outside of it. This works for every kind of place.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
 
 
 def _check_legible(path: str) -> None:
-    """Reject a name that is not valid UTF-8, since its escaped form would not open the file."""
+    """Reject a name that is not valid UTF-8, because its escaped form would not open the file."""
     if "\ufffd" in path:
         raise SandboxError(
             problem=f"{path!r} has a name that is not valid UTF-8: rename it", path=path
@@ -157,7 +157,7 @@ class _Packing:
 
 
 class _Member(Struct, frozen=True):
-    """A file of an archive, or a folder, whose data is None."""
+    """A member of an archive: a file, or a folder, whose data is None."""
 
     path: str
     data: bytes | None

@@ -101,7 +101,7 @@ class DockerSandbox(FolderSandbox):
         self._users: dict[str, int] = {}
 
     def name(self, scope: Scope) -> str:
-        """The name of a session's container."""
+        """Return the name of a session's container."""
         return f"{self._prefix}-{digest(scope)[:16]}"
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> DockerPlace:
@@ -123,8 +123,8 @@ class DockerSandbox(FolderSandbox):
         await super().destroy(session)
 
     async def leave(self, name: str, reason: Reason) -> None:
-        """Close one place of a container. Closing the last place in this process ends the
-        container."""
+        """Close one place of a container. Closing the last place in this process stops or removes
+        the container."""
         async with self._lock(name):
             self._users[name] = self._users.get(name, 1) - 1
             if self._users[name] > 0:
@@ -226,7 +226,7 @@ class DockerPlace(FolderPlace):
             return str(PurePosixPath(WORKSPACE, names))
 
     async def _end(self, mark: str) -> None:
-        """End a command inside the container, since ending `docker exec` alone leaves the command
+        """End a command inside the container. Ending `docker exec` alone would leave the command
         running."""
         grace = f"{self._sandbox.cli.grace:g}"
         with suppress(SandboxError):  # the container is gone, and the command with it

@@ -36,7 +36,7 @@ class SandboxFolder:
         self.seen_as = (seen_as or path).rstrip("/")
 
     def read(self, path: str, limit: int | None = None) -> bytes:
-        """The bytes of a file, at most `limit`."""
+        """Return the first `limit` bytes of a file."""
         with self._walk(path) as walk:
             name = walk.go(path)
             with open(walk.open(name, os.O_RDONLY), "rb") as file:
@@ -58,7 +58,7 @@ class SandboxFolder:
                 walk.replace(name, data, executable=executable)
 
     def list(self, pattern: str, limit: int) -> list[str]:
-        """The first `limit` files that match."""
+        """Return the first `limit` files that match."""
         found: list[str] = []
         with self._walk(pattern) as walk:
             wanted = Pattern("/".join(walk.names_of(pattern)))
@@ -82,7 +82,7 @@ class SandboxFolder:
         return found
 
     def tree(self, path: str, depth: int, limit: int) -> builtins.list[DirectoryEntry]:
-        """The entries of a folder, sorted by path."""
+        """Return the entries of a folder, sorted by path."""
         found: builtins.list[DirectoryEntry] = []
         with self._walk(path) as walk:
             walk.go(path, into=True)
@@ -158,7 +158,7 @@ def _sandbox_errors(path: str) -> Iterator[None]:
 
 
 class _Walk:
-    """A walk down from the root: the open folders and their names."""
+    """A path from the root folder: the open folders and their names."""
 
     def __init__(self, folder: SandboxFolder) -> None:
         self._folder = folder
@@ -321,8 +321,8 @@ def _remove_all(path: str, name: str, opened: int) -> None:
 
 
 def _check_depth(folders: int) -> None:
-    """Reject a path that is too deep: each folder on the way is held open, and a tree that is
-    too deep cannot be listed."""
+    """Reject a path that is too deep, because each folder of the path stays open, and a tree that
+    is too deep cannot be listed."""
     if folders > MAX_DEPTH:
         raise ValueError(f"is more than {MAX_DEPTH} folders deep: move it to a higher folder")
 

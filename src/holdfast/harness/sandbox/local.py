@@ -130,7 +130,7 @@ class LocalPlace(FolderPlace):
 
     @contextmanager
     def _enter(self, cwd: str) -> Iterator[str]:
-        """A path to the open folder, which stays valid if the folder is renamed."""
+        """Yield a path to the open folder, which stays valid if the folder is renamed."""
         with self._folder.enter(cwd) as (opened, names):
             path = f"/proc/self/fd/{opened}"
             yield path if os.path.isdir(path) else os.path.join(self.folder, names)

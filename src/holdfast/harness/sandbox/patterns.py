@@ -26,7 +26,7 @@ class Pattern:
         return any(_matches(path, each) for each in self._each)
 
     def leads_into(self, folder: Names) -> bool:
-        """Whether a path below this folder may match."""
+        """Return whether a path below this folder may match."""
         return any(_leads_into(folder, each) for each in self._each)
 
 

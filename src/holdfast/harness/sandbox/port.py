@@ -46,12 +46,12 @@ class Command(Struct, frozen=True, kw_only=True):
         return self.stdin.encode() if isinstance(self.stdin, str) else self.stdin
 
     def words(self, shell: str) -> builtins.list[str]:
-        """The program and its arguments; never a login shell."""
+        """Return the program and its arguments. The program is never a login shell."""
         return [shell, "-c", self.line] if isinstance(self.line, str) else list(self.line)
 
 
 class Ran(Struct, frozen=True):
-    """How a command ended: its exit code, or the signal that killed it. `truncated` means that
+    """The result of a command: its exit code, or the signal that killed it. `truncated` means that
     not all output of stdout or stderr was kept."""
 
     stdout: str = ""
@@ -98,7 +98,7 @@ class Place(Protocol):
         ...
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
-        """The bytes of a file; with `limit`, at most the first `limit` bytes."""
+        """Return the bytes of a file; with `limit`, at most the first `limit` bytes."""
         ...
 
     async def write(
@@ -109,16 +109,17 @@ class Place(Protocol):
         ...
 
     async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
-        """The files that match, relative to the folder, in a stable order, at most `limit`. `*` and
-        `?` match within a name, `**` matches any number of folders, `{a,b}` matches a or b. Links
-        are not followed; `.git` and `node_modules` are skipped unless the pattern contains them."""
+        """Return the files that match, relative to the folder, in a stable order, at most `limit`.
+        `*` and `?` match within a name, `**` matches any number of folders, `{a,b}` matches a or b.
+        Links are not followed; `.git` and `node_modules` are skipped unless the pattern contains
+        them."""
         ...
 
     async def tree(
         self, path: str = ".", *, depth: int = 1, limit: int = 1_000
     ) -> builtins.list[DirectoryEntry]:
-        """The entries of a folder and its subfolders down to `depth`, sorted by path, at most
-        `limit`. Links are listed as links and not followed."""
+        """Return the entries of a folder and its subfolders down to `depth`, sorted by path, at
+        most `limit`. Links are listed as links and not followed."""
         ...
 
     async def make(self, path: str) -> None:
@@ -154,7 +155,8 @@ class Sandbox(Protocol):
 
 
 def digest(scope: Scope) -> str:
-    """A hash that identifies a session's place, so that ids never appear in paths or names."""
+    """Return a hash that identifies a session's place, so that ids never appear in paths or
+    names."""
     return hashlib.sha256(msgspec.json.encode((scope.tenant, scope.session))).hexdigest()
 
 
@@ -162,7 +164,8 @@ NO_SANDBOX = "no sandbox is configured; pass one to the harness: sandbox=LocalSa
 
 
 class NoSandbox:
-    """No sandbox: every command ends with exit code 1, and file methods raise `SandboxError`."""
+    """The absence of a sandbox: every command ends with exit code 1, and file methods raise
+    `SandboxError`."""
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> NoSandboxPlace:
         return NoSandboxPlace()

@@ -231,7 +231,7 @@ class _Kept:
             self._left -= len(piece)
 
     def text(self) -> str:
-        """The decoded text, without a character that the limit cut in two."""
+        """Return the decoded text, without a character that the limit cut in two."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return decoder.decode(b"".join(self._pieces), final=not self.truncated)
 
@@ -248,7 +248,7 @@ def _in(seconds: float) -> float:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process has ended. Does not reap it, if the platform allows that."""
+    """Return whether the process has ended. Does not reap it, if the platform allows that."""
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return process.poll() is not None
     flags = os.WEXITED | os.WNOWAIT | os.WNOHANG

@@ -1,4 +1,4 @@
-"""Removes work folders. The intent is recorded first, nothing is recursive, and failures are
+"""Removes work folders. The intent is recorded first, no function is recursive, and failures are
 reported and retried later. A folder is renamed before it is removed, so that a new session with the
 same id starts with an empty folder. Blocking calls run in a thread.
 """
@@ -207,7 +207,7 @@ class WorkFolders:
         return self._dir / digest(scope)[:32]
 
     def condemn(self, scope: Scope, store: str) -> None:
-        """Record that a session is about to be deleted. Does nothing if the session has no
+        """Record that a session is about to be deleted. Has no effect if the session has no
         folder."""
         folder = self.of(scope)
         if (found := _identity(folder)) is None:
@@ -268,7 +268,7 @@ class WorkFolders:
         return []
 
     def _gone(self, prefix: str = "") -> list[str]:
-        """The folders whose removal was started."""
+        """Return the folders whose removal was started."""
         return [name for name in self._names() if name.startswith(prefix) and GONE in name]
 
     def _names(self) -> list[str]:
@@ -278,7 +278,7 @@ class WorkFolders:
             return []
 
     def intents(self) -> list[Intent]:
-        """The sessions whose deletion was started but not finished."""
+        """Return the sessions whose deletion was started but not finished."""
         found = []
         for name in self._names():
             if name.endswith(INTENT) and (intent := _intent(self._dir / name)) is not None:
@@ -298,7 +298,7 @@ class WorkFolders:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """The device and inode of a folder, or None if it does not exist."""
+    """Return the device and inode of a folder, or None if it does not exist."""
     try:
         found = os.lstat(folder)
     except FileNotFoundError:
@@ -350,5 +350,5 @@ async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFol
 
 
 def remaining(problem: str) -> Remains:
-    """A record of data in a work folder that could not be removed."""
+    """Return a record of data in a work folder that could not be removed."""
     return Remains(where=WORK_FOLDER, what=problem, remedy=REMEDY)

@@ -1,4 +1,5 @@
-"""The core of a session, which its parts share: its logs, its harness, and the way to append."""
+"""The core of a session, which all its parts share: its logs, its harness, and the methods that
+append events."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class SessionHost(Protocol[S]):
 
 class SessionCore(Generic[S]):
     """One open thread of a session. `live` is its log; `shared` is the log of thread `main`, which
-    holds the data that all threads share. `session` is the public object; `make` builds it."""
+    holds the data that all threads share. `session` is the public object, which `make` creates."""
 
     def __init__(
         self, host: SessionHost[S], live: Live, shared: Live, make: Callable[[SessionCore[S]], S]

@@ -33,10 +33,10 @@ class Bell:
 
 
 class DisplayView(SessionPart):
-    """The display of this thread: what a user interface shows."""
+    """The display of this thread: the value that a user interface shows."""
 
     def get(self) -> Display:
-        """The current display. It is an immutable value."""
+        """Return the current display. It is an immutable value."""
         live, config = self._core.live, self._core.config
         agent, first = config.agent, config.agent.mode(None)
         live.stage.name(

@@ -85,7 +85,7 @@ class MessageStream(StreamResult):
         return watch.run
 
     def _is_done(self, watch: MessageWatch, item: Item | None = None) -> bool:
-        """Whether this item is the last item of the message."""
+        """Return whether this item is the last item of the message."""
         core, state = self._core, self._core.live.state
         newest = isinstance(item, Event) and item.seq == state.head
         return watch.is_done(state, core.rest, asked=self._asked, newest=newest)
@@ -150,7 +150,7 @@ class MessageStream(StreamResult):
 
 
 def _was(item: Item, head: int) -> bool:
-    """Whether the item is an event before event `head`, so that more items follow."""
+    """Return whether the item is an event before event `head`, so that more items follow."""
     return isinstance(item, Event) and item.seq < head
 
 

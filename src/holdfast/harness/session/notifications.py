@@ -70,7 +70,7 @@ class NoticeDelivery(Struct, frozen=True):
 
 
 def route(notice: Notice, busy: bool) -> Route:
-    """The default route of a notice."""
+    """Return the default route of a notice."""
     return ROUTES[notice.priority][busy]
 
 
@@ -111,13 +111,7 @@ class Notifications(SessionPart):
         if key is not None:
             check_name("key", key, limit=NAME)
         state = await self._core.catch_up()
-        chosen = policy(notice, state.active is not None or bool(state.queue))
-        if chosen not in ("steer", "queue", "mention", "drop"):
-            raise InvalidValue(
-                field="policy",
-                problem=f"must return 'steer', 'queue', 'mention' or 'drop', got {chosen!r}",
-                remedy="correct the policy",
-            )
+        chosen = _route(policy, notice, busy=state.active is not None or bool(state.queue))
         if chosen == "drop":
             return NoticeDelivery(notice, chosen, "dropped")
         key = None if key is None else ids.notice_id(source, key)
@@ -134,7 +128,7 @@ class Notifications(SessionPart):
         return NoticeDelivery(*known, self._status(event), seq, event.at)
 
     async def list(self, limit: int = 50) -> list[NoticeDelivery]:
-        """The latest notices, oldest first, with their delivery status."""
+        """Return the latest notices, oldest first, with their delivery status."""
         self._core.check_open()
         live, found = self._core.live, list[NoticeDelivery]()
         removed, later = set[int](), dict[str, bool]()
@@ -209,6 +203,18 @@ def _check(notice: Notice) -> None:
 
 def _marked(notice: Notice) -> dict[str, Any]:
     return {MARK: msgspec.to_builtins(notice)}
+
+
+def _route(policy: Policy, notice: Notice, *, busy: bool) -> Route:
+    """Return the route that the policy chooses. Raises `InvalidValue` if it is not a route."""
+    chosen = policy(notice, busy)
+    if chosen not in ("steer", "queue", "mention", "drop"):
+        raise InvalidValue(
+            field="policy",
+            problem=f"must return 'steer', 'queue', 'mention' or 'drop', got {chosen!r}",
+            remedy="correct the policy",
+        )
+    return chosen
 
 
 def _carried(event: Event) -> tuple[Notice, Route] | None:

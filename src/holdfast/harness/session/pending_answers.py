@@ -87,12 +87,13 @@ class _PendingPart(SessionPart):
         return (what == "approval") == self._approvals
 
     def _items(self) -> list[OpenItem]:
-        """The items of this thread only."""
+        """Return the items of this thread only."""
         pending = self._state.pending.items()
         return [item for id, item in pending if self._matches(item.what) and not ids.is_child(id)]
 
     async def list(self) -> list[Ask]:
-        """The items of this thread, oldest first, then the items of sub-agents that work for it."""
+        """Return the items of this thread, oldest first, then the items of sub-agents that work for
+        it."""
         self._core.check_open()
         return [one for one in await asks(self._core) if self._matches(one.what)]
 
@@ -108,7 +109,7 @@ class Suspensions(_PendingPart):
         return bool(self._items())
 
     def has(self, call: str) -> bool:
-        """Whether this call waits for an answer."""
+        """Return whether this call waits for an answer."""
         return any(item.call == call for item in self._items())
 
 

@@ -1,7 +1,7 @@
 """A live session: the methods of one conversation, and its parts.
 
-It has no state of its own: its values are folded from the log, and its methods append to the
-log. Any number of processes may have the same session open.
+A session has no state of its own: its values are computed from the log, and its methods append to
+the log. Any number of processes may have the same session open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateVi
 
 
 class Session:
-    """One conversation, live in this process. `harness.get_or_create` returns it."""
+    """One conversation that is open in this process. `harness.get_or_create` returns it."""
 
     def __init__(self, core: SessionCore[Session]) -> None:
         self._core = core
@@ -71,7 +71,7 @@ class Session:
 
     @property
     def key(self) -> Key:
-        """Tenant, session and thread."""
+        """The tenant, the session and the thread."""
         return self._core.key
 
     @property
@@ -121,18 +121,18 @@ class Session:
         await self._core.abort(reason, actor=actor, run=run, key=key)
 
     async def rewind(self, to: int, *, actor: str | None = None, key: str | None = None) -> int:
-        """Return the conversation of this thread to what it was right after event `to`; 0 clears
-        it. Nothing is deleted: the events stay in the log, and you can rewind to any of them.
-        Queued messages after `to` are dropped; usage, mode, model, state, labels and checkpoints
-        stay. Calls with the same `key` count once. Returns the number of the rewind. Raises
-        `SessionBusy` while a run or a pending item is open: abort it first."""
+        """Return the conversation of this thread to its state right after event `to`; 0 clears it.
+        Nothing is deleted: the events stay in the log, and you can rewind to any of them. Queued
+        messages after `to` are dropped; usage, mode, model, state, labels and checkpoints stay.
+        Calls with the same `key` count once. Returns the number of the rewind. Raises `SessionBusy`
+        while a run or a pending item is open: abort it first."""
         return await rewind_thread(self._core, to, actor=actor, key=key)
 
     # Pending items
 
     async def pending(self) -> list[Ask]:
-        """The pending items of this thread, oldest first, then the pending items of sub-agents that
-        work for it. All of them can be decided here."""
+        """Return the pending items of this thread, oldest first, then the pending items of
+        sub-agents that work for it. All of them can be decided here."""
         self._core.check_open()
         return [*await asks(self._core)]
 
@@ -194,7 +194,7 @@ class Session:
     async def transcript(
         self, *, limit: int | None = None, roles: tuple[str, ...] = ()
     ) -> list[Message]:
-        """The conversation as messages, oldest first; with `limit`, only the newest."""
+        """Return the conversation as messages, oldest first; with `limit`, only the newest."""
         found = [m for m in transcript(await self.events()) if not roles or m.role in roles]
         return _newest(found, limit)
 
@@ -208,7 +208,7 @@ class Session:
         until: int | None = None,
         limit: int | None = None,
     ) -> list[Event]:
-        """The events of this thread that match all filters, in order; with `limit`, only the
+        """Return the events of this thread that match all filters, in order; with `limit`, only the
         newest."""
         self._core.check_open()
         live = self._core.live
@@ -223,7 +223,7 @@ class Session:
         return _newest(found, limit)
 
     async def usage_all(self) -> dict[str, int]:
-        """The total usage of all threads of the session, including sub-agents."""
+        """Return the total usage of all threads of the session, including sub-agents."""
         self._core.check_open()
         return await used(self._core.live)
 

@@ -91,24 +91,25 @@ class UsageView(SessionPart):
     """The model usage of this thread."""
 
     def get(self) -> Usage:
-        """The total usage."""
+        """Return the total usage."""
         return usage.spent(self._state)
 
     async def by_run(self) -> dict[str, Usage]:
-        """The usage of each run, oldest first."""
+        """Return the usage of each run, oldest first."""
         return await self._read(usage.by_run)
 
     async def by_model(self) -> dict[str, Usage]:
-        """The usage of each model."""
+        """Return the usage of each model."""
         return await self._read(usage.by_model)
 
     async def last(self) -> dict[str, int]:
-        """The counts of the latest model call, including counts that are specific to its vendor."""
+        """Return the counts of the latest model call, including counts that are specific to its
+        vendor."""
         return await self._read(usage.last)
 
     async def table(self) -> list[Spent]:
-        """The usage by thread, run and model for the whole session, including sub-agents; ordered
-        by thread, oldest first."""
+        """Return the usage by thread, run and model for the whole session, including sub-agents;
+        ordered by thread, oldest first."""
         self._core.check_open()
         live, found = self._core.live, list[Spent]()
         for row in await threads_of(live.store, live.key.scope):
@@ -130,7 +131,7 @@ async def _answers(store: Store, key: Key, log: str, row: Row | None) -> list[Ev
 
 
 def status_of(core: SessionCore[Any]) -> Status:
-    """The status of a session now."""
+    """Return the status of a session now."""
     config, state = core.config, core.live.state
     run, started = state.run, [c for c in state.calls.values() if c.status == "started"]
     return Status(

@@ -63,7 +63,7 @@ class Subagents(Generic[S]):
         return [thread for thread in found if thread is not None]
 
     async def list(self) -> list[SubagentStatus]:
-        """All sub-agents that this thread started, oldest first."""
+        """Return all sub-agents that this thread started, oldest first."""
         mine = self._live.key.thread
         rows = [
             row
@@ -73,7 +73,7 @@ class Subagents(Generic[S]):
         return [_child(row) for row in rows if row.parent is not None and row.parent.thread == mine]
 
     async def open(self, thread: str) -> S:
-        """The session of a sub-agent: its events, its transcript, its stream. Raises
+        """Return the session of a sub-agent: its events, its transcript, its stream. Raises
         `SessionNotFound` if it does not exist."""
         return (await self._core.host.open(self._core.key.session, thread)).session
 
@@ -99,7 +99,7 @@ class Subagents(Generic[S]):
         await core.append(NewEvent.of("metadata.changed", payload), live=core.shared)
 
     async def asks(self) -> Asks:
-        """The pending items of the working sub-agents, including their own sub-agents."""
+        """Return the pending items of the working sub-agents, including their own sub-agents."""
         found: Asks = []
         for thread in self.working:
             with contextlib.suppress(SessionNotFound):
@@ -107,8 +107,8 @@ class Subagents(Generic[S]):
         return found
 
     async def gone(self, item: str) -> bool:
-        """Whether the thread of the sub-agent behind this item was deleted. In that case only a
-        user can answer the item."""
+        """Return whether the thread of the sub-agent behind this item was deleted. In that case
+        only a user can answer the item."""
         key, thread = self._live.key, child_of(item)
         where = Key(key.tenant, key.session, thread or "")
         return thread is None or await self._live.store.row(where) is None
@@ -136,8 +136,8 @@ class Subagents(Generic[S]):
             await self._live.until(lambda: delegates(self._live.state))
 
     async def _asks(self, thread: str) -> bool:
-        """Whether a sub-agent waits for user input. If it has ended, wait until its answer has
-        arrived here."""
+        """Return whether a sub-agent waits for user input. If it has ended, wait until its answer
+        has arrived here."""
         try:
             result = await (await self.open(thread)).wait()
         except SessionNotFound:

@@ -38,7 +38,7 @@ class ThreadSettings(SessionPart):
     values of its parent. The values of thread `main` are the session's metadata."""
 
     def all(self) -> dict[str, Any]:
-        """A copy of all values."""
+        """Return a copy of all values."""
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._state.settings))
         return copied
 
@@ -124,10 +124,10 @@ class Threads(Forks[S]):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[Row]:
-        """The threads that match all filters, most recently active first. `title` matches a part of
-        the title, ignoring case; `forks` selects only forks, or no forks; `settings` must be equal.
-        Threads of sub-agents are included on request. A page may be short; only the last page has
-        no cursor."""
+        """Return the threads that match all filters, most recently active first. `title` matches a
+        part of the title, ignoring case; `forks` selects only forks, or no forks; `settings` must
+        be equal. Threads of sub-agents are included on request. A page may be short; only the last
+        page has no cursor."""
         self._core.check_open()
         key, agent = self._core.key, self._core.config.agent.key
         query = Query(
@@ -150,13 +150,13 @@ class Threads(Forks[S]):
         return await self._core.host.store.row(self._key(thread))
 
     async def messages(self, limit: int | None = None, *, thread: str | None = None) -> Messages:
-        """The newest `limit` messages of a thread, oldest first; without a limit, all."""
+        """Return the newest `limit` messages of a thread, oldest first; without a limit, all."""
         self._core.check_open()
         return await messages_of(self._core.host.store, self._key(thread), limit)
 
     async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
-        """The beginning of the first user message of each thread that has one, without reading any
-        log. A fork without messages of its own shows the message of its parent."""
+        """Return the beginning of the first user message of each thread that has one, without
+        reading any log. A fork without messages of its own shows the message of its parent."""
         self._core.check_open()
         wanted = None if threads is None else set(threads)
         rows: dict[str, Row] = {}

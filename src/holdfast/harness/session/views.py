@@ -121,7 +121,7 @@ class StateView(SessionPart):
     """The user state: a small JSON object that belongs to the whole session."""
 
     def get(self) -> dict[str, Any]:
-        """A copy of the user state."""
+        """Return a copy of the user state."""
         copied: dict[str, Any] = msgspec.json.decode(
             msgspec.json.encode(self._core.shared.state.data)
         )

@@ -121,7 +121,7 @@ class Logs:
         return {**found, "dropped": self._drain.dropped} if self._drain.dropped else found
 
     def enabled(self, level: int) -> bool:
-        """Whether any sink or handler accepts records of this level."""
+        """Return whether any sink or handler accepts records of this level."""
         return level >= self._least or (self._propagate and LOGGER.isEnabledFor(level))
 
     def handle(self, record: logging.LogRecord) -> None:
@@ -295,7 +295,7 @@ class LastResort(logging.Handler):
 
 
 def logging_configured(logger: logging.Logger) -> bool:
-    """Whether the program has configured a handler that gets this logger's records."""
+    """Return whether the program has configured a handler that gets this logger's records."""
     at: logging.Logger | None = logger
     while at is not None:
         if any(not isinstance(handler, LastResort) for handler in at.handlers):

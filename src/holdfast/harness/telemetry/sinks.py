@@ -264,9 +264,9 @@ class LogFile:
 
 
 class Drain:
-    """Passes records to sinks that may block, in order, on a thread that starts with the first
-    record. Each is passed in the context in which it was logged. If the program exits without
-    closing, `at_exit` is called."""
+    """Passes records to sinks that may block, in order, in a thread that starts with the first
+    record. Each record is passed in the context in which it was logged. If the program exits
+    without closing the sinks, `at_exit` is called."""
 
     def __init__(
         self, give: Callable[[logging.LogRecord], None], at_exit: Callable[[], None]

@@ -42,7 +42,7 @@ def _errors_logged() -> Iterator[None]:
 
 
 class OpenSpan:
-    """One open span; it does nothing without OpenTelemetry."""
+    """One open span. Without OpenTelemetry, its methods do nothing."""
 
     def __init__(self, span: OtelSpan | None = None) -> None:
         self._span = span
@@ -120,7 +120,7 @@ class Tracing:
     def chat(
         self, provider: str, model: str, step: int | None = None
     ) -> AbstractContextManager[OpenSpan]:
-        """A span for one model call."""
+        """Return a span for one model call."""
         return self._span(
             f"chat {model}",
             {
@@ -133,7 +133,7 @@ class Tracing:
         )
 
     def tool(self, name: str, call: str) -> AbstractContextManager[OpenSpan]:
-        """A span for one tool call."""
+        """Return a span for one tool call."""
         return self._span(
             f"execute_tool {name}",
             {

@@ -33,7 +33,7 @@ class Allowance:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Pause this timeout and the outer timeouts inside the `with` block."""
+        """Context manager that pauses this timeout and the outer timeouts."""
         with contextlib.nullcontext() if self._outer is None else self._outer.held():
             self._hold()
             try:

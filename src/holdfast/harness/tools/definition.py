@@ -181,9 +181,9 @@ class Tool:
 
 
 class ToolContext(Protocol):
-    """Passed to a tool's function for a parameter of this type, regardless of its name. It is not
-    part of the schema. `key` is the same across retries, resumes and workers: use it as the
-    idempotency key of requests to other services."""
+    """The context that a tool's function receives in a parameter of this type, regardless of the
+    parameter's name. The parameter is not part of the schema. `key` is the same across retries,
+    resumes and workers: use it as the idempotency key of requests to other services."""
 
     session: Key
     run: str | None

@@ -1,5 +1,5 @@
-"""A JSON Schema as the form of a tool: the function takes one dict, validated by the whole schema
-(extra properties, lengths, patterns, ranges). Needs the package `jsonschema`."""
+"""Tools whose arguments are defined by a JSON Schema. The function takes one dict, validated by the
+whole schema (extra properties, lengths, patterns, ranges). Needs the package `jsonschema`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS = 300  # characters of the message of one issue
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaForm:
-    """The form of a function that takes one dict, and the context if `with_context`."""
+    """The arguments of a function that takes one dict, and the context if `with_context` is set."""
 
     schema: dict[str, Any]
     validator: Any
@@ -27,8 +27,8 @@ class SchemaForm:
 
     @classmethod
     def of(cls, schema: dict[str, Any], function: Callable[..., Any], name: str) -> SchemaForm:
-        """Return the form for this schema and function. Raises `InvalidValue` if the schema is
-        invalid or does not describe an object."""
+        """Return the `SchemaForm` for this schema and function. Raises `InvalidValue` if the schema
+        is invalid or does not describe an object."""
         return cls(
             schema=schema,
             validator=_validator(schema, name),

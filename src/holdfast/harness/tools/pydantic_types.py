@@ -56,7 +56,8 @@ def schemas(
 
 
 def default_of(field: Any) -> tuple[bool, Any]:
-    """Whether a parameter with this `Field(...)` is required, and its default if it is not."""
+    """Return whether a parameter with this `Field(...)` is required, and its default if it is
+    not."""
     if field.is_required():
         return True, None
     return False, field.get_default(call_default_factory=True)

@@ -1,5 +1,5 @@
-"""A function's signature as the form of a tool: the JSON Schema of its parameters, how arguments
-are parsed by type, and how the function is called."""
+"""The parameters of a tool, read from the signature of its function: their JSON Schema, how
+arguments are parsed by type, and how the function is called."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """The form of a function that takes keyword arguments."""
+    """The parameters of a function that takes keyword arguments."""
 
     description: str
     schema: dict[str, Any]
@@ -76,8 +76,9 @@ def _fresh(default: Any) -> Any:
 def signature_of(
     function: Callable[..., Any], name: str, context: type, names: Mapping[str, Any]
 ) -> Signature:
-    """Return the form of `function`. Parameters of type `context` are not arguments of the tool;
-    `names` resolves annotations that are not in the function's module. Raises `InvalidValue`."""
+    """Return the parameters of `function`. Parameters of type `context` are not arguments of the
+    tool; `names` resolves annotations that are not in the function's module. Raises
+    `InvalidValue`."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise _wrong(
             name, "is a generator", "return a value, and report progress with context.progress"
@@ -187,7 +188,8 @@ def _noted(kind: Any) -> str:
 
 
 def uses_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether the type, or a type nested in it, belongs to pydantic. Does not import pydantic."""
+    """Return whether the type, or a type nested in it, belongs to pydantic. Does not import
+    pydantic."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
         inner, *notes = typing.get_args(kind)

@@ -151,7 +151,7 @@ class Skills:
 
 @dataclass(frozen=True)
 class _Gated(DictForm):
-    """The form of a skill's tool, which works only while the skill is active."""
+    """The arguments of a skill's tool, which works only while the skill is active."""
 
     inner: ArgumentForm
 

@@ -59,7 +59,7 @@ def escaped(error: BaseException) -> BaseException:
 
 
 def asked_to_stop() -> bool:
-    """Whether the current task was cancelled. If it was not, a `CancelledError` is an error in
-    the code that raised it."""
+    """Return whether the current task was cancelled. If it was not, a `CancelledError` is an error
+    in the code that raised it."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -61,7 +61,7 @@ class Drivers:
         self._closed = False
 
     def wake(self, live: Live) -> None:
-        """Make sure that a driver checks this log."""
+        """Ensure that a driver checks this log."""
         if self._leaving(live.key):
             return  # unfinished work stays due, and the next search finds it
         if self._closed or live.key in self._tasks:
@@ -92,17 +92,18 @@ class Drivers:
         return await asyncio.shield(first.done)
 
     def noticed(self, live: Live) -> None:
-        """Handle an event that needs a driver. If its writer serves the agent, it drives the log. A
-        writer that only answers does not drive the log, so a check follows after a short delay."""
+        """Handle an event that needs a driver. If the writer of the event serves the agent, it
+        drives the log itself. A writer that only answers does not drive the log, so this process
+        checks the log after a short delay."""
         if self._looker is not None and not self._closed and live.key not in self._tasks:
             self._alarms.set(live, AWHILE)
 
     def drives(self, where: Key) -> bool:
-        """Whether this process drives the log, or is about to."""
+        """Return whether this process drives the log, or is about to."""
         return where in self._tasks
 
     def busy(self, session: str) -> bool:
-        """Whether this process drives any log of a session."""
+        """Return whether this process drives any log of a session."""
         return any(where.session == session for where in self._tasks)
 
     def nudge(self, where: Key) -> None:
@@ -256,8 +257,8 @@ class Drivers:
             self.wake(live)
 
     async def _room(self) -> None:
-        """Wait for free slots. Logs in which a call waits for user input, possibly for days, give
-        up their slots."""
+        """Wait for free slots. A log in which a call waits for user input, possibly for days, frees
+        its slot."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.ttl / 2):
@@ -308,12 +309,12 @@ class Alarms:
 
 
 def needs_driver(state: State) -> bool:
-    """Whether a log needs a driver, now or later."""
+    """Return whether a log needs a driver, now or later."""
     return state.due is not None or (state.active is not None and state.active.status == "running")
 
 
 def handed_over(event: Event) -> bool:
-    """Whether a driver handed its run over with this event."""
+    """Return whether a driver handed its run over with this event."""
     payload = typed(event) if event.kind == "run.waiting" else None
     return isinstance(payload, RunWaiting) and payload.reason == "handover"
 

@@ -66,7 +66,7 @@ class DueLogs:
         self._stuck.pop(where, None)
 
     def is_stuck(self, where: Key, log: str, head: int) -> bool:
-        """Whether a log has not changed since it could not be driven."""
+        """Return whether a log has not changed since it could not be driven."""
         return self._stuck.get(where) == (log, head)
 
     def begin(self) -> None:

@@ -47,8 +47,8 @@ def on_shutdown(
 
 
 def ending() -> tuple[signal.Signals, ...]:
-    """The termination signals that this process handles: SIGTERM, and SIGINT if it has the same
-    handler. A program may use Ctrl-C for something else."""
+    """Return the termination signals that this process handles: SIGTERM, and SIGINT if it has the
+    same handler. A program may use Ctrl-C for something else."""
     term, interrupt = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     if not _is_handled(term):
         return ()

@@ -65,8 +65,8 @@ CALL = {"id": "", "name": ""}  # a placeholder for a call, since rows only count
 
 
 class Box(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The data of an encrypted event, which had `size` bytes. `tie` binds it to its number and
-    time."""
+    """The data of an encrypted event. `size` is the size of the data in bytes before encryption.
+    `tie` binds the encrypted data to the number and time of the event."""
 
     box: str
     size: int
@@ -78,7 +78,7 @@ _box = msgspec.json.Decoder(Box).decode
 
 
 def box_of(event: NewEvent) -> Box | None:
-    """The box in an event's data; None if the data is something else."""
+    """Return the box in an event's data; None if the data is something else."""
     if event.v <= BOXED:
         return None
     try:
@@ -88,7 +88,7 @@ def box_of(event: NewEvent) -> Box | None:
 
 
 def size_of(event: NewEvent) -> int:
-    """The size in bytes of an event's data, or its size before encryption."""
+    """Return the size in bytes of an event's data, or its size before encryption."""
     if (box := box_of(event)) is not None:
         return box.size
     size = len(event.data)
@@ -102,9 +102,9 @@ def size_of(event: NewEvent) -> int:
 
 
 def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> dict[str, Any] | None:
-    """The clear-text part of an event. `encrypt` is called with the name of a text field in the row
-    (for an item, including its id) and the text. Returns None if this version does not support the
-    payload."""
+    """Return the clear-text part of an event. `encrypt` is called with the name of a text field in
+    the row (for an item, including its id) and the text. Returns None if this version does not
+    support the payload."""
     payload = typed(event)
     if payload is None:
         return None
@@ -122,8 +122,8 @@ def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> di
 
 
 def as_shown(event: Event) -> Event:
-    """An encrypted event with its clear-text part in place of its data; an erased event shows only
-    that it existed."""
+    """Return an encrypted event with its clear-text part in place of its data. For an erased event,
+    the result says only that the event existed."""
     box = box_of(event)
     data = event.data if box is None else box.shown
     return msgspec.structs.replace(event, data=data, v=event.v - BOXED)

@@ -1,7 +1,7 @@
-"""The phases of a session and the allowed moves between them, as one table. Pure.
+"""The phases of a session and the allowed transitions between them, as one table. Pure.
 
-`suspended` only means stale: a returning user finds the session as it was. `expired` is the last
-phase; only reopening ends it.
+A `suspended` session is stale, but nothing in it has changed: a returning user finds it as it was.
+`expired` is the last phase; only reopening the session ends it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ _TOUCH = Op("move", "phase", value="touch")
 
 
 def project(event: Event) -> RowChange:
-    """The changes that one event makes to its log's row. They do not depend on the previous row."""
+    """Return the changes that one event makes to its log's row. They do not depend on the previous
+    row."""
     ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
     change = _CHANGES.get(event.kind)
     said = event if event.v <= BOXED else as_shown(event)
@@ -59,8 +60,8 @@ def _preview(event: Event, text: str) -> str:
 
 
 def _without_data(event: Event, ops: list[Op]) -> None:
-    """Add the changes that an erased event still makes: a settled item must not become pending
-    again, and a moved session must not continue here."""
+    """Add the changes that an erased event still makes to the row. For example, a settled item must
+    not become pending again, and a moved session must not continue here."""
     if event.kind == "pending.settled":
         ops.append(Op("drop", "pending", ids.settled_item(event.id)))
         ops.append(Op("set", "due", value=event.at))
@@ -73,13 +74,13 @@ def _without_data(event: Event, ops: list[Op]) -> None:
 
 
 def _always(*changes: Op) -> Change:
-    """A projection that returns the same operations for every event of a kind."""
+    """Return a projection that returns the same operations for every event of a kind."""
     return lambda event, p, ops: ops.extend(changes)
 
 
 def _sets(*names: str, **fixed: Any) -> Change:
-    """A projection that sets fields of the row: first fields with a `fixed` value, then fields of
-    the payload."""
+    """Return a projection that sets fields of the row: first fields with a `fixed` value, then
+    fields of the payload."""
     first = [Op("set", name, value=value) for name, value in fixed.items()]
 
     def change(event: Event, p: Any, ops: list[Op]) -> None:
@@ -160,7 +161,7 @@ def _run_finished(event: Event, p: ev.RunFinished, ops: list[Op]) -> None:
 
 
 def _wanted(event: Event, p: Any, ops: list[Op]) -> None:
-    """Make the log due: a driver must check it now."""
+    """Mark the log as due, so that a driver checks it now."""
     ops.append(Op("set", "due", value=event.at))
 
 

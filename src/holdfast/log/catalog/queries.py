@@ -1,4 +1,4 @@
-"""Queries and pages: matching of rows and pending items, and the cursors between pages. Pure.
+"""Queries and pages: which rows and pending items match, and the cursors between pages. Pure.
 `matches` defines the result that every store's index must return.
 """
 
@@ -69,7 +69,7 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def terms(query: Query) -> list[tuple[str, str, str]]:
-    """The query's conditions on maps, as (map, key, term)."""
+    """Return the query's conditions on maps, as (map, key, term)."""
     found = [("metadata", name, term(value)) for name, value in query.metadata.items()]
     if query.label is not None:
         found.append(("labels", query.label, term(True)))
@@ -79,7 +79,7 @@ def terms(query: Query) -> list[tuple[str, str, str]]:
 
 
 def row_terms(row: Row) -> set[tuple[str, str, str]]:
-    """The terms of a row for conditions on maps; a surface is matched by its name alone."""
+    """Return the terms of a row for conditions on maps; a surface is matched by its name alone."""
     found = {("metadata", name, term(value)) for name, value in row.metadata.items()}
     found.update(("labels", name, term(True)) for name in row.labels)
     found.update(("surfaces", name, term(None)) for name in row.surfaces)
@@ -87,13 +87,14 @@ def row_terms(row: Row) -> set[tuple[str, str, str]]:
 
 
 def term(value: Any) -> str:
-    """A JSON value as short text; two strings are equal exactly if the values are equal."""
+    """Return a JSON value as short text; two strings are equal exactly if the values are equal."""
     text = msgspec.json.encode(value, order="deterministic")
     return text.decode() if len(text) <= 128 else "sha256:" + hashlib.sha256(text).hexdigest()
 
 
 def matches(query: Query, row: Row) -> bool:
-    """Whether a row matches a query; defines the result that every store's index must return."""
+    """Return whether a row matches a query; defines the result that every store's index must
+    return."""
     if row.tenant != query.tenant or (query.session is None and row.thread != "main"):
         return False
     for name in ("session", "user", "workspace", "agent", "run"):
@@ -119,7 +120,7 @@ def _in_range(query: Query, row: Row) -> bool:
 
 
 def pending_matches(query: PendingQuery, item: Pending) -> bool:
-    """Whether a pending item matches a query, apart from the user of its session."""
+    """Return whether a pending item matches a query, apart from the user of its session."""
     return item.tenant == query.tenant and all(
         (wanted := getattr(query, name)) is None or getattr(item, name) == wanted
         for name in ("session", "what", "assignee")
@@ -130,13 +131,14 @@ def pending_matches(query: PendingQuery, item: Pending) -> bool:
 
 
 def make_cursor(query: Query | PendingQuery, value: int, tie: int | str) -> str:
-    """A cursor in the results of `query`, after (value, tie)."""
+    """Return a cursor for the position after (value, tie) in the results of `query`."""
     text = msgspec.json.encode((_digest(query), value, tie))
     return base64.urlsafe_b64encode(text).decode()
 
 
 def read_cursor(query: Query | PendingQuery, cursor: str) -> tuple[int, int | str]:
-    """The position that a cursor stands for. Rejects a cursor of another query."""
+    """Return the position that a cursor represents. Raises `InvalidValue` for a cursor of another
+    query."""
     try:
         text = base64.urlsafe_b64decode(cursor.encode())
         digest, value, tie = msgspec.json.decode(text, type=tuple[str, int, int | str])

@@ -1,7 +1,7 @@
-"""Rows: the entries of lists, one per log; the operations that change them, and their effect. Pure.
+"""Rows: the entries of lists, one per log, and the operations that change them. Pure.
 
 Operations are data, so that a store does not depend on event kinds and can keep them in its files.
-Fields that depend on several other fields (`stale_at`, `wake`) are derived here only.
+Fields that depend on several other fields (`stale_at`, `wake`) are computed here only.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ LIMITED = (*MAPS, "usage")
 def apply(
     row: Row, events: Sequence[Event], changes: Sequence[RowChange], link: str | None = None
 ) -> Row:
-    """Return the row after `events`, the last of which has this link. Rejects a map that would
-    exceed its limit."""
+    """Return the row after `events`; `link` is the link of the last event. Raises `InvalidValue` if
+    a map would exceed its limit."""
     new: dict[str, Any] = {}
     size, erased = row.bytes, row.erased
     active = row.active
@@ -215,8 +215,8 @@ def _check_map(name: str, entries: dict[str, Any]) -> None:
 
 
 def stale_at(row: Row) -> int | None:
-    """The time at which a sweep may suspend the session, or expire a suspended session; None while
-    something is active in it."""
+    """Return the time at which a sweep may suspend the session, or expire it if it is already
+    suspended. Returns None while something is active in the session."""
     busy = row.run in ("running", "waiting") or row.pending or has_work(row) or row.pinned
     if busy or row.sealed is not None:
         return None
@@ -228,35 +228,36 @@ def stale_at(row: Row) -> int | None:
 
 
 def has_work(row: Row) -> bool:
-    """Whether something is to be done in the log, now or later. In a session that belongs to the
-    adapter of an SDK no driver will do it."""
+    """Return whether the log has work for a driver, now or later. A session that belongs to the
+    adapter of an SDK never has a driver."""
     return row.due is not None and row.agent not in ADAPTER_NAMESPACES
 
 
 def agrees(stored: Row, projected: Row) -> bool:
-    """Whether a stored row matches its log. Rows written before `changed` and `erased` existed do
-    not have them; links do not depend on the content of events."""
+    """Return whether a stored row matches its log. Rows written before `changed` and `erased`
+    existed do not have them; links do not depend on the content of events."""
     changed = None if stored.changed is None else projected.changed
     erased = projected.erased if stored.erased else 0
     return stored == replace(projected, changed=changed, erased=erased, link=stored.link)
 
 
 def wake(row: Row) -> int | None:
-    """The time from which the log needs a driver: 0 for an open run, `due` for other work."""
+    """Return the time from which the log needs a driver: 0 for an open run, `due` for other
+    work."""
     if row.sealed is not None:
         return None
     return 0 if row.run == "running" else row.due
 
 
 def ahead(now: int) -> int:
-    """The latest second at which a log can have been active, given the clock. A later activity
-    means that the clock was set back."""
+    """Return the latest second at which a log can have been active according to the clock. A later
+    activity means that the clock was set back."""
     return (now + SKEW) // 1000
 
 
 def is_due(row: Row, now: int) -> bool:
-    """Whether the log needs a driver now. If its last activity is ahead of the clock, the clock
-    was set back: then everything that was due at that activity is due now, so that no session
+    """Return whether the log needs a driver now. If its last activity is ahead of the clock, the
+    clock was set back: then everything that was due at that activity is due now, so that no session
     waits until the clock catches up. Timers with a later time still wait for the clock."""
     if row.wake is None or row.wake <= now:
         return row.wake is not None
@@ -264,18 +265,18 @@ def is_due(row: Row, now: int) -> bool:
 
 
 def unseals(change: RowChange) -> bool:
-    """Whether a change reopens a sealed log."""
+    """Return whether a change reopens a sealed log."""
     return any(op.do == "seal" and op.value is None for op in change)
 
 
 def surface_name(surface: str, address: str) -> str:
-    """The name of a surface binding; a JSON array, so that names never collide."""
+    """Return the name of a surface binding; a JSON array, so that names never collide."""
     return msgspec.json.encode((surface, address)).decode()
 
 
 def bound(row: Row) -> list[str]:
-    """The surfaces that a session must have claimed: none if it has ended, since other sessions
-    may have taken them."""
+    """Return the surfaces that the session must have claimed. Returns none if the session has
+    ended, since other sessions may have taken them."""
     return [] if row.phase == "expired" or row.sealed is not None else list(row.surfaces)
 
 
@@ -283,17 +284,19 @@ SURFACE_CLAIM = "surface:"  # + surface_name: the claim that belongs to an attac
 
 
 def _known(item: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an item that this version knows; a newer version may have written more."""
+    """Return the fields of an item that this version knows; a newer version may have written
+    more."""
     return {name: value for name, value in item.items() if name in Pending.__struct_fields__}
 
 
 def waiting(row: Row) -> dict[str, Any]:
-    """The open items of a log that can be answered: none if the session was moved."""
+    """Return the open items of a log that can be answered. Returns none if the session was
+    moved."""
     return row.pending if row.sealed is None else {}
 
 
 def pending_items(row: Row) -> list[Pending]:
-    """The pending items of one log, oldest first."""
+    """Return the pending items of one log, oldest first."""
     items = [
         Pending(tenant=row.tenant, session=row.session, thread=row.thread, id=name, **_known(item))
         for name, item in waiting(row).items()

@@ -32,14 +32,14 @@ Change: TypeAlias = Callable[[Raw, PayloadShape], Raw]
 
 
 def complete(event: Event) -> Event:
-    """The event with the defaults of its kind in its data. Existing fields, including unknown
-    fields, are kept. An erased event, or an event of an unknown kind or version, is returned
+    """Return the event with the defaults of its kind added to its data. Existing fields, including
+    unknown ones, are kept. An erased event, or an event of an unknown kind or version, is returned
     unchanged."""
     return _changed(event, _filled)
 
 
 def compact(event: Event) -> Event:
-    """The event as a log stores it, without the fields that have their default value; the
+    """Return the event as a log stores it, without the fields that have their default value; the
     reverse of `complete`. Used by folds that count bytes."""
     return _changed(event, _emptied)
 
@@ -53,7 +53,7 @@ def _changed(event: Event, change: Change) -> Event:
 
 @cache
 def shape_of(payload: type[Payload]) -> PayloadShape:
-    """The optional and the nested fields of a payload type."""
+    """Return the optional and the nested fields of a payload type."""
     hints = get_type_hints(payload)
     optional = [one for one in fields(payload) if not one.required]
     return PayloadShape(
@@ -72,7 +72,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _payloads(hint: Any) -> list[type[Payload]]:
-    """The payload type of a field that contains a payload or a list of payloads."""
+    """Return the payload type of a field that contains a payload or a list of payloads."""
     found = [hint, *get_args(hint)]
     return [one for one in found if isinstance(one, type) and issubclass(one, Payload)]
 

@@ -79,7 +79,7 @@ def _not_a_number(value: Any) -> bool:
 
 
 class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
-    """A fact that is not in a log yet. Its id is the idempotency key."""
+    """A fact that is not in a log yet. Its id is also its idempotency key."""
 
     kind: str
     data: Raw
@@ -91,12 +91,13 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def of(cls, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
-        """An event of `kind` with `payload` (a Struct, a dict, any JSON value) encoded."""
+        """Return an event of `kind`. `payload` is a Struct, a dict or any JSON value, and is
+        encoded as JSON."""
         return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
 
     def numbered(self, seq: int, at: int) -> Event:
-        """The event as stored in a log. A store calls this when the number is known, because the
-        stored data may depend on it."""
+        """Return the event as stored in a log. A store calls this method once it knows the event's
+        number, because the stored data may depend on the number."""
         return Event(
             kind=self.kind,
             data=self.data,
@@ -111,17 +112,18 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Event(NewEvent, frozen=True, kw_only=True, gc=False):
-    """A fact in its log: `seq` is dense from 1, `at` is the store's clock, UTC in ms."""
+    """A fact in a log. `seq` counts from 1 without gaps; `at` is the time of the store's clock, UTC
+    in ms."""
 
     seq: int
     at: int
 
     def payload(self, type: type[T]) -> T:
-        """The data decoded as `type`; fields that `type` does not have are ignored."""
+        """Return the data decoded as `type`; fields that `type` does not have are ignored."""
         return msgspec.json.decode(self.data, type=type)
 
     def json(self) -> Any:
-        """The data as plain Python values."""
+        """Return the data as plain Python values."""
         return msgspec.json.decode(self.data)
 
 
@@ -139,9 +141,9 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class Appended(Struct, frozen=True):
-    """The result of an append: a number per input event, known or new, and how many were new.
-    `lease` is the lease that the caller holds as a result of `acquire=` or, if it could not be
-    given back, in spite of `release=`."""
+    """The result of an append: the number of each given event, whether it is new or was already
+    stored, and how many events were new. `lease` is the lease that the caller holds after the
+    append: the lease that `acquire=` took, or the lease that `release=` could not release."""
 
     seqs: tuple[int, ...]
     head: int

@@ -1,5 +1,5 @@
-"""Derived ids of events and pending items. Writing the same thing twice uses the same id, so it is
-stored once."""
+"""Derived ids of events and pending items. Writing the same fact twice produces the same id, so the
+fact is stored once."""
 
 from __future__ import annotations
 
@@ -25,29 +25,30 @@ DERIVED = (
 
 
 def settle_id(item: str) -> str:
-    """The id of the event that decides on a pending item."""
+    """Return the id of the event that decides on a pending item."""
     return f"settle:{item}"
 
 
 def settled_item(event: str) -> str:
-    """The pending item that the event with this id decides on."""
+    """Return the pending item that the event with this id decides on."""
     return event.removeprefix("settle:")
 
 
 def vote_id(item: str, actor: str) -> str:
-    """The id of one approver's vote on a pending item; its length does not depend on the names."""
+    """Return the id of one approver's vote on a pending item; its length does not depend on the
+    names."""
     return "vote:" + hashlib.sha256(f"{item}\n{actor}".encode()).hexdigest()[:32]
 
 
 def done_id(call: str, rewound: int | None = None) -> str:
-    """The id of the event with the outcome of a tool call. After a rewind the outcome may be added
-    again: its id is then derived from event `rewound`, the latest rewind (`State.rewound`), since
-    the first id stays known."""
+    """Return the id of the event with the outcome of a tool call. After a rewind the outcome may be
+    recorded again. Its id is then derived from `rewound`, the number of the latest rewind
+    (`State.rewound`), because the first id is already in the log."""
     return f"done:{call}" if rewound is None else f"redone:{rewound}:{call}"
 
 
 def done_call(event: str) -> str:
-    """The tool call whose outcome is the event with this id."""
+    """Return the tool call whose outcome is recorded by the event with this id."""
     again = event.split(":", 2)
     if again[0] == "redone" and len(again) == 3:
         return again[2]
@@ -55,70 +56,71 @@ def done_call(event: str) -> str:
 
 
 def nest_id(call: str) -> str:
-    """The id of the event that starts a nested call."""
+    """Return the id of the event that starts a nested call."""
     return f"nest:{call}"
 
 
 def input_id(key: str) -> str:
-    """The id of a message with an idempotency key."""
+    """Return the id of a message with an idempotency key."""
     return f"in:{key}"
 
 
 def input_key(event: str) -> str:
-    """The idempotency key of the message with this id."""
+    """Return the idempotency key of the message with this id."""
     return event.removeprefix("in:")
 
 
 def abort_id(key: str) -> str:
-    """The id of an abort, derived from its idempotency key or from the thread of a sub-agent."""
+    """Return the id of an abort, derived from its idempotency key or from the thread of a
+    sub-agent."""
     return f"abort:{key}"
 
 
 def rewind_id(key: str) -> str:
-    """The id of a rewind with an idempotency key."""
+    """Return the id of a rewind with an idempotency key."""
     return f"rewind:{key}"
 
 
 def began_id(thread: str) -> str:
-    """The id of the first event of a sub-agent's thread."""
+    """Return the id of the first event of a sub-agent's thread."""
     return f"began:{thread}"
 
 
 def grant_id(thread: str, number: int) -> str:
-    """The id of a grant that a sub-agent's thread inherits from its parent."""
+    """Return the id of a grant that a sub-agent's thread inherits from its parent."""
     return f"grant:{thread}:{number}"
 
 
 def reported_id(item: str) -> str:
-    """The id of the event that records that a sub-agent has answered its call."""
+    """Return the id of the event that records that a sub-agent has answered its call."""
     return f"reported:{item}"
 
 
 def timer_id(seq: int) -> str:
-    """The id of the message of the timer that event `seq` set."""
+    """Return the id of the message of the timer that event `seq` set."""
     return f"timer:{seq}"
 
 
 def again_id(thread: str, number: int) -> str:
-    """The id of an event that sends a message again in a new thread."""
+    """Return the id of an event that sends a message again in a new thread."""
     return f"again:{thread}:{number}"
 
 
 def notice_id(source: str, name: str) -> str:
-    """The id of a notification from a source, derived from its key or its subject."""
+    """Return the id of a notification from a source, derived from its key or its subject."""
     return f"notice:{source}:{name}"
 
 
 def child_item(call: str) -> str:
-    """The pending item with which a call waits for its sub-agent."""
+    """Return the id of the pending item with which a call waits for its sub-agent."""
     return f"{call}{CHILD}"
 
 
 def is_child(item: str) -> bool:
-    """Whether a pending item waits for a sub-agent, not for user input."""
+    """Return whether a pending item waits for a sub-agent, not for user input."""
     return item.endswith(CHILD)
 
 
 def child_call(item: str) -> str:
-    """The call that waits for its sub-agent with this pending item."""
+    """Return the call that waits for its sub-agent with this pending item."""
     return item.removesuffix(CHILD)

@@ -60,7 +60,8 @@ class SessionPinned(Payload, frozen=True, kw_only=True):
 
 
 class SessionHeld(Payload, frozen=True, kw_only=True):
-    """`hold` is the reason why the session must not be deleted; None lifts the hold."""
+    """A legal hold of the session was set or lifted. `hold` is the reason why the session must not
+    be deleted; None lifts the hold."""
 
     hold: str | None = None
     reason: str | None = None
@@ -89,8 +90,9 @@ class SessionAdopted(Payload, frozen=True, kw_only=True):
 
 
 class ThreadCreated(Payload, frozen=True, kw_only=True):
-    """With `item`, the thread belongs to a sub-agent: `call` in the parent's log waits for it with
-    that pending item. `approval` is the parent's setting for tools at that time."""
+    """A thread was created. If `item` is set, the thread belongs to a sub-agent: `call` in the
+    parent's log waits for it with that pending item. `approval` is the parent's setting for tools
+    at that time."""
 
     agent: str | None = None
     title: str | None = None
@@ -101,7 +103,8 @@ class ThreadCreated(Payload, frozen=True, kw_only=True):
 
 
 class ThreadForked(Payload, frozen=True, kw_only=True):
-    """`item`, `call` and `approval` as in `ThreadCreated`."""
+    """A thread was forked from another thread. `item`, `call` and `approval` have the same meaning
+    as in `ThreadCreated`."""
 
     parent: str
     at: int
@@ -113,7 +116,7 @@ class ThreadForked(Payload, frozen=True, kw_only=True):
 
 
 class ThreadReported(Payload, frozen=True, kw_only=True):
-    """The result of a sub-agent is in its parent's log, as the answer to `item`."""
+    """The result of a sub-agent was written to its parent's log, as the answer to `item`."""
 
     item: str
     due: int | None = None
@@ -163,7 +166,7 @@ class MetadataChanged(Payload, frozen=True, kw_only=True):
 
 
 class SurfaceAttached(Payload, frozen=True, kw_only=True):
-    """`touch` says whether it counts as activity."""
+    """A surface was bound to the session. `touch` says whether the binding counts as activity."""
 
     surface: str
     address: str
@@ -179,9 +182,9 @@ class SurfaceDetached(Payload, frozen=True, kw_only=True):
 
 
 class MessageReceived(Payload, frozen=True, kw_only=True):
-    """`how` says what the message does to an active run: wait for its end, join it at the next safe
-    point, or end it. The other fields are options for the run that it starts; `output` is the name
-    and JSON Schema of the answer."""
+    """A message was received. `how` says what the message does to an active run: wait for its end,
+    join it at the next safe point, or end it. The other fields are options for the run that the
+    message starts; `output` is the name and JSON Schema of the answer."""
 
     text: str = ""
     parts: list[Any] = []
@@ -193,8 +196,8 @@ class MessageReceived(Payload, frozen=True, kw_only=True):
 
 
 class MessageCompleted(Payload, frozen=True, kw_only=True):
-    """`parts` holds data that only `model` can read again, unchanged; `reason` says why it
-    stopped."""
+    """A model completed a message. `parts` is data that only `model` can read, stored unchanged.
+    `reason` says why the model stopped."""
 
     text: str = ""
     parts: list[Any] = []
@@ -207,8 +210,8 @@ class MessageCompleted(Payload, frozen=True, kw_only=True):
 
 
 class MessageInterrupted(Payload, frozen=True, kw_only=True):
-    """The part of an interrupted answer that the user saw. `shown` says whether a model reads it,
-    which is not the case if the same answer was started again."""
+    """The part of an interrupted answer that the user saw. `shown` says whether the model reads it
+    later. The model does not read it if the same answer was started again."""
 
     text: str = ""
     reason: str | None = None
@@ -217,9 +220,9 @@ class MessageInterrupted(Payload, frozen=True, kw_only=True):
 
 
 class RunStarted(Payload, frozen=True, kw_only=True):
-    """`driver` is the driver; the other fields are options from the input that started the run.
-    `output` is the number of the message that defines the form of the answer. `chain` counts the
-    runs before it, each of which sent the message that started the next."""
+    """A run was started. `driver` is the driver; the other fields are options of the message that
+    started the run. `output` is the number of the message that defines the form of the answer.
+    `chain` is the number of previous runs that each sent the message that started the next run."""
 
     driver: str | None = None
     inputs: list[int] = []
@@ -240,8 +243,8 @@ class RunWaiting(Payload, frozen=True, kw_only=True):
 
 
 class RunFinished(Payload, frozen=True, kw_only=True):
-    """`code` is the error code if a run ended early; `error` is the description. `stack` is present
-    only if the error policy shows it."""
+    """A run ended. `code` and `error` are the error code and its description if the run ended
+    early. `stack` is present only if the error policy shows stack traces."""
 
     status: Literal["done", "failed", "aborted", "interrupted"] = "done"
     due: int | None = None
@@ -251,14 +254,14 @@ class RunFinished(Payload, frozen=True, kw_only=True):
 
 
 class AbortRequested(Payload, frozen=True, kw_only=True):
-    """`run` is the run to abort; None means the active run."""
+    """A caller requested to abort a run. `run` is the run to abort; None means the active run."""
 
     run: str | None = None
     reason: str | None = None
 
 
 class ModelCalled(Payload, frozen=True, kw_only=True):
-    """`inputs` are the messages that join the run with this call."""
+    """A model call was started. `inputs` are the messages that join the run with this call."""
 
     model: str
     step: int = 1
@@ -266,9 +269,10 @@ class ModelCalled(Payload, frozen=True, kw_only=True):
 
 
 class ToolStarted(Payload, frozen=True, kw_only=True):
-    """`key` is the tool's idempotency key, `by` is what allowed the call, `arguments` are the
-    arguments that an approver changed. `repeat` and `tell` say what to do if the outcome is lost:
-    start the call again, or report it to the model. Otherwise, the user is asked."""
+    """A tool call was started. `key` is the idempotency key for the tool, `by` is the rule or
+    decision that allowed the call, `arguments` are the arguments that an approver changed. `repeat`
+    and `tell` say what to do if the outcome is lost: start the call again, or report the loss to
+    the model. If neither is set, the user is asked."""
 
     call: str
     name: str
@@ -287,8 +291,8 @@ class ToolNested(Payload, frozen=True, kw_only=True):
 
 
 class ToolFinished(Payload, frozen=True, kw_only=True):
-    """`result` is for programs, and also for the model unless `content` is present. `code` is the
-    error code of a failure."""
+    """A tool call ended. `result` is for programs, and also for the model unless `content` is
+    present. `code` is the error code of a failed call."""
 
     call: str
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown"] = "ok"
@@ -306,9 +310,9 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
-    """`parked` means that the call itself asked the question, and continues with any answer.
-    `risk` is a hint at the harm that the call could do. `approvals` is the required number of
-    approvals."""
+    """A pending item was opened. `parked` means that the tool asked the question while running, and
+    continues with any answer. `risk` is a hint at the harm that the call could do. `approvals` is
+    the required number of approvals."""
 
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
@@ -323,7 +327,7 @@ class PendingOpened(Payload, frozen=True, kw_only=True):
 
 
 class PendingVoted(Payload, frozen=True, kw_only=True):
-    """The event's actor approved, as one of several required approvals."""
+    """One of several required approvals was given, by the actor of the event."""
 
     id: str
     reason: str | None = None
@@ -339,21 +343,21 @@ class PendingSettled(Payload, frozen=True, kw_only=True):
 
 
 class PendingWarned(Payload, frozen=True, kw_only=True):
-    """The item is about to expire."""
+    """The pending item is about to expire."""
 
     id: str
 
 
 class PendingExtended(Payload, frozen=True, kw_only=True):
-    """The item expires at another time; None means never."""
+    """The expiry time of a pending item was changed; None means that the item never expires."""
 
     id: str
     expires: int | None = None
 
 
 class QueueChanged(Payload, frozen=True, kw_only=True):
-    """Changes of the input queue, by number: removed inputs, the order of the others, and replaced
-    text."""
+    """The input queue was changed. Inputs are named by their event number: the removed inputs, the
+    order of the remaining inputs, and the replaced text."""
 
     remove: list[int] = []
     order: list[int] = []
@@ -361,7 +365,7 @@ class QueueChanged(Payload, frozen=True, kw_only=True):
 
 
 class ModeChanged(Payload, frozen=True, kw_only=True):
-    """`left` is the previous mode."""
+    """The mode of the agent was changed. `left` is the previous mode."""
 
     mode: str
     left: str | None = None
@@ -369,15 +373,16 @@ class ModeChanged(Payload, frozen=True, kw_only=True):
 
 
 class ModelChanged(Payload, frozen=True, kw_only=True):
-    """The thread's own choice of a model; None removes it. It is remembered for a mode: `mode`, or
-    by default the current mode."""
+    """The thread's choice of a model was changed; None removes the choice. The choice applies to
+    `mode`, or by default to the current mode."""
 
     model: str | None = None
     mode: str | None = None
 
 
 class StateChanged(Payload, frozen=True, kw_only=True):
-    """A change of the user state: replaced as a whole, or some entries set and removed."""
+    """The user state was changed: either replaced as a whole, or some entries were set and
+    removed."""
 
     set: dict[str, Any] = {}
     drop: list[str] = []
@@ -385,14 +390,16 @@ class StateChanged(Payload, frozen=True, kw_only=True):
 
 
 class PermissionChanged(Payload, frozen=True, kw_only=True):
-    """Rules for the whole session, by tool and by category of tools; None removes a rule."""
+    """Permission rules of the whole session were changed, by tool and by category of tools; None
+    removes a rule."""
 
     tools: dict[str, Literal["allow", "ask", "deny"] | None] = {}
     categories: dict[str, Literal["allow", "ask", "deny"] | None] = {}
 
 
 class GrantGiven(Payload, frozen=True, kw_only=True):
-    """Allows this tool, or this category of tools, without asking, while `driver` drives."""
+    """A grant was given: calls of this tool, or of this category of tools, need no approval while
+    `driver` drives the session."""
 
     driver: str
     tool: str | None = None
@@ -400,14 +407,15 @@ class GrantGiven(Payload, frozen=True, kw_only=True):
 
 
 class GrantRevoked(Payload, frozen=True, kw_only=True):
-    """Revokes a grant; without a name, all grants."""
+    """A grant was revoked. If no tool or category is named, all grants are revoked."""
 
     tool: str | None = None
     category: str | None = None
 
 
 class Task(Payload, frozen=True, kw_only=True):
-    """One task, in the imperative, and its wording while it is in progress (`active`)."""
+    """One task. `active` is the text to show while the task is in progress; `content` is the task
+    in the imperative."""
 
     id: str
     content: str
@@ -416,13 +424,13 @@ class Task(Payload, frozen=True, kw_only=True):
 
 
 class TaskChanged(Payload, frozen=True, kw_only=True):
-    """The current list of all tasks of the thread."""
+    """The list of tasks of the thread was replaced."""
 
     tasks: list[Task] = []
 
 
 class ContextBuilt(Payload, frozen=True, kw_only=True):
-    """Changed context that a model sees in addition to the conversation."""
+    """The context that a model sees in addition to the conversation has changed."""
 
     hash: str
     mode: str | None = None
@@ -432,8 +440,8 @@ class ContextBuilt(Payload, frozen=True, kw_only=True):
 
 
 class ContextAdded(Payload, frozen=True, kw_only=True):
-    """Context for the model. It applies after an event of kind `on`, or immediately if `on` is
-    None; `scope` and `consume` say for how long."""
+    """Context for the model was added. It applies after the next event of kind `on`, or immediately
+    if `on` is None. `scope` and `consume` say how long it applies."""
 
     id: str
     content: str
@@ -449,9 +457,9 @@ class ContextRemoved(Payload, frozen=True, kw_only=True):
 
 
 class CompactionMade(Payload, frozen=True, kw_only=True):
-    """From here on a model reads `summary` in place of the events up to `upto`, except for the
-    messages in `carry`, which a later run handled. `tokens` and `turns` count what the model
-    reads."""
+    """The conversation was compacted. From this event on, a model reads `summary` in place of the
+    events up to `upto`. The messages in `carry` are not replaced, because a later run handled them.
+    `tokens` and `turns` are the size of the text that the model reads."""
 
     upto: int
     carry: list[int] = []
@@ -462,7 +470,7 @@ class CompactionMade(Payload, frozen=True, kw_only=True):
 
 
 class TimerSet(Payload, frozen=True, kw_only=True):
-    """At `at` (ms) the text is received as a message."""
+    """A timer was set: at time `at` (ms) the text is received as a message."""
 
     id: str
     at: int
@@ -485,7 +493,8 @@ class TimerPlanned(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointMade(Payload, frozen=True, kw_only=True):
-    """`shared` is the head of thread `main` at that time; None in that thread itself."""
+    """A checkpoint was created. `shared` is the head of thread `main` at that time; None in thread
+    `main` itself."""
 
     id: str
     label: str | None = None

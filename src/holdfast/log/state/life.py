@@ -51,8 +51,9 @@ def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) ->
 
 
 def _thread_rewound(work: StateDraft, event: Event, p: ev.ThreadRewound) -> None:
-    """Only the conversation goes back. No run is open, and nothing that was settled opens again;
-    of the queue and of the calls without an outcome, those up to event `to` stay."""
+    """Return to an earlier point of the conversation. No run is open, and settled items stay
+    settled. Queued messages, and calls without an outcome, are kept if they are from event `to` or
+    earlier."""
     work.run, work.abort, work.excess, work.due = None, None, None, p.due
     work.queue = tuple(_queued(item, p.to) for item in work.queue if item.seq <= p.to)
     work.calls = {id: call for id, call in work.calls.items() if call.seq <= p.to}
@@ -62,7 +63,7 @@ def _thread_rewound(work: StateDraft, event: Event, p: ev.ThreadRewound) -> None
 
 
 def _queued(item: QueuedInput, to: int) -> QueuedInput:
-    """A queued message, without a change of its text that was rewound away."""
+    """Return a queued message, without an edit of its text that was rewound."""
     return replace(item, text=None) if (item.text or 0) > to else item
 
 

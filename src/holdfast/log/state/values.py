@@ -1,5 +1,5 @@
-"""The parts of a state: plain, bounded values. They contain numbers and names, but no message text:
-the text is in the event with that number."""
+"""The parts of a state: plain values of bounded size. They contain numbers and names, but no
+message text; the text is in the event with that number."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
 
 
 class Excess(Struct, frozen=True):
-    """The calls at the end of message `seq` that are not tracked one by one, since the message has
-    more than `OPEN_CALLS` calls. The last `left` of them have no outcome yet."""
+    """The calls at the end of message `seq` that are not tracked individually, because the message
+    has more than `OPEN_CALLS` calls. The last `left` of these calls have no outcome yet."""
 
     seq: int
     left: int
@@ -113,7 +113,7 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
 
 
 class Shown(Struct, frozen=True, omit_defaults=True):
-    """Context that is added for the model; its text is in event `seq`."""
+    """Context that was added for the model; its text is in event `seq`."""
 
     seq: int
     scope: str
@@ -166,7 +166,7 @@ class FileChanges(Struct, frozen=True, omit_defaults=True):
 
 class Window(Struct, frozen=True, omit_defaults=True):
     """The part of the conversation that a model reads: the events after `upto`, with estimated
-    tokens and turns. Event `seq` has the summary of the earlier part."""
+    tokens and turns. Event `seq` contains the summary of the earlier part."""
 
     upto: int = 0
     seq: int | None = None
@@ -175,7 +175,7 @@ class Window(Struct, frozen=True, omit_defaults=True):
 
 
 class StateFields(Struct, kw_only=True, omit_defaults=True):
-    """The fields of a state; `State` explains them."""
+    """The fields of a state. See `State` for their meaning."""
 
     head: int = 0
     run: Run | None = None
@@ -220,14 +220,15 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
 
     @property
     def active(self) -> Run | None:
-        """The run that is active or waits."""
+        """The run, if it is active or waiting."""
         return self.run if self.run is not None and self.run.open else None
 
     def next_model(
         self, mode: str | None, own: str | None, default: str | None, run: str | None = None
     ) -> str | None:
-        """The model of the next call, in this order of precedence: the run's model, the model
-        chosen in this mode, the mode's own model, the latest choice in any mode, the default."""
+        """Return the model of the next call, in this order of precedence: the run's model, the
+        model chosen in this mode, the mode's own model, the latest choice in any mode, the
+        default."""
         chosen = self.models.get("" if self.mode is None else mode or "")
         return run or chosen or own or self.model or default or None
 
@@ -238,5 +239,5 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
 
     @property
     def safe(self) -> bool:
-        """Whether nothing is open here, so that a fork or a window can begin at this point."""
+        """Whether nothing is open, so that a fork or a window can begin at this point."""
         return not (self.active or self.calls or self.pending)

@@ -19,7 +19,7 @@ else:
 
 
 class StateDraft(Fields):
-    """A mutable state: one copy per fold instead of one per event."""
+    """A mutable state. A fold makes one copy per call instead of one per event."""
 
     def __init__(self, start: State) -> None:
         fields = vars(self)
@@ -41,8 +41,8 @@ class StateDraft(Fields):
             self.run = replace(self.run, **changes)
 
     def driven_by(self, driver: str | None) -> None:
-        """Drop the grants if another driver takes over, because they are valid only for the driver
-        that received them."""
+        """Drop the grants if another driver takes over, because grants are valid only for the
+        driver that received them."""
         if driver != self.grants.driver:
             self.grants = Grants()
 

@@ -37,13 +37,13 @@ KINDS = frozenset(
 
 
 def installed() -> bool:
-    """Whether pydantic-ai is installed; does not import it."""
+    """Return whether pydantic-ai is installed; does not import it."""
     return find_spec(PACKAGE) is not None
 
 
 def knows(kind: str) -> bool:
-    """Whether pydantic-ai supports a vendor with this name: a name in `KINDS`, or the name of a
-    provider module in a later version of pydantic-ai."""
+    """Return whether pydantic-ai supports a vendor with this name: a name in `KINDS`, or the name
+    of a provider module in a later version of pydantic-ai."""
     if kind in KINDS:
         return True
     found = find_spec(PACKAGE)
@@ -99,7 +99,7 @@ class PydanticAIProvider:
         return PydanticAIModel(self, name)
 
     async def connection(self, name: str) -> VendorConnection:
-        """The vendor's connection for this event loop; `name` is the model that needs it."""
+        """Return the vendor's connection for this event loop; `name` is the model that needs it."""
         loop = asyncio.get_running_loop()
         connection = self._connection
         if connection is None or connection.loop is not loop:
@@ -148,5 +148,5 @@ class PydanticAIModel:
 
 
 def provider(namespace: str) -> PydanticAIProvider:
-    """The provider for the vendor of this name, with the API key from the environment."""
+    """Return the provider for the vendor of this name, with the API key from the environment."""
     return PydanticAIProvider(namespace)

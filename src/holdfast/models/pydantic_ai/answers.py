@@ -45,7 +45,7 @@ class VendorAnswer:
         self._text: list[str] = []
 
     def chunks_of(self, event: Any) -> Iterator[Chunk]:
-        """The chunks that an event of the stream adds to the answer."""
+        """Return the chunks that an event of the stream adds to the answer."""
         part: Any = None
         text: Any = None
         if isinstance(event, PartStartEvent):
@@ -82,8 +82,8 @@ class VendorAnswer:
 
 
 def _was_cut(stream: StreamedResponse) -> bool:
-    """Whether the vendor did not send the reason why the model stopped. For OpenAI's chat protocol,
-    pydantic-ai makes up a reason, so only the vendor's own value counts."""
+    """Return whether the vendor did not send the reason why the model stopped. For OpenAI's chat
+    protocol, pydantic-ai makes up a reason, so only the vendor's own value counts."""
     told = (stream.provider_details or {}).get("finish_reason") is not None
     if stream.state == "incomplete":
         return True

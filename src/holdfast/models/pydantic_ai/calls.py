@@ -64,16 +64,16 @@ class VendorConnection:
     async def stream(
         self, ref: str, name: str, call: ModelCall, settings: Mapping[str, Any]
     ) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one call. Every failure is a `ModelError`, including a stream that ends
-        before the vendor has sent a stop reason."""
+        """Yield the chunks of one call. Every failure is a `ModelError`, including a stream that
+        ends before the vendor has sent a stop reason."""
         async with AsyncExitStack() as stack:
             # An unknown error of the request would come again; the next answer may be valid.
-            with reported(ref, ModelError, "the call could not be made"):
+            with reported(ref, ModelError, "the request could not be created"):
                 model = self._model(name)
                 silence = _silence(model, settings)
                 stream = await _ask(stack, model, call, settings, silence)
             answer = VendorAnswer(ref)
-            with reported(ref, ModelUnavailable, "the answer could not be read"):
+            with reported(ref, ModelUnavailable, "the response could not be decoded"):
                 async with aclosing(_events(stream, silence)) as events:
                     async for event in events:
                         for chunk in answer.chunks_of(event):
@@ -122,8 +122,8 @@ def connect(
 
 
 def _unset(ref: str, kind: str, said: str) -> ModelError:
-    """The error for a vendor's client that lacks a setting. From pydantic-ai's message it shows
-    only the names of environment variables."""
+    """Return the error for a vendor's client that lacks a setting. From pydantic-ai's message it
+    shows only the names of environment variables."""
     way, problem = _way(kind), said.partition(". ")[0]
     if names := list(dict.fromkeys(VARIABLE.findall(said))):
         way, problem = f"set {' and '.join(names)}, or {way}", "the key or the address is missing"
@@ -188,7 +188,8 @@ async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
 
 
 def _silence(model: Model[Any], settings: Mapping[str, Any]) -> float | None:
-    """How long to wait for a chunk if the vendor's client has no timeout of its own."""
+    """Return the number of seconds to wait for a chunk if the vendor's client has no timeout of its
+    own."""
     if "timeout" not in model.unsupported_settings:
         return None
     return cast(float, settings["timeout"])

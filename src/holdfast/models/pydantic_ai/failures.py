@@ -79,7 +79,7 @@ def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
 
 
 def _refusal(ref: str, error: ModelAPIError) -> tuple[str, str | None]:
-    """The problem, and the remedy if it is a configuration error."""
+    """Return the problem, and the remedy if it is a configuration error."""
     vendor, _, name = ref.partition("/")
     if isinstance(error, ModelAuthenticationError):
         remedy = f"check the API key for {vendor!r} and its permissions"

@@ -47,7 +47,7 @@ PLAIN = {"part_kind", "content", "provider_name", *OF_CALL}
 
 
 def messages(call: ModelCall, id_length: int | None = None) -> list[ModelMessage]:
-    """The prompt. `id_length` is the required length of call ids, if the vendor has one."""
+    """Return the prompt. `id_length` is the required length of call ids, if the vendor has one."""
     made: list[ModelMessage] = []
     for message in call.messages:
         if isinstance(message, FromModel):
@@ -66,7 +66,7 @@ def messages(call: ModelCall, id_length: int | None = None) -> list[ModelMessage
 
 
 def parameters(call: ModelCall) -> ModelRequestParameters:
-    """The tools; with an output, its tool is the only way to answer."""
+    """Return the tools; with an output, its tool is the only way to answer."""
     tools = [_tool(tool) for tool in call.tools]
     if call.output is None:
         return ModelRequestParameters(function_tools=tools)
@@ -140,7 +140,8 @@ def _fit(id: str, length: int | None) -> str:
 
 
 def layout(response: ModelResponse, text: str) -> dict[str, Any] | None:
-    """The data to restore in addition to `text` and the calls, as JSON; None if there is none."""
+    """Return the data to restore in addition to `text` and the calls, as JSON; None if there is
+    none."""
     whole = msgspec.json.decode(ModelMessagesTypeAdapter.dump_json([response]))[0]
     parts = [part for part in whole["parts"] if _kept(part)]
     texts = [part["content"] for part in parts if part["part_kind"] == "text"]
@@ -157,8 +158,8 @@ def _extras(part: dict[str, Any]) -> set[str]:
 
 
 def _kept(part: dict[str, Any]) -> bool:
-    """Whether a part must be sent back. Reasoning without bound data and empty text are not sent
-    back."""
+    """Return whether a part must be sent back. Reasoning without bound data and empty text are not
+    sent back."""
     if part["part_kind"] == "thinking":
         return bool(_extras(part))
     return part["part_kind"] != "text" or bool(part["content"] or _extras(part))
@@ -181,7 +182,7 @@ def _without_content(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _laid_out(bound: dict[str, Any], text: str, calls: list[ToolCallPart]) -> ModelResponse:
-    """The original message. Raises `ValueError` if its text or calls have changed since."""
+    """Return the original message. Raises `ValueError` if its text or calls have changed since."""
     parts: list[dict[str, Any]] = []
     place, left = 0, iter(calls)
     for part in bound["parts"]:

@@ -70,7 +70,7 @@ def http(text: str, names: list[SecretName]) -> Candidates:
 
 
 def _value(text: str, name: SecretName, *, cookies: bool) -> Bounds | None:
-    """Return where the value of a header is."""
+    """Return the position of a header's value."""
     sign = _SIGN.match(text, name.end)
     if sign is None:
         return None
@@ -99,7 +99,8 @@ def _header(text: str, span: Bounds, *, cookies: bool) -> Iterator[Span]:
 
 
 def _line_end(text: str, name: int, at: int) -> int:
-    """Return where a header ends: with its line, or with the string that contains it."""
+    """Return the position at which a header ends: the end of its line, or of the string that
+    contains it."""
     found = _END.search(text, at, at + 16384)
     end = found.start() if found else min(len(text), at + 16384)
     for quote in "\"'":
@@ -128,7 +129,7 @@ def _credentials(value: str, offset: int, *, bare: bool) -> Iterator[Span]:
 
 
 def _is_credential(value: str, *, bare: bool) -> bool:
-    """Whether the value of a header without a known structure is a credential."""
+    """Return whether the value of a header without a known structure is a credential."""
     if " " in value:
         return value.split(maxsplit=1)[0].lower() in ("digest", "bearer", "basic", "negotiate")
     return not bare or mixed(value) or random(value)

@@ -108,7 +108,7 @@ def keywords(text: str, names: Names) -> Keywords:
 
 
 def _is_repeated(text: str, before: SecretName, name: SecretName) -> bool:
-    """Whether only a space separates a weak name from the next name."""
+    """Return whether only a space separates a weak name from the next name."""
     return before.says == "weak" and name.start - before.end == 1 and text[before.end] == " "
 
 

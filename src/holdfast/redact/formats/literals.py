@@ -152,7 +152,7 @@ def rest_of_line(text: str, at: int) -> Bounds:
 
 
 def in_string(text: str, start: int, quote: str) -> bool:
-    """Whether a string that was opened on this line is still open at `start`."""
+    """Return whether a string that was opened on this line is still open at `start`."""
     line = text[max(0, start - 2048) : start].rpartition("\n")[2]
     return (line.count(quote) - line.count("\\" + quote)) % 2 == 1
 

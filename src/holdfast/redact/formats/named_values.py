@@ -83,7 +83,7 @@ def named_values(text: str, names: list[SecretName]) -> Candidates:
 
 
 def _is_value(text: str, at: int) -> bool:
-    """Whether the name is the value of a field such as `name:`."""
+    """Return whether the name is the value of a field such as `name:`."""
     start = at
     while (
         start > 0 and at - start < 128 and (text[start - 1].isalnum() or text[start - 1] in "/._:-")

@@ -182,7 +182,7 @@ def _unquoted(
 
 
 def _continues(text: str, start: int, end: int) -> bool:
-    """Whether a sentence continues after the value, rather than an expression."""
+    """Return whether a sentence continues after the value, rather than an expression."""
     value = text[start:end]
     return _OPERATOR.match(text, end) is not None and (mixed(value) or random(value))
 
@@ -199,8 +199,8 @@ def _line_syntax(text: str, sign: re.Match[str], end: int, *, ini: bool) -> Synt
 def _is_whole_line(
     text: str, name: SecretName, sign: re.Match[str], word: Bounds, line: Bounds
 ) -> bool:
-    """Whether the value is the whole line: it contains characters that usually end a word, or its
-    name is the name of a phrase.
+    """Return whether the value is the whole line: it contains characters that usually end a word,
+    or its name is the name of a phrase.
     """
     start, end = word
     after, rest = text[end : end + 1], text[end : line[1]]

@@ -51,14 +51,14 @@ def _is_value(value: str) -> bool:
 
 
 def _is_stated(value: str) -> bool:
-    """Check a value that the text describes as a password: everything counts except a name or a
-    reference.
+    """Return whether a value that the text describes as a password counts as one: every value does,
+    except a name or a reference.
     """
     return looks(value) not in NO_SECRET | {Looks.NAME}
 
 
 def _is_likely(value: str) -> bool:
-    """Check a value about which the text says little: it must look like a secret."""
+    """Return whether a value without a clear description in the text looks like a secret."""
     return _is_stated(value) and (looks(value) is Looks.RANDOM or mixed(value))
 
 
@@ -71,8 +71,8 @@ def _is_path_token(value: str) -> bool:
 
 
 def _is_grouped_code(code: str) -> bool:
-    """Check a code in groups. Groups of capital letters need digits among them. Groups of small
-    letters may be words, unless two of them mix letters and digits.
+    """Return whether a value is a code in groups. Groups of capital letters must contain digits.
+    Groups of small letters may be words, unless two of them mix letters and digits.
     """
     if code.isupper():
         return DIGIT.search(code) is not None

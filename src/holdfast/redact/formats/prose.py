@@ -101,7 +101,8 @@ def _pair(name: SecretName, span: Bounds) -> Pair:
 
 
 def _stated_before(text: str, name: SecretName) -> Iterator[Pair]:
-    """Find values before their name: `… is the password`, `use … as password`."""
+    """Find values that a sentence states before their name: `… is the password`, `use … as
+    password`."""
     if not _LEAD.search(text, max(0, name.start - 40), name.start):
         return
     for pattern in (_AS, _USE):
@@ -154,8 +155,8 @@ def _codes(text: str, name: SecretName, at: int) -> Iterator[Pair]:
 
 
 def _stated(text: str, name: SecretName, limit: int) -> Iterator[Pair]:
-    """Find the value after the name: the next word, or a word after an announcement of the
-    value."""
+    """Find the value that a sentence states after its name: the next word, or a word that follows a
+    phrase such as "is"."""
     at, near, sentences, lines, leading = name.end, 0, 0, 0, 0
     if text.startswith(("s", "'", ")", "“", "”"), at):
         at += 1

@@ -60,7 +60,7 @@ class _Table:
         self.last = end
 
     def is_header(self, name: SecretName) -> bool:
-        """Whether the line is a header with `name` in one of its cells."""
+        """Return whether the line is a header with `name` in one of its cells."""
         names = self._names
         if sum(map(bool, names)) < 2 or not all(map(_is_name, names)):
             return False

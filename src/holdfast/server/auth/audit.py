@@ -107,8 +107,8 @@ def _private(path: str, flags: int) -> int:
 
 
 def unmade(path: Path) -> str | None:
-    """Return the reason why a path and its missing parent folders cannot be created, or None if
-    they can be created or exist. Creates nothing permanently."""
+    """Return the reason why a path and its missing parent folders cannot be created. Returns None
+    if they exist or can be created. Leaves no new folders behind."""
     above = path.absolute()
     try:
         while not above.exists():

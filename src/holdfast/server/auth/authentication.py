@@ -31,8 +31,8 @@ FRESH = 5.0  # seconds that a key is cached
 KNOWN = 10_000  # keys that are cached at most
 FROM_ELSEWHERE = "this server accepts no requests from other machines or through a proxy"
 LOCAL_ONLY = (
-    "this server has no keys, and accepts only programs and pages of this machine: serve it with "
-    "keys for others, and with --origin for pages"
+    "this server has no keys, so it accepts only programs and web pages on this machine: "
+    "configure keys to accept other machines, and --origin to accept web pages"
 )
 NOT_LOCAL = (
     "this server needs its local token: run `holdfast token` as the user who started it, and send "
@@ -88,7 +88,7 @@ class Authenticator:
 
     async def still(self, shown: RequestCredentials, caller: Caller) -> bool:
         """Return whether these credentials still identify the same caller, with at least the same
-        scopes. Returns True if the check itself fails."""
+        scopes. Also returns True if the check itself fails."""
         try:
             known = await self.find(shown)
         except Exception as error:  # a custom handler may raise anything

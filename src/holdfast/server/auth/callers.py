@@ -47,7 +47,7 @@ class RequestCredentials(Struct, frozen=True, kw_only=True):
         return token if scheme.lower() == "bearer" and token else None
 
     def has_token(self, token: bytes) -> bool:
-        """Whether this token was sent. Compares in constant time."""
+        """Return whether this token was sent. Compares in constant time."""
         given = (self.bearer() or "").encode("utf-8", "surrogateescape")
         return hmac.compare_digest(given, token)
 
@@ -151,7 +151,7 @@ class NoAuth:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host, with or without a port, is this machine."""
+    """Return whether a host, with or without a port, is this machine."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name in LOCAL
 

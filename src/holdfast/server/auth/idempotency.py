@@ -142,7 +142,8 @@ class IdempotencyStore:
         return None
 
     async def _turn(self, where: Key, asked: KeyedRequest) -> Lease | StoredResponse:
-        """Acquire the lease for doing the work, or return the response of another attempt."""
+        """Acquire the lease that allows to do the work, or return the response of another
+        attempt."""
         try:
             async with asyncio.timeout(PATIENCE) as patience:
                 while True:
@@ -237,7 +238,7 @@ class IdempotencyStore:
 
 
 def _about(answer: StoredResponse) -> list[NewEvent]:
-    """The metadata event that makes a response searchable by its session."""
+    """Return the metadata event that makes a response searchable by its session."""
     if answer.session is None:
         return []
     return [NewEvent.of("metadata.changed", ev.MetadataChanged(set={SESSION: answer.session}))]

@@ -113,7 +113,7 @@ class ApiKeys:
         return NewKey(key=f"{PREFIX}{id}{secret}", info=(await self._record(id)).info)
 
     async def tenants(self) -> list[str]:
-        """The tenants that have keys."""
+        """Return the tenants that have keys."""
         return sorted({info.tenant for info in await self.list() if info.revoked is None})
 
     async def list(self, tenant: str | None = None) -> list[ApiKeyInfo]:
@@ -187,7 +187,7 @@ class KeyRecord(Struct, frozen=True):
     head: int
 
     def fits(self, secret: str, now: int) -> bool:
-        """Whether this is a valid secret of a valid key. Compares with every stored hash, in
+        """Return whether this is a valid secret of a valid key. Compares with every stored hash, in
         constant time."""
         given, fits = hashed(secret), False
         for known, until in self.hashes:

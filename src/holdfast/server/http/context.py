@@ -56,7 +56,7 @@ class RequestContext:
             self._hold(size)
 
     def patience(self) -> float:
-        """How long, in seconds, the client may read nothing before it is disconnected."""
+        """Return how long, in seconds, the client may read nothing before it is disconnected."""
         return self.service.outbox.patience(self.name)
 
     @property
@@ -69,7 +69,8 @@ class RequestContext:
         return new_id() if self.once is None else f"{prefix}{self.once}"
 
     def repeated(self, *errors: type[Exception]) -> suppress:
-        """Ignore errors that an earlier attempt of this request may have caused."""
+        """Context manager that ignores errors that an earlier attempt of this request may have
+        caused."""
         return suppress(*(errors if self.again else ()))
 
     def acting_for(self, user: str | None) -> str:
@@ -133,11 +134,11 @@ class RequestContext:
             yield session
 
     def choices(self, session: Session) -> Choices:
-        """The models and limits that a client may choose for the runs of a session."""
+        """Return the models and limits that a client may choose for the runs of a session."""
         return Choices.of(session, self.service.settings.models)
 
     async def served(self, place: TenantStore, row: Row) -> Serving | None:
-        """The engine of a session, or None if no agent of this server serves it."""
+        """Return the engine of a session, or None if no agent of this server serves it."""
         try:
             return await self.engine_of(place, row)
         except UnknownAgent:
@@ -171,7 +172,7 @@ class RequestContext:
         return await self.shown(*await self.find(id, thread), created=created)
 
     def events(self, id: str, thread: str) -> str:
-        """The URL path of a thread's events."""
+        """Return the URL path of a thread's events."""
         tail = "" if thread == "main" else f"?thread={quote(thread, safe='')}"
         return f"{self.base}/v1/sessions/{quote(id, safe='')}/events{tail}"
 

@@ -21,7 +21,7 @@ class MadeFile:
         self.path, self._media_type, self._patience = path, media_type, patience
 
     def response(self, headers: dict[str, str]) -> StreamResponse:
-        """A response with the file, which is deleted afterwards."""
+        """Return a response that sends the file. The file is deleted afterwards."""
         left = contextlib.AsyncExitStack()
         left.push_async_callback(
             asyncio.to_thread, shutil.rmtree, self.path.parent, ignore_errors=True

@@ -16,12 +16,12 @@ PLAIN = ("", "identity")  # accepted values of Content-Encoding
 
 
 def asks_for(accept: str, kind: str) -> bool:
-    """Whether an `Accept` header contains this media type."""
+    """Return whether an `Accept` header contains this media type."""
     return any(quality > 0 for name, quality in _named(accept) if name == kind)
 
 
 def takes(accept: str, kind: str) -> bool:
-    """Whether an `Accept` header allows this media type, by name or by a wildcard."""
+    """Return whether an `Accept` header allows this media type, by name or by a wildcard."""
     known = dict(_named(accept))
     if not known:
         return True
@@ -99,6 +99,6 @@ def methods(scope: Mapping[str, Any]) -> list[str]:
 
 
 def repeats(handler: Any, name: str) -> bool:
-    """Whether a parameter is a list and may occur several times."""
+    """Return whether a parameter is a list and may occur several times."""
     kind = handler.parsed_fn_signature.parameters[name]
     return any(one.is_non_string_sequence for one in (kind, *kind.inner_types))

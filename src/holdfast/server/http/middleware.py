@@ -329,7 +329,7 @@ class RequestPipeline:
         await self._send({**message, "headers": headers})
 
     def _takes(self, size: int) -> bool:
-        """Whether there is buffer space for a large response. The response to a request that
+        """Return whether there is buffer space for a large response. The response to a request that
         changed something is always sent."""
         try:
             self._hold(size, must=self._scope["method"] in CHANGES or self._begun is None)

@@ -83,7 +83,7 @@ def _document(scope: Scope) -> str:
 
 
 def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, str]:
-    """Return the field, problem and remedy of a fault; `wanted` lists the types that `key`
+    """Return the field, problem and remedy for a fault. `wanted` lists the types that `key`
     accepts."""
     where = "" if key == BODY else key.removeprefix(f"{BODY}.")
     objects = [kind for kind in wanted if isinstance(kind, types.StructType)]

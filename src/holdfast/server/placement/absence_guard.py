@@ -1,5 +1,5 @@
-"""Sessions that may be in an unavailable store: they are neither reported as missing nor created
-again."""
+"""Sessions that may be in an unavailable store. Such sessions are neither reported as missing nor
+created again."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class CircuitBreaker:
         raise error
 
     def _patience(self, known: _Failed | None) -> float:
-        """Return how many seconds a store has to respond: few after a failure, then more each
-        time."""
+        """Return the number of seconds that a store has to respond. It is small after a failure and
+        grows with each attempt."""
         if known is None:
             return self._seconds
         return float(min(BRIEFLY * 2 ** (known.tries - 1), self._seconds))

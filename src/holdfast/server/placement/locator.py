@@ -100,7 +100,7 @@ class SessionLocator:
         return len(self.order) > 1 or self._registry.takes_options(self.default)
 
     async def store(self) -> Store:
-        """The default store."""
+        """Return the default store."""
         return await self._registry.get(self.default)
 
     async def place(
@@ -171,8 +171,8 @@ class SessionLocator:
     async def _living(
         self, caller: Caller, id: str, first: list[tuple[TenantStore, Row]], sure: bool
     ) -> tuple[TenantStore, Row] | None:
-        """Find a caller's session that is not in the default store, or was moved out of it. If it
-        is sealed in every store, return the store that it was in last."""
+        """Return a caller's session that is not in the default store, or was moved out of it. If
+        the session is sealed in every store, return the store that it was in last."""
         named, found = await self._elsewhere(caller.tenant, id), [*first]
         if named is not None:
             row = await named.store.row(Key(caller.tenant, id, "main"))
@@ -320,8 +320,8 @@ def _name(kept: StoreChoice) -> bytes:
 
 
 def same(one: TenantStore, other: TenantStore) -> bool:
-    """Whether both are the same store. Their options may differ, since some options only say how a
-    store is used."""
+    """Return whether both are the same store. Their options may differ, since some options only say
+    how a store is used."""
     if one.store is other.store:
         return True
     first, second = one.store.info(), other.store.info()

@@ -25,7 +25,7 @@ class _Use:
 
 
 class SessionsInUse:
-    """The open sessions of an engine. Closing a session loses nothing."""
+    """The open sessions of an engine. Closing a session loses no data."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits

@@ -82,7 +82,7 @@ async def _moved(places: SessionLocator, place: TenantStore, row: Row) -> bool:
 
 
 class _Walk(Generic[T]):
-    """The state of a page that is being filled."""
+    """The state while a page is being filled."""
 
     def __init__(
         self,
@@ -149,8 +149,8 @@ class _Walk(Generic[T]):
 def _read(
     query: Query | PendingQuery, kinds: Sequence[str], cursor: str | None, *, one: bool
 ) -> tuple[int, str | None, set[str]]:
-    """Parse a cursor: the store that it is in, the store's own cursor, and the stores that were
-    skipped. A cursor without a store is in the first store."""
+    """Parse a cursor. Returns the store that the cursor points to, the store's own cursor, and the
+    stores that were skipped. A cursor without a store points to the first store."""
     if cursor is None or MARK not in cursor:
         return 0, cursor, set()
     mark, _, inner = cursor.partition(MARK)

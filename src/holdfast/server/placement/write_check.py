@@ -69,4 +69,4 @@ class WriteCheck:
 
 
 def _refused(why: str) -> str:
-    return f"takes no writes ({why})"
+    return f"does not accept writes ({why})"

@@ -113,14 +113,14 @@ def _hook(kind: type) -> dict[str, Any]:
 
 @get("/openapi.json", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
 def api(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """The OpenAPI document of this server."""
+    """Return the OpenAPI document of this server."""
     found = document(request.app, base_of(request.scope))
     return Response(msgspec.json.encode(found), media_type=MediaType.JSON)
 
 
 @get("/docs", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
 def docs(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """The OpenAPI document as an HTML page."""
+    """Return the OpenAPI document as an HTML page."""
     found = msgspec.to_builtins(document(request.app, base_of(request.scope)), str_keys=True)
     headers = {"content-security-policy": POLICY}
     return Response(page(found).encode(), media_type=MediaType.HTML, headers=headers)

@@ -86,8 +86,8 @@ async def events(
     input: Input = None,
     deltas: Deltas = True,
 ) -> Response[EventPage]:
-    """The events after a cursor: a page of JSON, or with `Accept: text/event-stream`, a stream that
-    continues with new events. `until` and `input` also request a stream."""
+    """Return the events after a cursor: a page of JSON, or with `Accept: text/event-stream`, a
+    stream that continues with new events. `until` and `input` also request a stream."""
     place = last_event_id or after
     ends = {"until": until, "input": input}
     if not _streams(request.headers.get("accept", ""), ends):
@@ -104,8 +104,8 @@ async def events(
 
 
 def _streams(accept: str, ends: Mapping[str, object]) -> bool:
-    """Whether the client requests a stream: by the `Accept` header, or by a parameter that says
-    where the stream ends. Rejects such a parameter if the client does not accept a stream."""
+    """Return whether the client requests a stream: by the `Accept` header, or by a parameter that
+    says where the stream ends. Rejects such a parameter if the client does not accept a stream."""
     if asks_for(accept, STREAM):
         return True
     asked = [name for name, end in ends.items() if end is not None]
@@ -191,11 +191,11 @@ async def inbox(
     wait: Wait = 0.0,
     tag: Tag = None,
 ) -> PendingPage:
-    """The pending items of all sessions of the caller, oldest first; with the scope `sessions:all`,
-    the pending items of all users, or of `user`. They are listed store by store, the default store
-    first, or from `store` alone. With `wait`, the response is sent when an item is pending, or with
-    `tag`, when the page has changed, but after `wait` seconds at the latest. Unavailable stores are
-    listed in `missing`, and retried while waiting."""
+    """Return the pending items of all sessions of the caller, oldest first; with the scope
+    `sessions:all`, the pending items of all users, or of `user`. They are listed store by store,
+    the default store first, or from `store` alone. With `wait`, the response is sent when an item
+    is pending, or with `tag`, when the page has changed, but after `wait` seconds at the latest.
+    Unavailable stores are listed in `missing`, and retried while waiting."""
     everybody = user is None and ctx.caller.may("sessions:all")
     query = PendingQuery(
         tenant=ctx.caller.tenant,

@@ -50,7 +50,7 @@ async def _folder(ctx: RequestContext, id: str, **paths: str) -> AsyncGenerator[
 
 @get(SESSION + "/files/tree", opt=READ, operation_id="show_files")
 async def tree(ctx: Context, session_id: SessionId, path: FilePath = ".", depth: Depth = 1) -> Tree:
-    """The entries of a folder, and of its subfolders down to `depth`."""
+    """Return the entries of a folder, and of its subfolders down to `depth`."""
     async with _folder(ctx, session_id, path=path) as folder:
         found = await folder.tree(path, depth=depth, limit=SHOWN + 1)
     shown = [msgspec.convert(entry, FileShown, from_attributes=True) for entry in found[:SHOWN]]
@@ -119,7 +119,7 @@ async def edit(ctx: Context, session_id: SessionId, data: JSONBody[EditFile]) ->
     operation_id="make_folder",
 )
 async def make(ctx: Context, session_id: SessionId, data: JSONBody[MakeFolder]) -> None:
-    """Create a folder and its parent folders. Does nothing if it exists."""
+    """Create a folder and its parent folders. Has no effect if it exists."""
     async with _folder(ctx, session_id, path=data.path) as folder:
         await folder.make(data.path)
 
@@ -147,7 +147,8 @@ async def remove(
     responses={200: ResponseSpec(bytes, media_type=GZIP, description="A .tar.gz archive.")},
 )
 async def archive(ctx: Context, session_id: SessionId) -> Response[Any]:
-    """All files of the work folder as a .tar.gz archive, without links and `.git` folders."""
+    """Return all files of the work folder as a .tar.gz archive, without links and `.git`
+    folders."""
     async with made_file("files.tar.gz", GZIP, ctx.patience) as made:
         async with _folder(ctx, session_id) as place:
             await pack(place, made.path)

@@ -21,7 +21,8 @@ PUBLIC = {"public": True}
 
 @get("/health", opt=PUBLIC, operation_id="health", security=[])
 async def health(request: Request[Any, Any, Any]) -> Health:
-    """The version of the server, and the names of its engines, agents, loaders and stores."""
+    """Return the version of the server, and the names of its engines, agents, loaders and
+    stores."""
     service: Service = request.app.state[SERVICE]
     return Health(
         status="closing" if service.closed else "ok",
@@ -40,8 +41,8 @@ async def health(request: Request[Any, Any, Any]) -> Health:
     responses={503: ResponseSpec(Readiness, description="The server is not ready.")},
 )
 async def ready(request: Request[Any, Any, Any]) -> Response[Readiness]:
-    """Whether the server accepts requests and its default store can be read and written. Responds
-    with 200, or with 503 and the reason."""
+    """Return whether the server accepts requests and its default store can be read and written.
+    Responds with 200, or with 503 and the reason."""
     service: Service = request.app.state[SERVICE]
     parts = {"server": "closing" if service.closed else "ok", "store": await _store(service)}
     right = all(part == "ok" for part in parts.values())

@@ -242,8 +242,8 @@ async def abort(
 async def rewind(
     ctx: Context, session_id: SessionId, data: JSONBody[Rewind], thread: Thread = "main"
 ) -> Rewound:
-    """Return the conversation to what it was right after event `to`; 0 clears it. The events stay
-    in the log. 409 while a run or a pending item is open."""
+    """Return the conversation to its state right after event `to`; 0 clears it. The events stay in
+    the log. 409 while a run or a pending item is open."""
     async with ctx.session(session_id, thread, current=True) as session:
         seq = await session.rewind(data.to, actor=ctx.actor, key=ctx.once)
     return Rewound(session=session_id, thread=thread, seq=seq, to=data.to)
@@ -253,7 +253,7 @@ async def rewind(
 async def transcript(
     ctx: Context, session_id: SessionId, thread: Thread = "main", limit: Newest = 100
 ) -> Transcript:
-    """The newest messages of a conversation, oldest first."""
+    """Return the newest messages of a conversation, oldest first."""
     place, row = await ctx.find(session_id, thread)
     return Transcript(items=await messages_of(place.store, row.key, limit))
 
@@ -263,7 +263,7 @@ async def transcript(
 
 @get(f"{SESSION}/follow-ups", opt=READ, operation_id="list_follow_ups")
 async def follow_ups(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Followed:
-    """The queued messages, in the order in which they will be read."""
+    """Return the queued messages, in the order in which they will be read."""
     async with ctx.session(session_id, thread, current=True) as session:
         return Followed(items=await session.queue.list())
 
@@ -307,7 +307,7 @@ async def remove_follow_up(
 
 
 async def _removed(session: Session, seq: int) -> bool:
-    """Whether a message was removed from the queue."""
+    """Return whether a message was removed from the queue."""
     changes = await session.events(after=seq, kinds=("queue.changed",))
     payloads = [typed(change) for change in changes]
     return any(isinstance(one, ev.QueueChanged) and seq in one.remove for one in payloads)

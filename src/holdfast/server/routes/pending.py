@@ -32,7 +32,7 @@ BASE = f"{SESSION}/pending"
 
 @get(BASE, opt=READ, operation_id="list_pending")
 async def waiting(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Asks:
-    """The pending items of a session and of its sub-agents, oldest first."""
+    """Return the pending items of a session and of its sub-agents, oldest first."""
     _, row = await ctx.find(session_id, thread)
     if row.sealed is not None:  # the session was moved, and its pending items with it
         return Asks(items=[])
@@ -194,7 +194,7 @@ async def _senders(session: Session, begun: int) -> set[str | None]:
 
 
 def _rewords(event: Event, inputs: Collection[int]) -> bool:
-    """Whether an event edits the text of one of these messages."""
+    """Return whether an event edits the text of one of these messages."""
     payload = typed(event) if event.kind == "queue.changed" else None
     return isinstance(payload, QueueChanged) and any(str(seq) in payload.texts for seq in inputs)
 

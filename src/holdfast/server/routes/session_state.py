@@ -34,7 +34,7 @@ from .sessions import SEALED
 async def display(
     ctx: Context, session_id: SessionId, thread: Thread = "main"
 ) -> Response[DisplayShown]:
-    """Everything that a user interface shows of a session at the moment, as one value."""
+    """Return everything that a user interface currently shows of a session, as one value."""
     async with ctx.session(session_id, thread, current=True) as session:
         core = core_of(session)
         row = await core.live.store.row(core.key)
@@ -50,7 +50,7 @@ async def display(
 
 @get(SESSION + "/mode", opt=READ, operation_id="get_mode")
 async def mode(ctx: Context, session_id: SessionId, thread: Thread = "main") -> ModeShown:
-    """The current mode of the agent, and the modes that it has."""
+    """Return the current mode of the agent, and the modes that it has."""
     async with ctx.session(session_id, thread, current=True) as session:
         return _mode(session)
 
@@ -72,7 +72,7 @@ def _mode(session: Session, changed: bool = False) -> ModeShown:
 
 @get(SESSION + "/model", opt=READ, operation_id="get_model")
 async def model(ctx: Context, session_id: SessionId, thread: Thread = "main") -> ModelShown:
-    """The model of the next call, and the model that was chosen for this thread."""
+    """Return the model of the next call, and the model that was chosen for this thread."""
     async with ctx.session(session_id, thread, current=True) as session:
         return _model(session)
 
@@ -98,7 +98,7 @@ def _model(session: Session, changed: bool = False) -> ModelShown:
 
 @get(SESSION + "/state", opt=READ, operation_id="get_state")
 async def state(ctx: Context, session_id: SessionId) -> StateShown:
-    """The user state, which all threads share."""
+    """Return the user state, which all threads share."""
     async with ctx.session(session_id, current=True) as session:
         return StateShown(state=session.state.get())
 
@@ -127,7 +127,7 @@ async def replace_state(
 
 @get(SESSION + "/usage", opt=READ, operation_id="get_usage")
 async def usage(ctx: Context, session_id: SessionId, thread: Thread = "main") -> UsageShown:
-    """The model usage of this thread, and of all threads together."""
+    """Return the model usage of this thread, and of all threads together."""
     async with ctx.session(session_id, thread, current=True) as session:
         return UsageShown(thread=session.usage.get(), session=await session.usage_all())
 
@@ -139,7 +139,7 @@ async def usage(ctx: Context, session_id: SessionId, thread: Thread = "main") ->
 async def permissions(
     ctx: Context, session_id: SessionId, thread: Thread = "main"
 ) -> PermissionsShown:
-    """The permission rules of a session, and the grants of a thread."""
+    """Return the permission rules of a session, and the grants of a thread."""
     async with ctx.session(session_id, thread, current=True) as session:
         return _permissions(session)
 

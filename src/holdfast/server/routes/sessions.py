@@ -136,9 +136,9 @@ async def find(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> RowPage:
-    """The sessions of the caller that match all filters, the most recently active first. With the
-    scope `sessions:all`, the sessions of all users. They are listed store by store, the default
-    store first, or from `store` alone. Unavailable stores are listed in `missing`."""
+    """Return the sessions of the caller that match all filters, the most recently active first.
+    With the scope `sessions:all`, the sessions of all users. They are listed store by store, the
+    default store first, or from `store` alone. Unavailable stores are listed in `missing`."""
     caller, places = ctx.caller, ctx.service.places
     if user is not None or not caller.may("sessions:all"):
         user = ctx.acting_for(user)
@@ -169,14 +169,14 @@ async def find(
 
 @get(SESSION, opt=READ, operation_id="get_session")
 async def show(ctx: Context, session_id: SessionId, thread: Thread = "main") -> SessionView:
-    """A session, or one of its threads."""
+    """Return a session, or one of its threads."""
     place, row = await ctx.find(session_id, thread)
     return await ctx.shown(place, row)
 
 
 @get(f"{SESSION}/status", opt=READ, operation_id="get_status")
 async def status(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Status:
-    """The current status of a session."""
+    """Return the current status of a session."""
     async with ctx.reading(session_id, thread) as session:
         live = live_of(session)
         row = await live.store.row(live.key)

@@ -24,7 +24,7 @@ Text = Annotated[str, QueryParameter(min_length=1, max_length=400)]
 
 @get(BASE, opt=READ, operation_id="list_surfaces")
 async def surfaces(ctx: Context, session_id: SessionId) -> MovedSurface:
-    """The surfaces that are bound to a session."""
+    """Return the surfaces that are bound to a session."""
     _, row = await ctx.find(session_id)
     return shown(row)
 
@@ -48,7 +48,7 @@ async def attach(
 
 
 async def _may_take(ctx: RequestContext, sessions: Sessions, data: AttachSurface) -> bool:
-    """Whether the session that has the surface belongs to the caller."""
+    """Return whether the session that has the surface belongs to the caller."""
     if ctx.caller.may("sessions:all"):
         return True
     page = await sessions.find(surface=(data.surface, data.address))
@@ -68,7 +68,7 @@ async def _masked(ctx: RequestContext, place: TenantStore, taken: SurfaceTaken) 
 
 @delete(BASE, status_code=200, opt=WRITE, operation_id="detach_surface")
 async def detach(ctx: Context, session_id: SessionId, surface: Text, address: Text) -> MovedSurface:
-    """Detach a surface from a session. Does nothing if it is not attached."""
+    """Detach a surface from a session. Has no effect if it is not attached."""
     place, _ = await ctx.find(session_id)
     return shown(await ctx.sessions(place).detach_surface(session_id, surface, address))
 
@@ -84,9 +84,9 @@ def shown(row: Row) -> MovedSurface:
 
 @post("/resolve", status_code=200, opt=WRITE, operation_id="resolve")
 async def resolve(ctx: Context, data: JSONBody[Resolve]) -> SessionView:
-    """The session that a message belongs to: the session of its surface, else the most recent
-    session of the user, else a new one. Sending the same message again, even to another replica,
-    returns the same session."""
+    """Return the session that a message belongs to: the session of its surface, else the most
+    recent session of the user, else a new one. Sending the same message again, even to another
+    replica, returns the same session."""
     user = ctx.acting_for(data.user)
     _, engine = ctx.service.engine(None)
     agent = engine.agent_key(data.agent)

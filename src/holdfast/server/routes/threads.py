@@ -30,7 +30,7 @@ async def threads(
     cursor: Text = None,
     limit: Limit = 50,
 ) -> RowPage:
-    """The threads that match all filters, the most recently active first."""
+    """Return the threads that match all filters, the most recently active first."""
     async with ctx.session(session_id) as session:
         page = await session.thread.list(
             title=title,

@@ -323,7 +323,7 @@ def frame(part: Part, log: str, after: int) -> bytes:
 
 
 def merged(found: Iterable[Part]) -> Iterator[Part]:
-    """The parts, with adjacent deltas merged."""
+    """Return the parts, with adjacent deltas merged."""
     pieces: list[str] = []
     first: Delta | None = None
     upto = 0
@@ -351,5 +351,5 @@ def _joins(first: Delta, more: Delta, upto: int) -> bool:
 
 
 def size(part: Part) -> int:
-    """The approximate size of a part."""
+    """Return the approximate size of a part."""
     return item_size(part) if isinstance(part, (Event, Delta)) else 64

@@ -69,7 +69,7 @@ class Outbox:
         _add(self._used, ALL, -size)
 
     def full(self, name: str) -> bool:
-        """Whether the buffers are full."""
+        """Return whether the buffers are full."""
         return any(self._used[each] >= self._limit(each) for each in (name, ALL))
 
     # Large data needs room

@@ -127,7 +127,10 @@ async def _replaced(live: Live) -> list[Part]:
     row = await live.store.row(live.key)
     if row is None:
         return [End(reason="deleted")]
-    return [_resync(row.log, row.head, "another log was begun"), End(reason="resync")]
+    return [
+        _resync(row.log, row.head, "the log was deleted and created again"),
+        End(reason="resync"),
+    ]
 
 
 class SessionReader:

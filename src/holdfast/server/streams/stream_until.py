@@ -50,7 +50,7 @@ class SessionIdle(StreamGoal):
         return self._core.rest() if self._is_newest(item) else None
 
     def _is_newest(self, item: Item) -> bool:
-        """Whether an item is live and is the last one in the log."""
+        """Return whether an item is live and is the last one in the log."""
         at = item.seq if isinstance(item, Event) else getattr(item, "head", None)
         return self._live and at == self._core.live.state.head
 

@@ -104,7 +104,7 @@ class GitAddress(NamedTuple):
         return f"{self.scheme}://{self.host}{port}/{'/'.join(self.names)}"
 
     def is_below(self, allowed: GitAddress) -> bool:
-        """Whether this address is `allowed` or below it."""
+        """Return whether this address is `allowed` or below it."""
         return self[:3] == allowed[:3] and self.names[: len(allowed.names)] == allowed.names
 
 

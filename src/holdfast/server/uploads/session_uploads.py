@@ -104,7 +104,7 @@ def give(engine: Engine, place: TenantStore, id: str, given: Mapping[str, str]) 
 
 async def give_again(service: Service, state: dict[str, Any], id: str, body: bytes) -> None:
     """Set the variables of a repeated request again, since the process that had them may have
-    ended. Does nothing if the session was deleted."""
+    ended. Has no effect if the session was deleted."""
     told = msgspec.json.decode(body or b"null", type=CreateSession | None)
     given = None if told is None else told.envs
     names = service.settings.envs

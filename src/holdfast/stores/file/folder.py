@@ -22,7 +22,7 @@ GONE = ".gone-"  # in the name of a folder that a delete has renamed
 
 
 class StorePaths:
-    """The paths of a store's files."""
+    """The paths of the files of a store."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -68,7 +68,7 @@ class StoreFolder:
             return 0
 
     def append(self, path: Path, data: bytes) -> int:
-        """Append bytes to a file; return the offset at which they begin."""
+        """Append bytes to a file. Returns the offset at which they begin."""
         file = self._file(path, make=True)
         start = os.fstat(file).st_size
         self._grown.setdefault(path, start)
@@ -81,13 +81,13 @@ class StoreFolder:
         return start
 
     def cut(self, path: Path, size: int) -> None:
-        """Truncate a file after its last intact line. This is not rolled back: the removed bytes
-        are not an event."""
+        """Truncate a file after its last intact line. This is not rolled back, because the removed
+        bytes are not an event."""
         os.ftruncate(self._file(path, make=False), size)
         self._grown.setdefault(path, size)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Create a file, which gets its name only when it is complete."""
+        """Create a file. The file gets its final name only when it is complete."""
         self._make_folder(path.parent)
         new = path.with_name(f"{path.name}.new")
         self._made += [new, path]
@@ -251,8 +251,8 @@ class StoreFolder:
 
 
 def _is_at(file: os.stat_result, path: Path) -> bool:
-    """Whether an open file is still the one at its path. The link count does not show this: a
-    crashed process may have left another name for a replaced file."""
+    """Return whether an open file is still the file at its path. The link count does not show this,
+    because a crashed process may have left another name for a replaced file."""
     try:
         return os.path.samestat(file, os.stat(path))
     except FileNotFoundError:

@@ -1,8 +1,9 @@
-"""The index of a file store, and how it is kept consistent with the files.
+"""The index of a file store, and how the index is kept consistent with the files.
 
-The files are authoritative. If the index is behind them (a process crashed between the two writes),
-it catches up. If it has more than the files (they were damaged), it is corrected, and the damage is
-recorded. If it is missing, it is rebuilt from all files.
+The files are authoritative. If the index is behind the files (a process crashed between the two
+writes), the index is updated. If the index has more than the files (the files were damaged), the
+index is corrected, and the damage is recorded. If the index is missing, it is rebuilt from all
+files.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _place = struct.Struct(">cQQ")
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One change that is not part of a log; a line of `journal.jsonl` is a list of entries. A claim
-    without a session was released. `deleted` is a log, or the new name of a renamed folder of
-    deleted blobs."""
+    """One change that is not part of a log. A line of `journal.jsonl` is a list of entries. A claim
+    without a session was released. `deleted` is a deleted log, or the new name of a renamed folder
+    of deleted blobs."""
 
     claim: tuple[str, str] | None = None
     session: str | None = None
@@ -78,7 +79,7 @@ class Index:
         self._journal: int | None = None  # its size according to the index, if known
 
     def forget(self) -> None:
-        """Drop cached values: another process may have written."""
+        """Drop cached values, because another process may have written."""
         self._journal = None
 
     # Sizes
@@ -114,12 +115,12 @@ class Index:
     # The journal
 
     def say(self, said: JournalEntry) -> None:
-        """Add an entry to the journal, from which a lost index is rebuilt."""
+        """Add an entry to the journal. A lost index is rebuilt from the journal."""
         self._saying.append(said)
 
     def write_down(self, conn: sqlite3.Connection) -> None:
-        """Write the journal entries of this transaction as one line, so that a crash leaves all or
-        none of them."""
+        """Write the journal entries of this transaction as one line, so that after a crash either
+        all or none of them are present."""
         if self._saying:
             line = msgspec.json.encode(self._saying) + b"\n"
             start = self._folder.append(self._folder.journal, line)
@@ -127,12 +128,12 @@ class Index:
             self._saying.clear()
 
     def unsay(self) -> None:
-        """Drop the entries of a failed transaction."""
+        """Drop the journal entries of a failed transaction."""
         self._saying.clear()
 
     def catch_up_journal(self, conn: sqlite3.Connection) -> list[JournalEntry]:
-        """Apply journal entries of a crashed process, truncate an unfinished line, and return the
-        entries: their deletes and erasures are not done yet."""
+        """Apply the journal entries of a crashed process, and truncate an unfinished line. Returns
+        the entries, because their deletes and erasures are not done yet."""
         size = self._folder.size(self._folder.journal)
         if size == self._journal:
             return []
@@ -151,7 +152,7 @@ class Index:
         return said
 
     def hear_again(self, conn: sqlite3.Connection) -> list[JournalEntry]:
-        """Apply the whole journal, and return its entries."""
+        """Apply the whole journal. Returns its entries."""
         conn.execute("DELETE FROM claims")
         said = self._heard()
         for one in said:
@@ -159,7 +160,7 @@ class Index:
         return said
 
     def write_anew(self, conn: sqlite3.Connection, said: list[JournalEntry]) -> None:
-        """Replace the journal with one that has these entries."""
+        """Replace the journal with a new one that contains these entries."""
         text = b"".join(msgspec.json.encode([one]) + b"\n" for one in said)
         self._folder.replace(self._folder.journal, text)
         self.grown(conn, JOURNAL, len(text))
@@ -192,8 +193,9 @@ class Index:
     def catch_up(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, doubt: bool = False
     ) -> SqliteLogEntry:
-        """Update the index of a log from its file, and return the log. With `doubt`, equal sizes
-        are not trusted: the file may have been rewritten, and the index rolled back."""
+        """Update the index of a log from its file, and return the log. With `doubt`, the file is
+        checked even if its size equals the size in the index, because the file may have been
+        rewritten and the index rolled back."""
         path = self._folder.paths.log(entry.row.log)
         size, known = self._folder.size(path), self._size(conn, entry.id)
         if size == known and not (doubt and size and self._has_moved(conn, entry, path)):
@@ -217,8 +219,8 @@ class Index:
     def _ends_at(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path, offset: int
     ) -> bool:
-        """Whether the log's last line still ends at `offset`, as the index says. If not, a process
-        rewrote the file and crashed before it updated the index."""
+        """Return whether the log's last line still ends at `offset`, as recorded in the index. If
+        not, a process rewrote the file and crashed before it updated the index."""
         found = conn.execute(
             "SELECT id, data FROM events WHERE log = ? AND seq = ?", (entry.id, entry.row.head)
         ).fetchone()
@@ -229,8 +231,8 @@ class Index:
         return line is not None and line.id == found[0] and start + length == offset
 
     def _has_moved(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> bool:
-        """Whether the last line that the index knows has moved within its file. A line that is
-        nowhere in the file is damaged; the reader reports that."""
+        """Return whether the last line that the index knows has moved within its file. A line that
+        is nowhere in the file is damaged; the reader reports that."""
         found = conn.execute(
             "SELECT seq, id, data FROM events WHERE log = ? AND substr(data, 1, 1) = ?"
             " ORDER BY seq DESC LIMIT 1",
@@ -285,7 +287,7 @@ class Index:
     ) -> None:
         """Index the lines of a file from `offset` on, after the row `listed`, and truncate an
         unfinished line. Without `salvage`, truncate the whole unfinished transaction. Leases are
-        taken from the lines after number `known`; from none if it is None."""
+        read from the lines after number `known`, or not at all if `known` is None."""
         scanned = scan(text, offset=offset, seq=entry.row.head)
         if not salvage:
             scanned = unfinished(scanned, offset, entry.row.head)
@@ -366,8 +368,8 @@ class Index:
             return catalog.apply(row, events, [self._project(event) for event in events])
 
     def _without_doubles(self, lines: Iterable[Placed]) -> Iterable[Placed]:
-        """Yield the lines. If several have the same id, those that do not match their hash are
-        marked as unreadable."""
+        """Yield the lines. If several lines have the same id, those that do not match their hash
+        are marked as unreadable."""
         lines = list(lines)
         times = Counter(placed.line.id for placed in lines if placed.line is not None)
         for placed in lines:
@@ -385,7 +387,8 @@ class Index:
         self.say(JournalEntry(damage=damage, log=entry.row.log))
 
     def check_line(self, conn: sqlite3.Connection, key: Key) -> None:
-        """Catch up with the file of a log, and with the files of the logs it was forked from."""
+        """Update the index from the file of a log, and from the files of the logs it was forked
+        from."""
         if (entry := logs.lookup(conn, key)) is not None:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
@@ -393,8 +396,8 @@ class Index:
     def take_file(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, salvage: bool, leases: bool
     ) -> None:
-        """Index all lines of a log that was just added to the index, and with `leases` its
-        lease."""
+        """Index all lines of a log that was just added to the index. With `leases`, index its lease
+        too."""
         path = self._folder.paths.log(entry.row.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
@@ -405,7 +408,7 @@ class Index:
 
 
 def _take_lease(conn: sqlite3.Connection, entry: SqliteLogEntry, lines: Iterable[Placed]) -> None:
-    """Store the lease from the last of these lines that has one, unless the index has a newer
+    """Store the lease from the last of these lines that contains one, unless the index has a newer
     lease."""
     found = [placed.line.lease for placed in lines if placed.line and placed.line.lease]
     if found and found[-1].token >= entry.lease.token:

@@ -1,6 +1,6 @@
-"""The lines of a log file: a header, then one line per event, with its row change.
+"""The lines of a log file: a header, then one line per event, with the change of the row.
 
-The format is documented in `docs/formats/log.md`; you can follow a file with `tail -f` and read it
+The format is documented in `docs/formats/log.md`. You can follow a file with `tail -f` and read it
 with any JSON tool.
 """
 
@@ -24,8 +24,8 @@ LINE = b'{"seq":'  # the beginning of each line
 
 
 class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line. `base` and `shared` say where a fork's earlier events are. A deleted log that
-    forks still need has no key."""
+    """The first line of a log file. `base` and `shared` say where the earlier events of a fork are.
+    A deleted log that forks still need has no key."""
 
     holdfast: int
     log: str
@@ -44,11 +44,12 @@ class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event as stored in the file. With `apart`, the data is in a separate file, and this line
-    has its size and hash. `link` binds the event to those before it. It is stored with the `salt`
-    of its mark, or with the `mark` itself if the data is erased. `first` is the number at which the
-    event's transaction began in this log, `last` the one at which its append ended; each is omitted
-    if it is the event's own. The last line of an append that acquired or released the lease has its
-    new state as `lease`. The CRC-32 of all preceding bytes comes last."""
+    has its size and hash. `link` binds the event to the events before it. The link is stored with
+    the `salt` of its mark, or with the `mark` itself if the data is erased. `first` is the number
+    of the first event of the transaction in this log, `last` the number of the last event of the
+    append; each is omitted if it is the event's own number. The last line of an append that
+    acquired or released the lease contains the new state of the lease as `lease`. The CRC-32 of all
+    preceding bytes comes last."""
 
     seq: int
     at: int
@@ -109,7 +110,7 @@ def _with_crc(text: bytes) -> bytes:
 
 
 def _whole(text: bytes) -> bool:
-    """Whether every byte of a line is unchanged."""
+    """Return whether every byte of a line is unchanged."""
     end = text.rfind(b',"crc":')
     try:
         return text[-2:] == b"}\n" and crc32(text[:end]) == int(text[end + 7 : -2])
@@ -128,7 +129,7 @@ def event_line(
     last: int = 0,
     lease: LeaseState | None = None,
 ) -> bytes:
-    """Encode the line of an event; `stub` replaces data that is stored apart."""
+    """Encode the line of an event; `stub` replaces data that is stored separately."""
     line = LogLine(
         seq=event.seq,
         at=event.at,
@@ -153,7 +154,7 @@ def event_line(
 
 
 def parse_header(text: bytes) -> Header | None:
-    """Parse the header in a file's first line; None if the line is damaged."""
+    """Parse the header in a file's first line. Returns None if the line is damaged."""
     try:
         header = _header(text) if _whole(text) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -162,7 +163,7 @@ def parse_header(text: bytes) -> Header | None:
 
 
 def parse_line(text: bytes) -> LogLine | None:
-    """Parse the event in a line; None if a byte of the line changed."""
+    """Parse the event in a line. Returns None if a byte of the line changed."""
     try:
         return _decode(text) if _whole(text) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -189,9 +190,9 @@ class Scanned(NamedTuple):
 def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
     """Read the lines of a file from `offset` on, after number `seq`.
 
-    A damaged line never hides its neighbours: the number of the next intact line shows how many are
-    missing. A number that the next intact line contradicts is itself damaged. Bytes after the last
-    line end are an interrupted write.
+    A damaged line does not prevent reading the lines around it: the number of the next intact line
+    shows how many lines are missing. A number that the next intact line contradicts is itself
+    damaged. Bytes after the last line end are an interrupted write.
     """
     placed: list[Placed] = []
     bad: list[tuple[int, int]] = []
@@ -231,7 +232,7 @@ def unfinished(scanned: Scanned, offset: int, seq: int) -> Scanned:
 
 
 def _follows(number: int, seq: int, coming: int | None) -> bool:
-    """Whether a line with this number can come after `seq` and before `coming`."""
+    """Return whether a line with this number can come after `seq` and before `coming`."""
     if number == seq + 1 or coming is None or coming <= seq:
         return seq < number <= seq + 1 + MOST_MISSING
     return seq < number < coming and number <= seq + 1 + MOST_MISSING
@@ -251,7 +252,7 @@ def _split(text: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _second(raw: bytes) -> int:
-    """Return the offset of an intact line inside a damaged one, or 0. This happens when the line
+    """Return the offset of an intact line inside a damaged line, or 0. This happens when the line
     before it lost its line end."""
     at = raw.find(LINE, 1)
     if at < 0 or parse_line(raw) is not None:

@@ -47,7 +47,8 @@ class Staged:
 
 
 class FilePayloads(PayloadStorage):
-    """Payloads in a folder. `index.py` keeps the index consistent with the folder."""
+    """Payloads stored in the files of a folder. `index.py` keeps the index consistent with the
+    folder."""
 
     lossy = True
 
@@ -197,7 +198,7 @@ class FilePayloads(PayloadStorage):
         self._folder.make_durable()
 
     def erase_again(self, conn: sqlite3.Connection, said: JournalEntry) -> None:
-        """Carry out an erasure from the journal that may be incomplete."""
+        """Complete an erasure from the journal, which may have been interrupted."""
         for name, seqs in said.erased.items():
             found = conn.execute("SELECT id FROM logs WHERE log = ?", (name,)).fetchone()
             if found is None or not self._folder.paths.log(name).exists():
@@ -211,7 +212,7 @@ class FilePayloads(PayloadStorage):
                 remove.drop_snapshots(conn, entry.id)
 
     def _holds(self, conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int, data: Raw) -> bool:
-        """Whether an existing event has this data."""
+        """Return whether an existing event has this data."""
         records = logs.records_of(conn, entry.id, seq - 1, seq, 1, False, 0)
         try:
             return all(e.data == data for e in self.get(conn, entry.id, entry.row.key, records))
@@ -327,7 +328,8 @@ def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
 
 
 def _data(text: bytes, record: Record) -> bytes:
-    """Return the data of a line; empty if it is not the line that the index expects."""
+    """Return the data of a line. Returns empty data if the line is not the one that the index
+    expects."""
     line = parse_line(text)
     if line is None or line.sha256 != record[9].hex():
         return b""
@@ -337,7 +339,7 @@ def _data(text: bytes, record: Record) -> bytes:
 
 
 def _lines(path: Path, columns: Sequence[bytes]) -> list[bytes]:
-    """Return the lines at these positions of a file, in one read; empty where a line is missing."""
+    """Return the lines at these positions of a file, in one read. Missing lines are empty."""
     places = [unpack(column) if column[:1] == b"f" else None for column in columns]
     wanted = [place for place in places if place is not None]
     if not wanted:

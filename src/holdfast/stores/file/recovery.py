@@ -2,7 +2,7 @@
 and during a purge.
 
 A power loss may roll back the index, but never an acknowledged file. So a log that is missing in
-the index is adopted, unless the journal says that it was deleted.
+the index is added to it, unless the journal says that the log was deleted.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Recovery:
         self._make_true(conn, salvage=True, leases=False)
 
     def rebuild_after_crash(self, conn: sqlite3.Connection) -> None:
-        """Fill empty tables: each append is present completely or not at all. Leases stay unknown,
-        because newer ones may have been lost with the index."""
+        """Fill empty tables so that each append is present completely or not at all. Leases stay
+        unknown, because newer leases may have been lost with the index."""
         self._make_true(conn, salvage=False, leases=False)
 
     def recover(self, conn: sqlite3.Connection) -> None:
-        """Catch up after a crash or power loss: each append is present completely or not at all,
-        and so is the lease that it acquired or released."""
+        """Update the index after a crash or power loss, so that each append is present completely
+        or not at all, together with the lease that it acquired or released."""
         self._make_true(conn, salvage=False, leases=True)
 
     def _make_true(self, conn: sqlite3.Connection, *, salvage: bool, leases: bool) -> None:
@@ -97,7 +97,7 @@ class Recovery:
     def _adopt(
         self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool, leases: bool
     ) -> None:
-        """Adopt the logs that the index does not have, and drop those that are deleted."""
+        """Add the logs that the index does not have, and drop those that are deleted."""
         self._forget_restored(conn)
         ids = dict(conn.execute("SELECT log, id FROM logs"))
         new = [h for h in self._headers(ids) if self._has_begun(h, salvage=salvage)]
@@ -115,8 +115,8 @@ class Recovery:
                 self._index.take_file(conn, entry, salvage=whole, leases=leases)
 
     def _forget_restored(self, conn: sqlite3.Connection) -> None:
-        """Drop restores from the index if their file already has its final name, because those were
-        complete. They are then adopted like other logs that the index does not have."""
+        """Drop restores from the index if their file already has its final name, because these
+        restores were complete. They are then added like other logs that the index does not have."""
         restoring = conn.execute("SELECT id, log FROM logs WHERE state = ?", (RESTORING,))
         for id, log in restoring.fetchall():
             if self._folder.paths.log(log).exists():
@@ -125,7 +125,8 @@ class Recovery:
                 self._index.gone(conn, id)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
-        """Whether a log has an event. A log without events was interrupted while it was created."""
+        """Return whether a log has an event. A log without events was interrupted while it was
+        created."""
         path = self._folder.paths.log(header.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
@@ -272,8 +273,8 @@ class Recovery:
 
 
 def _is_trimmed(header: Header) -> bool:
-    """Whether a file holds only the events of a deleted log that its forks need. Such a file was
-    replaced as a whole, and may end in the middle of an append if no fork shares the later
+    """Return whether a file contains only the events of a deleted log that its forks need. Such a
+    file was replaced as a whole, and may end in the middle of an append if no fork shares the later
     events."""
     return header.key is None
 

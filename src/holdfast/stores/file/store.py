@@ -1,8 +1,8 @@
-"""`FileStore`: a store on a folder of JSON lines, for any number of processes.
+"""`FileStore`: a store in a folder of JSON lines, for any number of processes.
 
-The lines are authoritative. `index.db` next to them serves everything except plain reads. It can be
-deleted at any time: processes that have the folder open notice that, and rebuild it. Everything
-else is inherited from the SQLite store.
+The lines are authoritative. The file `index.db` in the same folder is used for everything except
+plain reads. It can be deleted at any time: processes that have the folder open notice this, and
+rebuild the index. Everything else is inherited from the SQLite store.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MADE = "CREATE TABLE IF NOT EXISTS made (inode TEXT NOT NULL)"  # detects copies
 
 
 class FileStore(SqliteStore):
-    """Sessions as files. Open it with `holdfast.connect("file:DIR")`."""
+    """A store that keeps sessions as files. Open it with `holdfast.connect("file:DIR")`."""
 
     kind = "file"
 
@@ -162,8 +162,8 @@ class FileStore(SqliteStore):
 
 
 class Presence:
-    """Shows whether every process that had the folder open closed it properly. Each process holds a
-    locked file in `open/`; a file without a lock is left from a crash."""
+    """Records whether every process that had the folder open closed it properly. Each process holds
+    a locked file in `open/`; a file without a lock is left from a crash."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "open" / new_id()
@@ -241,7 +241,7 @@ class FolderOpener:
         return conn
 
     def _whole(self, *, recover: bool, dead: bool) -> sqlite3.Connection | None:
-        """Open the existing index; return None if it cannot be used."""
+        """Open the existing index. Returns None if the index cannot be used."""
         before = inode(self._file.path)
         if before is None:
             return None
@@ -273,9 +273,9 @@ class FolderOpener:
         return conn
 
     def _new(self, *, dead: bool, last: bool) -> sqlite3.Connection | None:
-        """Create an index and fill it from all files. Return None if it was removed meanwhile,
-        unless this is the `last` try. A full disk looks like a removal: files of the index are
-        missing."""
+        """Create an index and fill it from all files. Returns None if the index was removed
+        meanwhile, unless this is the `last` try. A full disk looks like a removal, because files of
+        the index are missing."""
         self._file.remove()
         self._file.make(0o600)
         before = inode(self._file.path)
@@ -301,7 +301,7 @@ class FolderOpener:
         return conn
 
     def _is_gone(self, before: Inode | None) -> bool:
-        """Whether files of the index were removed or replaced while it was opened."""
+        """Return whether files of the index were removed or replaced while it was opened."""
         return inode(self._file.path) != before or not self._file.is_whole()
 
 
@@ -360,13 +360,14 @@ def _present(root: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _is_made_here(conn: sqlite3.Connection, file: Inode) -> bool:
-    """Whether the index was built in this file; a copy was built in another one."""
+    """Return whether the index was built in this file. If not, the file is a copy of another
+    index."""
     return conn.execute("SELECT inode FROM made").fetchall() == [(str(file[1]),)]
 
 
 def _is_no_index(error: sqlite3.OperationalError) -> bool:
-    """Whether the error means that a table is missing. A database that is busy or cannot be opened
-    must not be replaced."""
+    """Return whether the error means that a table is missing. A database that is busy or cannot be
+    opened must not be replaced."""
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_ERROR
 
 

@@ -32,7 +32,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class MongoAddress:
-    """The address of a database. Only `location` may be shown."""
+    """The address of a database. Only `location` may be shown to users."""
 
     url: str = field(repr=False)
     location: str
@@ -41,7 +41,7 @@ class MongoAddress:
 
     @classmethod
     def of(cls, url: str) -> MongoAddress:
-        """Parse the address in a URL, without Holdfast's options."""
+        """Parse the address in a URL that has no Holdfast options."""
         base, _, query = url.partition("?")
         scheme, _, rest = base.partition("://")
         hosts, slash, database = rest.partition("/")
@@ -69,8 +69,8 @@ class MongoAddress:
         )
 
     async def connect(self) -> AsyncMongoClient[Document]:
-        """Create the store's own client, which connects when it is first used. It is created in a
-        thread, since the driver reads files for it."""
+        """Create the store's own client, which connects when it is first used. The client is
+        created in a thread, because the driver reads files."""
         return await asyncio.to_thread(self._client)
 
     def _client(self) -> AsyncMongoClient[Document]:

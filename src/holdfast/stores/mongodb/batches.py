@@ -1,6 +1,6 @@
-"""Events in documents of their own: moved there from tails, looked up by id, read by number. A
-batch is identified by its log and first number, and inserted once; a second insert is ignored. Only
-erasures and deletes change a batch afterwards."""
+"""Events in documents of their own: moved there from tails, found by id, and read by number. A
+batch is identified by its log and its first number. It is inserted once; a second insert is
+ignored. After that, only erasures and deletes change a batch."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def roll(db: MongoDatabase, entry: MongoLogEntry) -> None:
     """Copy the frozen part of a tail into `batches`.
 
     The frozen part does not change until it is dropped, so all processes copy the same content. A
-    late copy finds the documents and changes nothing, erased events included.
+    late copy finds the existing documents, including those with erased events, and changes nothing.
     """
     whole = merged(entry.tail[: entry.frozen])
     await insert_once(db.batches, [batch_document(entry.scope, entry.log, whole)])
@@ -112,13 +112,13 @@ async def found_events(
     reverse: bool,
     near: Sequence[Document] | None = None,
 ) -> list[FoundEvent]:
-    """Return at most `limit` events with after < seq <= upto, in order of number; large ones end
-    the page early. Numbers are dense, so the limit is a range too, and no more than that range is
-    fetched. `near` has the documents of `newest_documents`, if they were read with the head.
+    """Return at most `limit` events with after < seq <= upto, in order of number; large events end
+    the page early. Numbers are dense, so the limit defines a range, and only that range is fetched.
+    `near` has the documents of `newest_documents`, if they were read with the head.
 
-    The head document was read first. Events leave a tail only after they are in `batches`, so
-    nothing is missed; events that are still in the tail are read from there alone, so nothing is
-    returned twice.
+    The caller has read the head document first. Events leave a tail only after they are in
+    `batches`, so nothing is missed; events that are still in the tail are read from there alone, so
+    nothing is returned twice.
     """
     if reverse:
         after = max(after, upto - limit)
@@ -208,7 +208,8 @@ async def _last_documents(
 async def _page(
     db: MongoDatabase, where: Document, way: int, most: int, low: int, high: int
 ) -> list[Document]:
-    """Return some documents, each with its events after `low` and at most high - low of them."""
+    """Return some documents. Each contains its events after `low`, and at most high - low of
+    them."""
     wanted = _from(low + 1, high - low)
     return await db.batches.find(
         where, wanted, sort=[("last", way)], limit=most, batch_size=most, hint="last"

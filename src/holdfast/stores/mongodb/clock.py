@@ -1,8 +1,8 @@
-"""The clock of a store: the caller's, or an estimate of the server's.
+"""The clock of a store: the caller's clock, or an estimate of the server's clock.
 
-Machines agree about leases only if they use the same clock. The server's clock is read now and
-then; in between, this machine's monotonic clock is added, so that setting the wall clock has no
-effect.
+Machines agree about leases only if they use the same clock. The server's clock is read
+occasionally. In between, the time since that reading is measured with this machine's monotonic
+clock, so that setting the wall clock has no effect.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ SLOW = 1.0  # a reading that took longer is too imprecise
 
 
 class Clock(Protocol):
-    """A clock: UTC in ms."""
+    """Base class of clocks. The time is UTC in ms."""
 
     async def now(self) -> int: ...
 
     async def asked(self) -> int:
-        """Return the time, read from the source now: this machine may have slept since the last
-        reading."""
+        """Return the time, read from the source now. Needed because this machine may have slept
+        since the last reading."""
         ...
 
 
@@ -43,7 +43,7 @@ class GivenClock:
 
 
 class ServerClock:
-    """The server's clock. A reading counts as taken in the middle of its round trip."""
+    """The server's clock. A reading is assumed to be taken in the middle of its round trip."""
 
     def __init__(self, hello: Callable[[], Awaitable[Document]]) -> None:
         self._hello = hello

@@ -1,9 +1,9 @@
 """The head document of a log: its content, and how a change updates it. Pure.
 
-It holds the log's key, state and version, its lease, the whole `Row` as JSON in `doc` (so that the
-order of keys, NUL and large numbers survive), the fields that lists search by, and in `tail` the
-newest batches. Every change increments `version` and compares it, so that a change decided on an
-outdated copy is never carried out.
+The document contains the log's key, state and version, its lease, the whole `Row` as JSON in `doc`
+(so that the order of keys, NUL and large numbers are preserved), the fields that lists search by,
+and the newest batches in `tail`. Every change compares and increments `version`, so that a change
+decided on an outdated copy is never applied.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Segment(NamedTuple):
-    """Numbers after `after` up to `upto` that another log holds for this one."""
+    """The event numbers after `after` up to `upto`, which another log stores for this log."""
 
     log: str
     after: int
@@ -76,7 +76,7 @@ class MongoLogEntry(NamedTuple):
 
     @property
     def rolled(self) -> int:
-        """The last number in `batches`: all numbers up to it are there."""
+        """The last event number in `batches`. All earlier numbers are there too."""
         return self.tail[0].first - 1 if self.tail else self.row.head
 
     @property
@@ -108,7 +108,7 @@ def decoded(doc: Document) -> MongoLogEntry:
 
 
 def lease_of(doc: Document) -> LeaseState:
-    """Decode the lease of a log; fields that an older program did not write have no value."""
+    """Decode the lease of a log. Fields that an older program did not write are empty."""
     numbers = {name: int(doc.get(name, 0)) for name in ("token", "since", "until", "renewed")}
     return LeaseState(owner=doc.get("owner"), mark=doc.get("by"), **numbers)
 
@@ -161,8 +161,8 @@ def encoded(entry: MongoLogEntry) -> Document:
 
 
 def lease_fields(lease: LeaseState) -> Document:
-    """Encode a lease. The mark is stored in the field `by`. An older program stores its own id for
-    each acquisition there, so it overwrites the mark when it acquires the lease."""
+    """Encode a lease. The mark is stored in the field `by`. An older program stores its own id in
+    this field for each acquisition, so it overwrites the mark when it acquires the lease."""
     fields = msgspec.structs.asdict(lease)
     return {("by" if name == "mark" else name): value for name, value in fields.items()}
 
@@ -173,7 +173,7 @@ def stored(batch: Batch) -> Document:
 
 
 def listing(row: Row) -> Document:
-    """Return the fields that lists search by, without empty ones."""
+    """Return the fields that lists search by. Empty fields are omitted."""
     fields = {name: value for name in _COLUMNS if (value := getattr(row, name)) is not None}
     if terms := catalog.row_terms(row):
         fields["terms"] = sorted(digest(*term) for term in terms)
@@ -277,8 +277,9 @@ def dropped(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
 
 
 def buried(mark: str, now: int, whole: bool) -> Document:
-    """Return the update that reduces a deleted log to what its forks need, marked with the id of
-    the delete. `owned` stays set until everything that belongs to the session is removed."""
+    """Return the update that reduces a deleted log to the data that its forks need, and marks it
+    with the id of the delete. `owned` stays set until everything that belongs to the session is
+    removed."""
     gone = ("thread", "doc", "tail", "owner", "since", "by", "chain", "drafts", *_LISTED)
     return {
         "$set": {
@@ -298,24 +299,26 @@ def buried(mark: str, now: int, whole: bool) -> Document:
 
 
 def segments(entry: MongoLogEntry) -> list[Segment]:
-    """Return which log holds which numbers, oldest first, for the numbers that are in `batches`."""
+    """Return which log stores which event numbers, oldest first, for the numbers that are in
+    `batches`."""
     return [*entry.chain, Segment(entry.log, entry.shared, entry.rolled)]
 
 
 def chain_at(entry: MongoLogEntry, at: int) -> tuple[Segment, ...]:
-    """Return which logs hold the numbers up to `at` of this log, for a fork at that number."""
+    """Return which logs store the event numbers up to `at` of this log, for a fork at that
+    number."""
     parts = [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]
     return tuple(part._replace(upto=min(part.upto, at)) for part in parts if part.after < at)
 
 
 def newborn(row: Row, *, state: int = LIVE) -> MongoLogEntry:
-    """Create a log that is not in the database yet."""
+    """Return a log that is not in the database yet."""
     return MongoLogEntry(log=row.log, version=1, row=row, state=state)
 
 
 def forked(parent: MongoLogEntry, row: Row, at: int, state: int) -> MongoLogEntry:
-    """Create a log that is not in the database yet, and that shares the numbers up to `at`. All of
-    these have been moved out of the parent's tail."""
+    """Return a log that is not in the database yet and shares the numbers up to `at`. All of these
+    events have already been moved out of the parent's tail."""
     chain = chain_at(parent, at)
     return MongoLogEntry(
         log=row.log,

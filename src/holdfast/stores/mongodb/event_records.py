@@ -1,8 +1,8 @@
 """Events as stored in documents, and payloads split into chunks. Pure.
 
-A batch is a run of events with dense numbers: `first`, their `ids`, and a record with the other
-fields of each event. The data of a record is framed (`frames`). After the format byte `p`, it is
-the stub of a payload that is stored apart, at the location `apart`.
+A batch is a sequence of events with consecutive numbers: `first`, their `ids`, and a record with
+the other fields of each event. The data of a record is framed (see `frames`). After the format byte
+`p`, the data is the stub of a payload that is stored separately, at the location `apart`.
 """
 
 from __future__ import annotations
@@ -86,13 +86,14 @@ def batch_id(log: str, first: int) -> str:
 
 
 def newest_of(ids: Iterable[str]) -> str:
-    """Return the greatest time-ordered id (UUIDv7) among these; empty if there is none."""
+    """Return the greatest time-ordered id (UUIDv7) among the given ids. Returns an empty string if
+    there is none."""
     return max((id for id in ids if _RISING.fullmatch(id)), default="")
 
 
 def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
-    """Return the ids that may be in a set whose greatest time-ordered id is `newest`: all except
-    greater time-ordered ids."""
+    """Return the ids that may be in a set whose greatest time-ordered id is `newest`: all given ids
+    except greater time-ordered ones."""
     return [id for id in ids if id <= newest or not _RISING.fullmatch(id)]
 
 
@@ -100,7 +101,7 @@ def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
 
 
 def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, PayloadRef]]:
-    """Divide the payloads of events into chunks; return the chunks, and the location of each
+    """Divide the payloads of events into chunks. Returns the chunks, and the location of each
     payload."""
     chunks: list[list[bytes]] = []
     refs: dict[str, PayloadRef] = {}
@@ -123,8 +124,8 @@ def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict
 
 
 def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return the events whose payloads go into chunks: the large ones, or all if the batch would be
-    too large for the head document."""
+    """Return the events whose payloads are stored in chunks: the large ones, or all of them if the
+    batch would be too large for the head document."""
     small = sum([len(event.data) for event in events if len(event.data) <= APART])
     if small > INLINE:
         return list(events)
@@ -186,18 +187,18 @@ def numbered(batch: Batch) -> list[FoundEvent]:
 
 
 def ref_of(record: Record) -> PayloadRef | None:
-    """Return the location of a record's payload, if it is stored apart."""
+    """Return the location of a record's payload, if the payload is stored separately."""
     place = record.get("apart")
     return None if place is None else PayloadRef(*place)
 
 
 def size_of(record: Record) -> int:
-    """Return how many bytes of data are loaded to read a record."""
+    """Return the number of bytes of data that must be loaded to read a record."""
     return int(record.get("size", len(record["data"])))
 
 
 def stubbed(record: Record) -> bool:
-    """Whether `inline=False` returns a stub instead of the data."""
+    """Return whether `inline=False` returns a stub instead of the data."""
     return bool(record["data"][:1] == b"p" and record.get("size", 0) > APART)
 
 
@@ -218,8 +219,8 @@ def event_of(found: FoundEvent, data: bytes) -> Event:
 
 
 def blank(found: FoundEvent, data: Raw, damaged: bool) -> Record:
-    """Return the record with its data replaced. It keeps the location of a payload that was stored
-    apart until the payload is removed too."""
+    """Return the record with its data replaced. The location of a separately stored payload is kept
+    until the payload is removed too."""
     event = event_of(found, bytes(data))
     link = hash_chain.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
     record = recorded(event, fingerprint(event), link)

@@ -1,6 +1,6 @@
-"""The driver's errors: which are temporary, and which Holdfast error each becomes. No message
-contains a URL. The driver's error is the cause; its text has hosts and commands, never a
-credential."""
+"""The driver's errors: which of them are temporary, and which Holdfast error each is translated to.
+No message contains a URL. The driver's error is the cause; its text may contain hosts and commands,
+but never credentials."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _LABELS = ("RetryableWriteError", "TransientTransactionError", "ResumableChangeS
 
 
 def passing(error: Exception) -> bool:
-    """Whether the error is temporary, so that the same call may succeed soon."""
+    """Return whether the error is temporary, so that the same call may succeed soon."""
     if isinstance(error, BulkWriteError):
         return _bulk_passing(error)
     if isinstance(error, OperationFailure) and _codes(error) & (_FULL | _DENIED):
@@ -79,14 +79,14 @@ def passing(error: Exception) -> bool:
 
 
 def _mistaken(error: OperationFailure) -> bool:
-    """Whether the driver mistook a standalone server for a replica set. This can happen while
-    connections break; nothing was written then."""
+    """Return whether the driver mistook a standalone server for a replica set. This can happen when
+    connections are lost. Nothing was written in this case."""
     return error.code == _ILLEGAL and "Transaction numbers" in str(error)
 
 
 def _unlocked(error: Exception) -> bool:
-    """Whether the driver released one of its own locks twice. On Python 3.11 it does so if a call
-    is cancelled while it waits for a primary or a connection; then another call fails."""
+    """Return whether the driver released one of its own locks twice. On Python 3.11 it does so if a
+    call is cancelled while it waits for a primary or a connection; then another call fails."""
     return isinstance(error, RuntimeError) and "Lock is not acquired" in str(error)
 
 
@@ -103,7 +103,7 @@ def _bulk_passing(error: BulkWriteError) -> bool:
 
 
 def only_duplicates(error: BulkWriteError) -> bool:
-    """Whether an insert failed only because the document already exists."""
+    """Return whether an insert failed only because the document already exists."""
     details = error.details
     codes = {failed.get("code") for failed in details.get("writeErrors", ())}
     return codes == {_DUPLICATE} and not details.get("writeConcernErrors")

@@ -1,8 +1,8 @@
 """The head documents: read, cached, and changed by compare-and-set.
 
-A process decides on its copy of a head, and the server applies the change only if that copy is
-current. Within a process the writers of one log take turns, so that a process never races with
-itself.
+A process decides based on its copy of a head, and the server applies the change only if that copy
+is current. Within a process, the writers of one log take turns, so that they never compete with
+each other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONGEST = 0.004  # the longest wait in seconds after a lost race
 
 
 class Missed:
-    """The head had changed: read it again and decide again."""
+    """The head has changed. Read it again, then decide again."""
 
 
 MISSED: Final = Missed()
@@ -49,7 +49,7 @@ def _live(key: Key) -> Document:
 
 
 class MongoHeads:
-    """The heads that this process uses."""
+    """The head documents that this process uses."""
 
     def __init__(self, db: MongoDatabase, *, patience: float) -> None:
         self.db = db
@@ -63,7 +63,7 @@ class MongoHeads:
     # Reading
 
     async def read(self, key: Key) -> MongoLogEntry | None:
-        """Read the log that has this key now, if it exists."""
+        """Return the log that has this key now, if it exists."""
         return self._read(key, await self.db.logs.find_one(_live(key), hint="key"))
 
     def _read(self, key: Key, doc: Document | None) -> MongoLogEntry | None:
@@ -77,9 +77,9 @@ class MongoHeads:
     async def newest(
         self, key: Key, count: int, log: str | None = None
     ) -> tuple[MongoLogEntry, list[Document]]:
-        """Return the log with this key, as `existing` does, and the documents that hold those of
-        its own newest `count` events that are no longer in the tail, newest first. One command
-        reads both."""
+        """Return the log with this key, as `existing` does, and the documents with those of its own
+        newest `count` events that are no longer in the tail, newest first. One command reads
+        both."""
         steps = [{"$match": _live(key)}, *newest_documents(key.scope, count)]
         docs = await (await self.db.logs.aggregate(steps, hint="key")).to_list()
         doc = docs[0] if docs else None
@@ -117,7 +117,7 @@ class MongoHeads:
             self._size -= oldest.size
 
     def forget(self, key: Key) -> None:
-        """Drop a log from the cache: it may be outdated."""
+        """Remove a log from the cache, because the cached copy may be outdated."""
         entry = self._recent.pop(key, None)
         if entry is not None:
             self._size -= entry.size
@@ -161,7 +161,8 @@ class MongoHeads:
                 fresh = True
 
     async def begin(self, entry: MongoLogEntry) -> bool:
-        """Insert the head of a new log; False if the log or another one with its key exists."""
+        """Insert the head of a new log. Returns False if this log, or another log with the same
+        key, exists."""
         try:
             await self.db.logs.insert_one(entries.encoded(entry))
         except DuplicateKeyError:
@@ -186,7 +187,8 @@ class MongoHeads:
     async def extend(
         self, old: MongoLogEntry, plan: Extension, batch: Batch
     ) -> MongoLogEntry | None:
-        """Append a batch, and drop the moved part of the tail; None if the head had changed."""
+        """Append a batch, and drop the moved part of the tail. Returns None if the head has
+        changed."""
         moved = old.frozen > 0 and await self._moved(old)
         new, update = entries.extended(old, plan, batch, moved)
         if not await self.swap(old, new, update):
@@ -196,7 +198,8 @@ class MongoHeads:
         return new
 
     async def _moved(self, entry: MongoLogEntry) -> bool:
-        """Whether the frozen part is in `batches`; waits for it only if the tail is too long."""
+        """Return whether the frozen part is in `batches`. Waits for the move only if the tail is
+        too long."""
         task = self._rolling(entry)
         if not task.done() and len(entry.tail) < TAIL_MOST and entry.size < 2 * entries.TAIL_BYTES:
             return False
@@ -226,8 +229,8 @@ class MongoHeads:
             del self._rolls[idle]
 
     async def settled(self, entry: MongoLogEntry, upto: int) -> MongoLogEntry | None:
-        """Move all numbers up to `upto` from the log's tail into `batches`, and return the log;
-        None if the head had changed."""
+        """Move all events up to number `upto` from the log's tail into `batches`, and return the
+        log. Returns None if the head has changed."""
         while entry.rolled < upto:
             if not entry.frozen:
                 new, update = entries.frozen(entry)

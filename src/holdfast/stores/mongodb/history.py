@@ -41,7 +41,7 @@ BATCH_EVENTS = 256
 
 
 class Fork:
-    """One fork, over all its attempts.
+    """One fork operation, including its retries.
 
     The new log is inserted hidden, and shown after a check that the parent still exists. So a
     delete of the session either finds the new log, or makes the fork fail.
@@ -91,7 +91,7 @@ class Fork:
         return after if touched else MISSED
 
     async def _done(self) -> bool:
-        """Whether the thread exists, created by this call or an identical one."""
+        """Return whether the thread exists, created by this call or an identical one."""
         there = await self._heads.read(self._target)
         if there is None:
             return False
@@ -194,8 +194,8 @@ async def _check_free(heads: MongoHeads, key: Key) -> None:
 
 
 class Restoring:
-    """Some events of a restore, over all attempts to write them; they keep numbers, ids and
-    times."""
+    """The write of some events of a restore, including its retries. The events keep their numbers,
+    ids and times."""
 
     def __init__(
         self, db: MongoDatabase, project: Project, entry: MongoLogEntry, events: Sequence[Event]
@@ -228,7 +228,7 @@ class Restoring:
         return entry._replace(row=plan.row, newest=newest)
 
     async def _go_on(self) -> None:
-        """Record that this restore is still in progress."""
+        """Record that the restore is still in progress."""
         where = named(self._entry.scope, _id=self._entry.log, state=RESTORING)
         until = await self._db.clock.now() + rules.RESTORE_MS
         if (await self._db.logs.update_one(where, {"$set": {"until": until}})).matched_count == 0:
@@ -236,13 +236,13 @@ class Restoring:
 
 
 def large(events: Sequence[Event]) -> list[Event]:
-    """Return the events whose payloads are stored apart; the documents of a restore hold all
-    others."""
+    """Return the events whose payloads are stored separately. The payloads of all other events are
+    part of the restored documents."""
     return [event for event in events if len(event.data) > rules.APART]
 
 
 def grouped(plan: Extension) -> list[Extension]:
-    """Split events into groups that make one document each."""
+    """Split events into groups of one document each."""
     groups = [Extension((), [], [], plan.row)]
     size = 0
     for event, hash, link in zip(plan.fresh, plan.hashes, plan.links, strict=True):
@@ -257,7 +257,7 @@ def grouped(plan: Extension) -> list[Extension]:
 
 
 async def end_restore(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> None:
-    """Give the restored log its key."""
+    """Assign the key to the restored log, which makes it visible."""
     rules.check_restored_end(entry.row, entry.shared)
     await finish(db, entry.scope)
     if not await show(db, heads, entry):
@@ -277,8 +277,8 @@ async def erase(
     reason: str,
     fence: Lease | None,
 ) -> dict[str, int]:
-    """Replace the data of events; rows are rebuilt, snapshots are dropped. Repeat the call to
-    complete an interrupted one."""
+    """Replace the data of events, rebuild the rows, and drop the snapshots. Repeat the call to
+    complete an interrupted erase."""
 
     async def attempt(
         entry: MongoLogEntry | None, fresh: bool
@@ -345,8 +345,8 @@ async def project_anew(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> None:
     """Rebuild the row of a log from its own events, and write it. Events that are appended
-    meanwhile are added, so that the rebuild completes however busy the log is. After an erasure,
-    the rebuild starts again, because the row may contain data that was erased meanwhile."""
+    meanwhile are added, so that the rebuild completes even if the log is busy. After an erasure the
+    rebuild starts again, because the row may contain data that was just erased."""
     row: Row | None = None
     erasures = 0
     while True:
@@ -378,7 +378,7 @@ async def kept_of(db: MongoDatabase, entry: MongoLogEntry, seq: int) -> bytes | 
 
 
 async def link_of(heads: MongoHeads, key: Key, seq: int, *, log: str | None = None) -> str | None:
-    """Return the link of an event, whether it is the log's own or shared."""
+    """Return the link of an event, which is either the log's own event or a shared one."""
     entry = await heads.existing(key, log)
     rules.check_at(entry.row, seq, "seq")
     return hash_chain.ending(await kept_of(heads.db, entry, seq))
@@ -395,6 +395,6 @@ async def family(db: MongoDatabase, scope: Scope, log: str) -> list[str]:
 
 
 async def drop_snapshots(db: MongoDatabase, scope: Scope, log: str) -> int:
-    """Drop the snapshots of a log and of all its forks; return how many there were."""
+    """Drop the snapshots of a log and of all its forks. Returns the number of dropped snapshots."""
     where = named(scope, log={"$in": await family(db, scope, log)})
     return (await db.snapshots.delete_many(where)).deleted_count

@@ -1,4 +1,4 @@
-"""Store methods that consist of one job, repeated while the server is unavailable."""
+"""Store methods that run a single function, repeated while the server is unavailable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 def on_database(job: Job[MongoDatabase, P, Awaitable[T]], *, long: bool = False) -> Method[P, T]:
-    """Return a store method that runs `job` on its database; a `long` job has more time."""
+    """Return a store method that runs `job` on its database. If `long` is true, the job has more
+    time."""
 
     def run(store: Any, call: Callable[[MongoDatabase], Awaitable[T]]) -> Awaitable[T]:
         done: Awaitable[T] = store._ride(lambda: call(store._db), long=long)

@@ -1,7 +1,7 @@
-"""The log: append and read.
+"""Appending to a log and reading it.
 
-`rules.extend` decides an append on a copy of the head; one update of the head document applies it,
-if the copy is current.
+`rules.extend` decides an append based on a copy of the head. One update of the head document
+applies the append, if the copy is current.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEAR = 100  # events that are read together with the head: at most 64 KiB each, 
 
 
 class MongoAppend:
-    """One append, over all its attempts."""
+    """One append operation, including its retries."""
 
     def __init__(
         self, db: MongoDatabase, heads: MongoHeads, project: Project, request: AppendRequest
@@ -46,7 +46,7 @@ class MongoAppend:
         self._looked: tuple[str, int] = ("", 0)
 
     async def run(self) -> Extension:
-        """Append the events, or find that an earlier attempt did so."""
+        """Append the events, or detect that an earlier attempt already appended them."""
         try:
             done = await self._heads.settle(self._key, self._attempt)
         except HoldfastError:
@@ -57,8 +57,8 @@ class MongoAppend:
         return done
 
     async def _take_back(self, but: Batch | None) -> None:
-        """Remove the chunks that nothing refers to. If a reply was lost, it is unknown which chunks
-        are unused, and `purge` removes them later."""
+        """Remove the chunks that no event refers to. If a reply was lost, it is unknown which
+        chunks are unused; `purge` removes them later."""
         if not self._unsure:
             await self._spill.take_back(but=but)
 
@@ -113,7 +113,7 @@ class MongoAppend:
 
     async def _known_ids(self, entry: MongoLogEntry) -> dict[str, int]:
         """Return the numbers of the given ids that are in the log. After a lost race, only the tail
-        is searched again, if it holds everything that was appended since."""
+        is searched again, if it contains everything that was appended since."""
         log, upto = self._looked
         if log != entry.log or entry.rolled > upto:
             self._known = await known_in_batches(self._db, entry, self._ids)
@@ -144,7 +144,7 @@ async def seqs_of(
 
 
 class PageReader:
-    """Fetches the pages of one read."""
+    """Reads a log page by page."""
 
     def __init__(self, db: MongoDatabase, heads: MongoHeads) -> None:
         self._db = db
@@ -152,9 +152,9 @@ class PageReader:
         self._entry: MongoLogEntry | None = None
 
     async def page(self, key: Key, bounds: ReadBounds) -> Page:
-        """Return the next page. The head from the previous page is used as long as the requested
-        events are in `batches`. Damage is reported only after the head was read again: a log that
-        is deleted or erased during a read looks damaged too."""
+        """Return the next page. The head from the previous page is reused as long as the requested
+        events are in `batches`. Damage is reported only after the head was read again, because a
+        log that is deleted or erased during a read looks damaged too."""
         entry = self._entry
         if entry is not None and (bounds.reverse or bounds.after < entry.rolled):
             page = await _page(self._db, entry, bounds)
@@ -187,7 +187,8 @@ async def _page(
 async def stored_events(
     db: MongoDatabase, key: Key, found: Sequence[FoundEvent]
 ) -> list[StoredEvent]:
-    """Return the events of some records; a damaged event has no data, and the problem with it."""
+    """Return the events of some records. A damaged event has no data and comes with a description
+    of the damage."""
     read: list[StoredEvent] = []
     while len(read) < len(found):
         events, damage = await events_of(db, key, found[len(read) :], inline=True)
@@ -207,7 +208,7 @@ async def all_events(
     db: MongoDatabase, entry: MongoLogEntry, after: int
 ) -> AsyncGenerator[list[Event], None]:
     """Yield the events after a number, page by page, for a head that was already read. A damaged
-    event has no data, and the first gap ends the read."""
+    event has no data. The first gap ends the read."""
     while after < entry.row.head:
         found = await found_events(db, entry, after, entry.row.head, PAGE_EVENTS, False)
         whole, _ = dense(entry.key, after, entry.row.head, found, reverse=False)

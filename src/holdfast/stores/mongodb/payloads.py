@@ -1,4 +1,5 @@
-"""Payloads stored apart, in chunks that are written before anything refers to them."""
+"""Payloads that are stored separately, in chunks that are written before any event refers to
+them."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ SEND_BYTES = 8 << 20
 
 
 class Spill:
-    """The payloads of one call that are stored apart. They are written once, even if the call needs
-    several attempts, and removed if nothing refers to them in the end."""
+    """The separately stored payloads of one call. They are written once, even if the call needs
+    several attempts, and removed in the end if no event refers to them."""
 
     def __init__(self, db: MongoDatabase) -> None:
         self._db = db
@@ -63,7 +64,7 @@ class Spill:
 async def put_chunks(
     db: MongoDatabase, scope: Scope, log: str | None, write: str, chunks: Sequence[Sequence[bytes]]
 ) -> None:
-    """Write the chunks of one write, a few megabytes at a time."""
+    """Store the chunks of one write, a few megabytes at a time."""
     at = await db.clock.now()
     some: list[Document] = []
     size = 0
@@ -93,8 +94,8 @@ async def blank_chunks(db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRe
 
 
 async def used_writes(db: MongoDatabase, scope: Scope, log: str | None) -> set[str]:
-    """Return the writes whose chunks the events of a log refer to or, without a log, the blobs of
-    the session."""
+    """Return the writes whose chunks the events of a log refer to. Without a log, return those that
+    the blobs of the session refer to."""
     if log is None:
         return {doc["write"] async for doc in db.blobs.find(named(scope), {"write": 1})}
     used: set[str] = set()
@@ -110,7 +111,7 @@ async def used_writes(db: MongoDatabase, scope: Scope, log: str | None) -> set[s
 async def fetched(
     db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRef]
 ) -> dict[PayloadRef, bytes]:
-    """Fetch the bytes of payloads stored apart; empty where they are missing."""
+    """Return the bytes of separately stored payloads. Missing payloads are empty."""
     ids = list(dict.fromkeys(id for ref in refs for id in ref.chunks))
     parts: dict[str, list[bytes]] = {}
     if ids:
@@ -127,7 +128,7 @@ async def fetched(
 async def events_of(
     db: MongoDatabase, key: Key, found: Sequence[FoundEvent], *, inline: bool
 ) -> tuple[list[Event], LogDamaged | None]:
-    """Return the events up to the first damaged one, and the error for the damaged one."""
+    """Return the events up to the first damaged event, and the error for the damaged event."""
     refs = [
         ref
         for event in found

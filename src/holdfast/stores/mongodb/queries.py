@@ -23,8 +23,8 @@ _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 
 
 
 async def rows(db: MongoDatabase, keys: Sequence[Key]) -> list[Row | None]:
-    """Return the rows of several logs, with one query. It has one condition for each pair of tenant
-    and thread name (usually only one), which lists the sessions."""
+    """Return the rows of several logs with one query. The query has one condition for each pair of
+    tenant and thread name (usually only one), which lists the sessions."""
     sessions: dict[tuple[str, str], list[str]] = {}
     for key in dict.fromkeys(keys):
         sessions.setdefault((key.tenant, key.thread), []).append(key.session)
@@ -66,7 +66,7 @@ async def find(
 
 
 def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
-    """Return the condition for all documents after (value, tie) in the order of a query."""
+    """Return the condition for all documents after (value, tie) in the sort order of a query."""
     sign = "lt" if newest_first else "gt"
     return {
         place: {f"${sign}e": value},
@@ -192,9 +192,9 @@ async def locate(db: MongoDatabase, tenant: str, id: str) -> list[Key]:
 
     The ids in tails and in batches each have an index that begins with the tenant. The index that
     appends use (`ids`) does not help, because it begins with the log. Tails have an index although
-    it changes with every append, because most logs never fill a tail, and a search without one
-    would read all of them; in measurements it cost appends nothing. Tails are read before batches,
-    as in every read, so that events that move meanwhile are not missed.
+    it changes with every append, because most logs never fill a tail, and a search without an index
+    would read all of them. In measurements the index did not slow down appends. Tails are read
+    before batches, as in every read, so that events that move meanwhile are not missed.
     """
     where: Document = {"tenant": tenant, "state": LIVE, "tail.ids": id}
     found = db.logs.find(where, {"session": 1, "thread": 1}, hint="tail_ids")
@@ -209,8 +209,8 @@ async def locate(db: MongoDatabase, tenant: str, id: str) -> list[Key]:
 
 
 async def _holding(db: MongoDatabase, tenant: str, batches: list[Document]) -> set[Key]:
-    """Return the logs to which the events at `seq` of some batches belong: the log of the batch
-    or, if that is deleted, the logs that share the event."""
+    """Return the logs to which the events at `seq` of some batches belong: the log of the batch or,
+    if that log is deleted, the logs that share the event."""
     places = {doc["log"]: int(doc["seq"]) for doc in batches}
     sessions = sorted({doc["session"] for doc in batches})
     where = {"tenant": tenant, "session": {"$in": sessions}, "state": LIVE}

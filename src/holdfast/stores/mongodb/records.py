@@ -24,8 +24,9 @@ from .schema import MongoDatabase
 
 
 class Leasing:
-    """One change of a lease, over all its attempts. An acquisition without a mark from the caller
-    gets a new mark, so that it can be recognised after a lost reply."""
+    """One change of a lease, including its retries. If the caller passes no mark for an
+    acquisition, a new mark is created, so that the acquisition can be recognised after a lost
+    reply."""
 
     def __init__(self, db: MongoDatabase, heads: MongoHeads, mark: str | None = None) -> None:
         self._db = db
@@ -84,7 +85,7 @@ class Leasing:
 async def put_draft(
     heads: MongoHeads, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
-    """Store a piece together with the token of its lease, so that a late piece does no harm."""
+    """Store a piece together with the token of its lease, so that a late piece has no effect."""
     entry = await heads.existing(key)
     rules.check_fence(entry.row, entry.lease, fence)
     if not entry.drafts:

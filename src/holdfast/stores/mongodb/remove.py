@@ -1,4 +1,4 @@
-"""Deleting: hide at once, then remove in steps that can be interrupted anywhere.
+"""Deletion: hide the data at once, then remove it in steps that can be interrupted at any point.
 
 A deleted log's head document stays, marked as dead and reduced, until nothing of the log is left;
 events that its forks share stay as long as the forks do. The blobs and claims of a session are
@@ -30,7 +30,7 @@ STEP = 64  # batches read at a time
 
 
 class Delete:
-    """One delete, over all its attempts: the logs that it hid carry its mark."""
+    """One delete operation, including its retries. The logs that it hid are marked with its id."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Delete:
 
     async def _hide_threads(self, *, but_main: bool) -> None:
         """Hide all threads of the session. With `but_main`, skip `main`, which was hidden before: a
-        `main` that exists now is newer than the one that the caller expects."""
+        `main` that exists now was created later."""
         # This update does not move the entries of the index that it uses. A fork that began before
         # its parent was hidden exists by now, and is found here; one that begins later fails.
         where = named(self.scope, state={"$in": [LIVE, FORKING]})
@@ -129,7 +129,7 @@ class Delete:
 
 
 async def has_threads(db: MongoDatabase, scope: Scope) -> bool:
-    """Whether a session exists."""
+    """Return whether a session exists."""
     return await db.logs.find_one(named(scope, state=LIVE), {"_id": 1}, hint="key") is not None
 
 
@@ -154,9 +154,9 @@ async def finish(db: MongoDatabase, scope: Scope) -> Counter[str]:
 
 
 async def drop_owned(db: MongoDatabase, scope: Scope, upto: int) -> Counter[str]:
-    """Remove the blobs and claims that a session had at a given time. Newer ones belong to a
-    session that was created again. Those with a time in the future are removed too: the clock was
-    set back since."""
+    """Remove the blobs and claims that a session had at a given time. Newer blobs and claims belong
+    to a session that was created again. Those with a time in the future are removed too, because
+    their time means that the clock was set back."""
     ahead = await db.clock.asked() + SKEW
     where = {**named(scope), "$or": [{"at": {"$lte": upto}}, {"at": {"$gt": ahead}}]}
     blobs = await db.blobs.delete_many(where)
@@ -183,14 +183,15 @@ async def sweep(db: MongoDatabase, scope: Scope | None = None) -> None:
 
 
 async def _discard_cut(db: MongoDatabase) -> None:
-    """Mark restores and forks as dead if they made no progress for a while."""
+    """Mark restores and forks as dead if they have made no progress for some time."""
     late = {"state": {"$in": [RESTORING, FORKING]}, "until": {"$lt": await db.clock.now()}}
     dead = {"$set": {"state": DEAD}, "$inc": {"version": 1}}
     await db.logs.update_many(late, dead, hint="hidden")
 
 
 async def _sweep_log(db: MongoDatabase, doc: Document) -> bool:
-    """Remove the events of a dead log that no fork shares; return whether all of it is removed."""
+    """Remove the events of a dead log that no fork shares. Returns whether the log was removed
+    completely."""
     scope, log = Scope(doc["tenant"], doc["session"]), doc["_id"]
     await finish(db, scope)
     forks = await db.logs.find(named(scope, base=log), {"shared": 1}, hint="base").to_list()
@@ -208,7 +209,7 @@ async def _sweep_log(db: MongoDatabase, doc: Document) -> bool:
 
 
 async def _trim(db: MongoDatabase, scope: Scope, log: str, kept: int) -> None:
-    """Remove the events of a log after `kept`, their payloads first."""
+    """Remove the events of a log after number `kept`. Their payloads are removed first."""
     while True:
         docs = await db.batches.find(
             named(scope, log=log, last={"$gt": kept}), sort=[("last", 1)], limit=STEP, hint="last"
@@ -230,7 +231,8 @@ async def _trim(db: MongoDatabase, scope: Scope, log: str, kept: int) -> None:
 
 
 async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
-    """Remove the payloads of a dead log that no batch refers to, which are those of its tail."""
+    """Remove the payloads of a dead log that no batch refers to, which are the payloads of its
+    tail."""
     used = await used_writes(db, scope, log)
     for write in await db.chunks.distinct("write", named(scope, log=log)):
         if write not in used:
@@ -238,8 +240,8 @@ async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
 
 
 async def shared_still(db: MongoDatabase, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-    """Return the parts of the deleted logs that forks still share; no other session is
-    mentioned."""
+    """Return the parts of the deleted logs that forks still share. The result names no other
+    session."""
     forks: dict[str, list[Document]] = {}
     where = named(scope, base={"$in": list(deleted)}, state=LIVE)
     async for doc in db.logs.find(where, {"base": 1, "shared": 1, "thread": 1}, hint="base"):

@@ -87,8 +87,8 @@ INDEXES: dict[str, list[IndexModel]] = {
 
 @dataclass(frozen=True)
 class MongoDatabase:
-    """The collections, each with the read and write concerns that the guarantees need, and the
-    clock."""
+    """The collections of a database, each with the read and write concerns that the guarantees
+    need, and the clock."""
 
     logs: Collection
     batches: Collection

@@ -1,7 +1,7 @@
 """A store in a MongoDB database: a replica set, a sharded cluster, or a standalone server.
 
 Each method runs functions of `log`, `history`, `records`, `queries`, `remove` and `upkeep`, and
-retries while the server is briefly unavailable. A store has one client, whatever the number of
+retries while the server is briefly unavailable. A store has one client, regardless of the number of
 sessions.
 """
 
@@ -48,7 +48,7 @@ LONG = 60.0  # seconds for one attempt of a long call
 
 
 class MongoStore(BaseStore[MongoLogEntry]):
-    """Sessions in a MongoDB database."""
+    """A store in a MongoDB database."""
 
     kind = "mongodb"
 
@@ -98,10 +98,10 @@ class MongoStore(BaseStore[MongoLogEntry]):
         return cls(db, address, own, project)
 
     async def _ride(self, attempt: Callable[[], Awaitable[T]], *, long: bool = False) -> T:
-        """Run `attempt`, repeat it while the server is unavailable, and return its result. An
-        attempt must recognise its own writes after a lost reply. If no reply arrives, the attempt
-        is given up early enough for another one over another connection; a `long` attempt, with
-        many steps or bytes, has more time."""
+        """Run `attempt` and return its result. The attempt is repeated while the server is
+        unavailable, so it must recognise its own writes after a lost reply. If no reply arrives,
+        the attempt is cancelled early enough to retry over another connection. A `long` attempt,
+        with many steps or bytes, has more time."""
         self._own.check()
         limit = LONG if long else max(1.0, self._address.patience / 2)
 

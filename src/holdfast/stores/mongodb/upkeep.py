@@ -1,4 +1,5 @@
-"""Upkeep: recompute hashes, links, numbers, rows and claims log by log, and remove orphans."""
+"""Maintenance: recompute hashes, links, numbers, rows and claims for each log, and remove
+orphans."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ async def logs_of(db: MongoDatabase, target: Scope | Key | None) -> list[tuple[S
 async def check_log(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> list[Damage]:
-    """Return the problems of one log, its row and its claims. A log that changes during the read
-    may look damaged, so it is read again then."""
+    """Return the problems of one log, its row and its claims. A log that changes while it is read
+    may look damaged; such a log is read again."""
     for _ in range(TRIES):
         entry = await heads.by_log(scope, log)
         if entry is None or entry.state != LIVE:
@@ -52,7 +53,7 @@ async def check_log(
 
 
 class MongoLogCheck:
-    """`LogCheck` of a log whose head was read before."""
+    """The checks of `LogCheck` for a log whose head was already read."""
 
     lossy = False
 
@@ -118,8 +119,7 @@ async def repair(
     scope: Scope,
     log: str,
 ) -> list[Damage]:
-    """Repair what can be repaired: erase damaged events, and rebuild rows. The damage is looked up
-    again first."""
+    """Erase damaged events, and rebuild rows. The damage is looked up again first."""
     found = await check_log(db, heads, project, scope, log)
     lost = verify.lost(found)
     entry = await heads.by_log(scope, log)
@@ -144,7 +144,7 @@ async def repair(
 
 async def drop_orphans(db: MongoDatabase) -> Counter[str]:
     """Remove data that crashed calls left behind: events, payloads, drafts and snapshots of logs
-    that no longer exist, and chunks that nothing refers to."""
+    that no longer exist, and chunks without references."""
     removed: Counter[str] = Counter()
     for name in ("batches", "chunks", "drafts", "snapshots"):
         removed[name] += await _drop_strays(db, getattr(db, name))

@@ -1,7 +1,7 @@
-"""Notifying followers of changes: one change stream per process, and a poll.
+"""Notification of followers about changes: one change stream per process, and polling.
 
-On a replica set the server reports which heads changed, and a slow poll of the followed logs is the
-fallback. On a standalone server there is only the poll, and it is fast.
+On a replica set the server reports which heads changed, and slow polling of the followed logs is
+the fallback. On a standalone server there is only polling, at a higher rate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ONLY_HEADS: list[Document] = [
 
 
 class ChangeWatch:
-    """Wakes the followers of one store; runs only while there are followers."""
+    """Wakes the followers of one store. It runs only while there are followers."""
 
     def __init__(self, db: MongoDatabase, wakes: Wakes) -> None:
         self._db = db
@@ -133,7 +133,7 @@ class ChangeWatch:
 
 
 def _head(change: Document) -> int | None:
-    """Return the number up to which a log grew, if the change is an append."""
+    """Return the number of the last event of a log, if the change is an append; None otherwise."""
     part: Any = change
     for name in _HEAD:
         part = part.get(name, {})

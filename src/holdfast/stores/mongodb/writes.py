@@ -1,8 +1,8 @@
-"""Changes of head documents, batched when many sessions write at once.
+"""Changes of head documents, batched when many sessions write at the same time.
 
-A few commands are in flight at a time; changes that arrive meanwhile are sent with the next one.
-The changes of one command are independent, and each has its own condition: one that does not match
-does not affect the others.
+The number of commands in flight is limited; changes that arrive meanwhile are sent with the next
+command. The changes of one command are independent, and each has its own condition: a change whose
+condition fails does not affect the others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Writes:
         self._busy = 0
 
     async def change(self, where: Document, update: Document, size: int) -> bool:
-        """Apply one change; return whether a document matched `where`."""
+        """Apply one change. Returns whether a document matched `where`."""
         if self._busy < WAYS:
             self._busy += 1
             try:
@@ -94,9 +94,10 @@ class Writes:
                     change.done.set_result(answer)
 
     async def _together(self, group: list[_Change]) -> list[bool | BaseException]:
-        """Send the changes in one command, and return which of them were made. The server returns
-        only how many. If some were not made, the marks in the heads tell which, unless a head has
-        changed again: that counts as a lost reply, and the caller checks for its own write."""
+        """Send the changes in one command, and return which of them were applied. The server
+        reports only their number. If some were not applied, the marks in the heads show which,
+        unless a head has changed again. That case counts as a lost reply, and the caller checks for
+        its own write."""
         changes = [UpdateOne(change.where, change.update, hint="_id_") for change in group]
         done = await self._logs.bulk_write(changes, ordered=False)
         if done.matched_count == len(group):

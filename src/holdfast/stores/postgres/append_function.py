@@ -1,11 +1,11 @@
 """The database function that an append calls: lock the log, compare, write. One call, one commit.
 
-The caller has decided the append on its copy of the log, and passes the version of that copy
-(`p_log`, `p_version`), which counts the changes of the row and of the lease. If it is current and
-none of the ids is known, everything is written (`status` 0), and with `p_token` also the new state
-of the lease. If not, nothing is written, and the result is the current log with the numbers of the
-known ids (`status` 1), or says that the log does not exist (`status` 2): then the caller decides
-again. So the decisions are in one place for all stores, `stores/rules.py`.
+The caller has decided the append based on its copy of the log, and passes the version of that copy
+(`p_log`, `p_version`). The version counts the changes of the row and of the lease. If it is current
+and none of the ids is known, everything is written (`status` 0), and with `p_token` also the new
+state of the lease. Otherwise nothing is written, and the caller decides again: the result is the
+current log with the numbers of the known ids (`status` 1), or that the log does not exist (`status`
+2). So all stores share the decisions in `stores/rules.py`.
 
 A function of a released version never changes, because programs of that version call it.
 """

@@ -37,7 +37,7 @@ class Calls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, key: Key, values: list[Any], within: float | None) -> Record:
-        """Call the function and return its row; each attempt has `within` seconds."""
+        """Call the function and return its row. Each attempt is limited to `within` seconds."""
         self._database.own_loop.check()
         if self._busy < WRITERS:
             self._busy += 1

@@ -1,4 +1,4 @@
-"""Rows and events as columns, and back. Pure."""
+"""Conversion of rows and events to columns, and back. Pure."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def columns(row: Row) -> tuple[Any, ...]:
 
 
 def searchable(value: str | None) -> str | None:
-    """Return the value if a query can search for it, else None. Other values are in the row, but in
-    no index."""
+    """Return the value if a query can search for it, else None. Values that cannot be searched for
+    are in the row, but in no index."""
     if value is None or "\0" in value:
         return None
     size = len(value) if value.isascii() else len(value.encode())
@@ -84,6 +84,6 @@ def digest(term: tuple[str, str, str]) -> bytes:
 
 
 def dropped_drafts(changes: Iterable[RowChange]) -> list[str] | None:
-    """Return the messages that these changes complete; None if there are none."""
+    """Return the messages that these changes complete. Returns None if there are none."""
     dropped = [op.key for change in changes for op in change if op.do == "drop_draft"]
     return dropped or None

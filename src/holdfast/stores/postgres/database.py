@@ -1,8 +1,8 @@
 """Connections: one pool per store, retries, and the server's clock.
 
-A `Link` is a connection that knows the name of the schema. A job is a coroutine function of a link.
-`PostgresDatabase.run` gives it one, in a transaction unless it is a single statement, and runs it
-again if the connection broke. So every job must be safe to repeat.
+A `Link` is a connection that knows the name of the schema. A job is a coroutine function with a
+link as its argument. `PostgresDatabase.run` runs a job, in a transaction unless it is a single
+statement, and repeats it if the connection is lost. So every job must be safe to repeat.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 class Link:
-    """A connection on which `hf.` means the store's schema. `prepared` holds its statements, if the
-    connection is kept."""
+    """A connection on which `hf.` means the store's schema. `prepared` contains its prepared
+    statements, if the connection is kept."""
 
     def __init__(
         self, conn: Any, schema: str, within: float, prepared: dict[str, Any] | None = None
@@ -84,13 +84,13 @@ class Link:
         return await self.conn.fetchval(self._sql(sql), *values, timeout=self._within)
 
     async def run(self, sql: str, *values: Any) -> int:
-        """Execute a statement and return how many rows it changed."""
+        """Execute a statement. Returns the number of changed rows."""
         done = await self.conn.execute(self._sql(sql), *values, timeout=self._within)
         words = done.split()
         return int(words[-1]) if words[-1:] and words[-1].isdigit() else 0
 
     async def each(self, sql: str, values: list[list[Any]]) -> list[Record]:
-        """Run a statement once for each list of values, all in one transaction; return a row for
+        """Run a statement once for each list of values, all in one transaction. Returns one row for
         each."""
         return await self.conn.fetchmany(self._sql(sql), values, timeout=self._within)
 
@@ -161,10 +161,10 @@ class PostgresDatabase:
         snapshot: bool = False,
         within: float | None = None,
     ) -> T:
-        """Run a job and return its result. With `whole`, it runs in one transaction, and with
-        `snapshot` all its statements see the same moment. A job that is a single statement needs
-        no transaction, except through a pooler, which assigns connections per transaction. Each
-        statement has `within` seconds."""
+        """Run a job and return its result. With `whole`, the job runs in one transaction; with
+        `snapshot`, all its statements see the same state of the database. A job that is a single
+        statement needs no transaction, except through a pooler, which assigns connections per
+        transaction. Each statement is limited to `within` seconds."""
         if not (whole or self.options.pooled or self._careless):
             return await self._patiently(lambda: self._at_hand(job, within))
         isolation: Isolation = "repeatable_read" if snapshot else "read_committed"
@@ -181,7 +181,7 @@ class PostgresDatabase:
         return await self._patiently(attempt)
 
     async def alone(self, sql: str) -> None:
-        """Execute a statement that cannot run in a transaction, however long it takes."""
+        """Execute a statement that cannot run in a transaction, without a time limit."""
 
         async def attempt() -> None:
             async with self._link(FOR_EVER) as link:
@@ -197,8 +197,8 @@ class PostgresDatabase:
             )
 
     async def _at_hand(self, job: Callable[[Link], Awaitable[T]], within: float | None) -> T:
-        """Run a single statement on a kept connection: acquiring one from the pool and releasing it
-        costs a tenth of an append."""
+        """Run a single statement on a kept connection. Acquiring a connection from the pool and
+        releasing it would cost a tenth of an append."""
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
         conn, prepared = self._kept.pop() if self._kept else (await self.pool.acquire(), None)
@@ -228,26 +228,27 @@ class PostgresDatabase:
                 raise
 
     async def see_to_flushing(self) -> None:
-        """Ensure that commits are flushed, even if the server is configured not to wait."""
+        """Ensure that commits are flushed to disk, even if the server is configured not to wait for
+        this."""
         setting = await self.run(lambda link: link.value("SHOW synchronous_commit"), whole=False)
         self._careless = setting == "off"
 
     @property
     def can_say(self) -> bool:
-        """Whether notices can be sent. They cannot if the connection held for them would be the
-        only one in the caller's pool."""
+        """Whether notifications can be sent. This is not possible if the connection for them would
+        be the only one in the caller's pool."""
         return self._owned or self.options.listen_url is not None or self.pool.get_max_size() > 1
 
     @property
     def can_listen(self) -> bool:
-        """Whether notices can be received. They cannot through a pooler that assigns connections
-        per transaction."""
+        """Whether notifications can be received. This is not possible through a pooler that assigns
+        connections per transaction."""
         return self.can_say and (not self.options.pooled or self.options.listen_url is not None)
 
     @asynccontextmanager
     async def apart(self) -> AsyncGenerator[Any, None]:
-        """Hold a connection for a long time: a new one outside the pool or, if the caller passed a
-        pool and there is no `listen_url`, one from that pool."""
+        """Context manager that holds a connection for a long time: a new one outside the pool or,
+        if the caller passed a pool and there is no `listen_url`, one from that pool."""
         options = self.options
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
@@ -278,9 +279,9 @@ class PostgresDatabase:
 
     def hear_clock(self, began: float, now: int) -> None:
         """Record the server's time `now`, the reply to a query sent at `began`. It counts as the
-        time of the reply, so our time is never ahead of the server's, and due work is seen at once.
-        If the reply took long, `now` may be too far behind, and is used only if it is ahead of our
-        time."""
+        time of the reply, so the local estimate is never ahead of the server, and due work is found
+        at once. If the reply took long, `now` may be too far behind, and is used only if it is
+        ahead of the current estimate."""
         heard = time.monotonic()
         if heard - began < 1.0 or now > self.clock():
             self._clock_at = (heard, now)
@@ -324,7 +325,8 @@ async def _pool(options: Options) -> AnyPool:
 
 
 async def _leave(conn: Any) -> None:
-    """Reset nothing: no job changes a setting of its connection."""
+    """Do nothing when a connection is released, because no job changes a setting of its
+    connection."""
 
 
 # Parsing a URL. Errors do not repeat it, since it may contain a password.

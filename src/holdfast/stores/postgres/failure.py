@@ -1,4 +1,5 @@
-"""The driver's errors: which are temporary, and which Holdfast error each becomes."""
+"""The driver's errors: which of them are temporary, and which Holdfast error each is translated
+to."""
 
 from __future__ import annotations
 
@@ -37,19 +38,20 @@ FULL: tuple[type[BaseException], ...] = (
 
 
 def passing(error: Exception) -> bool:
-    """Whether the error is temporary, so that the same attempt may succeed soon."""
+    """Return whether the error is temporary, so that the same attempt may succeed soon."""
     return isinstance(error, PASSING) and not isinstance(error, pg.ClientConfigurationError)
 
 
 def broken(error: BaseException) -> bool:
-    """Whether the connection can no longer be used."""
+    """Return whether the connection can no longer be used."""
     return isinstance(error, PASSING) and not isinstance(error, pg.TransactionRollbackError)
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Translate the driver's errors into Holdfast's, with the driver's error as the cause. The
-    server's text may quote a value, so the message has only the error's class and code."""
+    """Context manager that translates the driver's errors into Holdfast errors, with the driver's
+    error as the cause. The server's text may quote a value, so the message has only the error's
+    class and code."""
     try:
         yield
     except HoldfastError:

@@ -1,4 +1,4 @@
-"""Store methods that consist of one job on a connection."""
+"""Store methods that run a single function on a connection."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def on_link(
     snapshot: bool = False,
     within: float | None = None,
 ) -> Method[P, T]:
-    """Return a store method that runs `job`: a single statement, or with `whole` a transaction,
-    whose statements see one moment with `snapshot`. Each statement has `within` seconds."""
+    """Return a store method that runs `job`: a single statement, or with `whole` a transaction.
+    With `snapshot`, all statements of the transaction see the same state. Each statement is limited
+    to `within` seconds."""
 
     def run(store: Any, call: Callable[[Link], Awaitable[T]]) -> Awaitable[T]:
         done: Awaitable[T] = store._run(call, whole=whole, snapshot=snapshot, within=within)

@@ -1,8 +1,8 @@
-"""The log: append, read, and the row that belongs to it.
+"""Appending to a log, reading it, and its row.
 
-`rules.extend` decides an append on this process's copy of the log; the database checks that the
-copy is current (`append_function.py`). After a few misses, because others write to the same log,
-the append is decided under the log's lock instead, where every writer gets a turn.
+`rules.extend` decides an append based on this process's copy of the log; the database checks that
+the copy is current (`append_function.py`). After several conflicts with other writers of the same
+log, the append is decided under the log's lock instead, where every writer gets a turn.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PostgresLogEntry(NamedTuple):
 
 class KnownHeads:
     """The logs that this process wrote to last, and a queue of writers for each. An entry may be
-    out of date; the version in the database shows that when it is used."""
+    outdated; the version in the database shows this when the entry is used."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Key, PostgresLogEntry] = OrderedDict()
@@ -84,8 +84,8 @@ async def lookup(link: Link, key: Key, *, lock: str = "") -> PostgresLogEntry | 
 async def existing(
     link: Link, key: Key, log: str | None = None, *, lock: str = "FOR UPDATE"
 ) -> PostgresLogEntry:
-    """Return the log with this key; raise if it does not exist, or is not the incarnation that the
-    caller expects."""
+    """Return the log with this key. Raises an error if the log does not exist, or is not the
+    incarnation that the caller expects."""
     return rules.existing(key, await lookup(link, key, lock=lock), log)
 
 
@@ -116,7 +116,7 @@ def entry_of(record: Record) -> PostgresLogEntry:
 
 
 async def segments(link: Link, entry: PostgresLogEntry) -> list[Segment]:
-    """Return which log holds which numbers, as (log, after, upto), oldest first."""
+    """Return which log stores which event numbers, as (log, after, upto), oldest first."""
     found = [(entry.id, entry.shared, entry.row.head)]
     if entry.base is not None:
         records = await link.rows(
@@ -201,7 +201,7 @@ class PostgresAppend:
         return self._calls.call(self._key, values, self._within)
 
     async def _in_turn(self, link: Link) -> Extension:
-        """Append in one transaction: reading the log locks it against other writers."""
+        """Append in one transaction, in which reading the log locks it against other writers."""
         self._entry, self._known, self._looked = None, {}, False
         for _ in range(3):
             if (done := await self._try(lambda values: link.call(APPEND, *values))) is not None:
@@ -209,7 +209,7 @@ class PostgresAppend:
         raise AssertionError("the log changed while it was locked")
 
     async def _try(self, call: Call) -> Extension | None:
-        """Append if the cached log is current; if not, update the cache."""
+        """Append if the cached log is current. Otherwise update the cache."""
         now = self._clock()
         plan = self._decided(now)
         if plan is not None and not plan.fresh:
@@ -232,8 +232,9 @@ class PostgresAppend:
         return None
 
     def _decided(self, now: int) -> Extension | None:
-        """Decide the append on the cached log. Return None if the log must be read first: it is not
-        cached, or the cached one leads to a rejection and may be out of date."""
+        """Decide the append based on the cached log. Returns None if the log must be read first,
+        because it is not cached, or because the cached log leads to a rejection and may be
+        outdated."""
         entry = self._entry
         if entry is None and not self._request.begins:
             return None
@@ -248,7 +249,8 @@ class PostgresAppend:
             return None
 
     def _values(self, plan: Extension | None, now: int) -> list[Any]:
-        """Return the arguments of the function; without a plan, the function only reads."""
+        """Return the arguments of the database function. Without a plan, the function only
+        reads."""
         key = [self._key.tenant, self._key.session, self._key.thread]
         if plan is None:
             return [*key, None, None, None, self._request.ids, *[None] * (_ARGUMENTS - 7)]
@@ -300,8 +302,8 @@ APPEND = f"SELECT * FROM hf.append_3({', '.join(f'${n}' for n in range(1, _ARGUM
 async def begin(
     link: Link, row: Row, *, base: int | None, shared: int, state: int, until: int = 0
 ) -> int | None:
-    """Create an empty log; return None if its key is taken. A log that is being restored has no key
-    yet."""
+    """Create an empty log. Returns None if its key is taken. A log that is being restored has no
+    key yet."""
     key = (row.tenant, row.session, row.thread) if state == LIVE else (None, None, None)
     id: int | None = await link.value(
         "INSERT INTO hf.logs (log, state, version, tenant, session, thread, base, shared, token,"

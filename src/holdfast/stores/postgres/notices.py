@@ -1,10 +1,10 @@
-"""Notifying followers in all processes that a log grew.
+"""Notification of followers in all processes that events were appended to a log.
 
 One connection per process sends the notices, after the commit and for many appends at once: a
 notice inside the append would make all appends of the database wait for one lock. A follower's
 process receives them on the same connection. A notice may be lost, with its sender or its
 connection, so followed logs are also polled from time to time, all with one query. Through a pooler
-a process cannot listen, and polling is the only way.
+a process cannot listen, so it only polls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST = 400  # digests that fit into a notice of at most 8,000 bytes
 
 
 class PostgresNotices:
-    """Sends and receives notices of logs that grew."""
+    """Sends and receives notifications about logs that have new events."""
 
     def __init__(self, database: PostgresDatabase, wakes: Wakes) -> None:
         self._database = database
@@ -75,7 +75,8 @@ class PostgresNotices:
     # The connection
 
     async def _talk(self) -> None:
-        """Keep a connection open: listen on it if there is a follower, and send notices on it."""
+        """Keep a connection open. Notifications are sent on it, and received on it if there is a
+        follower."""
         while True:
             try:
                 with cancellable():

@@ -1,4 +1,4 @@
-"""Reading a log in pages of bounded size, each event checked."""
+"""Reading a log in pages of bounded size. Each event is checked."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ async def records_of(
     *,
     links: bool = False,
 ) -> list[Record]:
-    """Return some records of a log's own events; large data ends the page early. Without `inline`,
-    `data` of a large payload is None, and `size` and `sha256` are those of the payload. With
+    """Return some records of a log's own events. Large data ends the page early. Without `inline`,
+    the `data` of a large payload is None, and `size` and `sha256` describe the payload. With
     `links`, the stored links are included."""
     way = "DESC" if reverse else "ASC"
     small = f"octet_length(data) <= {APART + FRAME}"

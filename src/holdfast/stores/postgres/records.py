@@ -18,8 +18,8 @@ from .tables import PostgresTables
 
 
 class AcquireCall:
-    """Acquires a lease. If it is repeated after a lost reply, it recognises the lease that it
-    took."""
+    """One acquisition of a lease. If the call is repeated after a lost reply, it recognises the
+    lease that it acquired."""
 
     def __init__(
         self, key: Key, owner: str, ttl: float, steal: str | None, mark: str | None
@@ -77,8 +77,8 @@ async def _save_lease(link: Link, id: int, state: LeaseState) -> None:
 async def put_draft(
     link: Link, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
-    """Store a piece of a draft. This takes one statement if the lease is valid, which it nearly
-    always is."""
+    """Store a piece of a draft. This takes one statement if the lease is valid, which is nearly
+    always the case."""
     put = await link.run(
         "INSERT INTO hf.drafts (log, message, token, start, text)"
         " SELECT id, $6, token, $7, $8 FROM hf.logs WHERE tenant = $1 AND session = $2"
@@ -171,8 +171,8 @@ async def put_blob(link: Link, scope: Scope, data: bytes, sha256: str) -> BlobRe
 
 
 async def _exists(link: Link, scope: Scope) -> bool:
-    """Whether the session has a thread; if so, that thread cannot be deleted until the transaction
-    ends."""
+    """Return whether the session has a thread. If so, that thread cannot be deleted until the
+    transaction ends."""
     found = await link.value(
         "SELECT 1 FROM hf.logs WHERE tenant = $1 AND session = $2 LIMIT 1 FOR SHARE",
         scope.tenant,
@@ -209,8 +209,8 @@ async def blobs(link: Link, scope: Scope) -> list[BlobRef]:
 async def claim(
     link: Link, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
-    """Insert the claim, or change one that `instead_of` holds, in one statement, so that one caller
-    wins."""
+    """Insert the claim, or change a claim that `instead_of` holds, in one statement, so that only
+    one of several callers succeeds."""
     session = await link.value(
         "INSERT INTO hf.claims AS c (tenant, name, session) VALUES ($1, $2, $3)"
         " ON CONFLICT (tenant, name) DO UPDATE SET session ="

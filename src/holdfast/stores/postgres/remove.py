@@ -1,4 +1,4 @@
-"""Deleting: hide at once, then remove in bounded steps.
+"""Deletion: hide the data at once, then remove it in bounded steps.
 
 A deleted log loses its key and its row in one transaction; its events are removed in later ones.
 Events that its forks share stay, without a key, until the last fork is deleted. An interrupted
@@ -25,8 +25,8 @@ STEP_EVENTS = 2_000
 
 
 class Hide:
-    """Makes a session or a thread unreachable; returns the receipt's counts and the removed rows.
-    If it is repeated after a lost reply, it accepts that the log does not exist any more."""
+    """Makes a session or a thread unreachable. Returns the counts for the receipt and the removed
+    rows. If the call is repeated after a lost reply, it accepts that the log no longer exists."""
 
     def __init__(self, target: Scope | Key, fence: Lease | None, expected: int | None) -> None:
         self._target = target
@@ -83,7 +83,7 @@ async def _entries(link: Link, target: Scope | Key) -> list[PostgresLogEntry]:
 
 
 async def has_threads(link: Link, scope: Scope) -> bool:
-    """Whether a session exists."""
+    """Return whether a session exists."""
     found = await link.value(
         "SELECT 1 FROM hf.logs WHERE tenant = $1 AND session = $2 LIMIT 1",
         scope.tenant,
@@ -124,8 +124,8 @@ async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
 
 
 async def hidden(tables: PostgresTables) -> list[int]:
-    """Return the hidden logs that have something to remove, including abandoned restores, newest
-    first: a fork comes before the log that it was forked from."""
+    """Return the hidden logs that have something to remove, including abandoned restores. Newest
+    first, so that a fork comes before the log that it was forked from."""
     link, now = tables.link, await tables.now()
     await link.run(
         "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
@@ -141,9 +141,9 @@ async def hidden(tables: PostgresTables) -> list[int]:
 
 
 async def sweep(link: Link, id: int) -> bool:
-    """Remove some events of a hidden log, except the events that its forks share; return whether
-    there may be more. One statement sees forks and events at one moment, so that no fork loses
-    events that it shares."""
+    """Remove some events of a hidden log, except the events that its forks share. Returns whether
+    there may be more. One statement reads forks and events, so that no fork loses events that it
+    shares."""
     some = await link.run(
         "DELETE FROM hf.events WHERE log = $1 AND seq IN (SELECT seq FROM hf.events WHERE log = $1"
         " AND seq > coalesce((SELECT max(shared) FROM hf.logs WHERE base = $1), 0)"
@@ -164,13 +164,13 @@ async def sweep(link: Link, id: int) -> bool:
 
 
 async def discard(link: Link, log: str) -> None:
-    """Mark a restore as interrupted, by the incarnation of its log."""
+    """Mark a restore as interrupted. `log` is the incarnation of its log."""
     await link.run("UPDATE hf.logs SET until = -1 WHERE log = $1 AND state = $2", log, RESTORING)
 
 
 async def shared_still(link: Link, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-    """Return the parts of the deleted logs that forks still share; no other session is
-    mentioned."""
+    """Return the parts of the deleted logs that forks still share. The result names no other
+    session."""
     found = await link.rows(
         "SELECT dead.log, max(fork.shared), string_agg(DISTINCT fork.thread, ',')"
         " FROM hf.logs AS dead JOIN hf.logs AS fork ON fork.base = dead.id"

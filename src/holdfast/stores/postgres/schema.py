@@ -113,8 +113,8 @@ TABLE_NAMES = ("logs", "events", "terms", "pending", "claims", "drafts", "snapsh
 
 
 async def found(link: Link) -> tuple[int, int]:
-    """Return the version of the tables, and of the oldest program that may use them; zeros if there
-    are none."""
+    """Return the version of the tables, and the version of the oldest program that may use them.
+    Returns zeros if there are no tables."""
     try:
         record = await link.row("SELECT version, oldest FROM hf.meta")
     except (pg.UndefinedTableError, pg.InvalidSchemaNameError):
@@ -123,7 +123,8 @@ async def found(link: Link) -> tuple[int, int]:
 
 
 async def check(link: Link) -> bool:
-    """Return whether the tables exist and are up to date; reject the tables of a newer program."""
+    """Return whether the tables exist and are up to date. Raises an error for the tables of a newer
+    program."""
     encoding = await link.value("SELECT current_setting('server_encoding')")
     if encoding != "UTF8":
         raise InvalidValue(
@@ -143,8 +144,8 @@ async def check(link: Link) -> bool:
 
 
 async def migrate(link: Link) -> None:
-    """Bring the tables up to date, in the caller's transaction. If many processes start at once,
-    one migrates them; the others wait and find them up to date."""
+    """Update the tables, in the caller's transaction. If many processes start at once, one of them
+    migrates the tables, and the others wait and find them up to date."""
     await link.run(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"holdfast {link.schema}"
     )
@@ -177,7 +178,7 @@ def outdated(schema: str) -> StoreError:
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """Return the version of the tables at `url`, and the one that this program knows. Changes
+    """Return the version of the tables at `url`, and the version that this program knows. Changes
     nothing."""
     database = await PostgresDatabase.open(url)
     try:

@@ -38,7 +38,7 @@ from .tables import PostgresTables
 
 
 class PostgresStore(BaseStore[Restore]):
-    """Sessions in a PostgreSQL database. Open it with `holdfast.connect("postgresql://…")`."""
+    """A store in a PostgreSQL database. Open it with `holdfast.connect("postgresql://…")`."""
 
     def __init__(
         self, database: PostgresDatabase, *, project: Project, clock: Callable[[], int] | None
@@ -84,7 +84,7 @@ class PostgresStore(BaseStore[Restore]):
         return PostgresTables(link, self._project, self._now)
 
     async def _now(self, link: Link) -> int:
-        """Return the time: the server's, read now, or that of the caller's clock."""
+        """Return the current time: the server's time, or the time of the caller's clock."""
         now: int = self._given_clock() if self._given_clock else await link.value(CLOCK)
         return now
 

@@ -1,4 +1,4 @@
-"""The tables on a connection, for the operations that PostgreSQL shares with SQLite."""
+"""The tables on a connection, for the operations that the PostgreSQL and SQLite stores share."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The tables that SQLite and PostgreSQL share, and the operations on them."""
+"""Tables and operations that the SQLite and PostgreSQL stores share."""

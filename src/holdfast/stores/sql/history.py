@@ -24,20 +24,21 @@ from .tables import LIVE, RESTORING, E, KeptHash, LogTables, Segment
 async def link_of(
     tables: LogTables[E], key: Key, seq: int, *, log: str | None = None
 ) -> str | None:
-    """Return the link of an event, whether it is the log's own or shared."""
+    """Return the link of an event, which is either the log's own event or a shared one."""
     entry = rules.existing(key, await tables.lookup(key), log)
     rules.check_at(entry.row, seq, "seq")
     return hash_chain.ending(await tables.kept(await _holder(tables, entry, seq), seq))
 
 
 async def _holder(tables: LogTables[E], entry: E, seq: int) -> int:
-    """Return the log that holds this number: the log itself, or one that it was forked from."""
+    """Return the log that stores the event with this number: the log itself, or a log that it was
+    forked from."""
     (log,) = by_holder(await tables.segments(entry), [seq])
     return log
 
 
 def by_holder(segments: Sequence[Segment], seqs: Sequence[int]) -> dict[int, list[int]]:
-    """Group these numbers by the log that holds them."""
+    """Group event numbers by the log that stores them."""
     return {
         log: some
         for log, after, upto in segments
@@ -82,7 +83,7 @@ class Restore(NamedTuple):
 
 
 async def begin_restore(tables: LogTables[E], key: Key, parent: Parent | None) -> Restore:
-    """Create a log without a key to restore into."""
+    """Create a log without a key, to restore events into."""
     if await tables.lookup(key) is not None:
         raise rules.exists(key)
     base, at, left = None, 0, None
@@ -112,7 +113,7 @@ async def restore_some(tables: LogTables[E], restore: Restore, events: Sequence[
 
 
 async def end_restore(tables: LogTables[E], key: Key, restore: Restore) -> None:
-    """Give the restored log its key."""
+    """Assign the key to the restored log, which makes it visible."""
     entry = await tables.restoring(restore.log)
     rules.check_restored_end(entry.row, entry.shared)
     there = await tables.lookup(key)
@@ -128,7 +129,7 @@ async def end_restore(tables: LogTables[E], key: Key, restore: Restore) -> None:
 async def erase(
     tables: LogTables[E], key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
 ) -> dict[str, int]:
-    """Replace the data of events; rows are rebuilt, snapshots are dropped."""
+    """Replace the data of events, rebuild the rows, and drop the snapshots."""
     entry = await tables.locked(key)
     numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
     parts = by_holder(await tables.segments(entry), numbers)
@@ -159,7 +160,7 @@ async def blank(
 
 
 async def projected(tables: LogTables[E], entry: E) -> Row:
-    """Rebuild the row from the log's own events."""
+    """Return the row, rebuilt from the log's own events."""
     row = rules.empty_row(entry.row, entry.shared)
     upto = entry.row.head
     while row.head < upto:

@@ -1,7 +1,7 @@
 """The SQL of `find` and `pending`, shared by SQLite and PostgreSQL.
 
-The tables have the same columns in both. Differences are passed in: how parameters are marked, and
-which tables to search.
+The tables have the same columns in both databases. The differences are parameters: the placeholder
+style, and the tables to search.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _item = msgspec.json.Decoder(Pending).decode
 
 
 class Where:
-    """Conditions joined by AND, and the values bound in them. Parameters are marked `$1`, `$2`,
-    … if `numbered`, else `?`."""
+    """Conditions joined by AND, and the values bound in them. The placeholders are `$1`, `$2` and
+    so on if `numbered` is true, and `?` otherwise."""
 
     def __init__(self, *, numbered: bool = False) -> None:
         self.values: list[Any] = []
@@ -70,8 +70,8 @@ def add_conditions(where: Where, query: Query, live: int) -> None:
 def find_statement(
     query: Query, source: str, where: Where, cursor: str | None, limit: int
 ) -> tuple[str, list[Any]]:
-    """Return the statement for one page, as (SQL, values); it selects (place, id, doc). If `source`
-    includes the terms `t`, the result is sorted by them."""
+    """Return the statement for one page, as (SQL, values). The statement selects (place, id, doc).
+    If `source` includes the terms `t`, the result is sorted by them."""
     by_term = " AS t " in source and query.order == "active"
     place, id = ("t.active", "t.log") if by_term else (f"l.{query.order}", "l.id")
     if cursor is not None:
@@ -88,7 +88,7 @@ def find_statement(
 
 
 def next_cursor(query: Query, found: Sequence[Any], limit: int) -> str | None:
-    """Return the cursor after a page of (place, id, doc), if there are more than `limit`."""
+    """Return the cursor after a page of (place, id, doc), if there are more than `limit` rows."""
     if len(found) <= limit:
         return None
     value, id, _ = found[limit - 1]

@@ -1,7 +1,8 @@
-"""The tables of a store on an SQL database, as the shared operations use them.
+"""The tables of a store in an SQL database, as used by the shared operations.
 
-`LogTables` is one transaction. Its methods are coroutines, because they wait for a database server.
-The methods of SQLite never wait, and `completed` runs an operation on them as a plain function.
+A `LogTables` represents one transaction. Its methods are coroutines, because they wait for a
+database server. With SQLite the methods never wait, and `completed` runs an operation on them as a
+plain function.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Segment = tuple[int, int, int]  # a log, and the numbers that it holds: after â€
 
 
 class LogEntry(Protocol):
-    """A log as stored in the table `logs`. It shares the events up to `shared` with `base`."""
+    """A log as stored in the table `logs`. The log shares the events up to `shared` with `base`."""
 
     @property
     def id(self) -> int: ...
@@ -53,7 +54,7 @@ class KeptHash(NamedTuple):
 
 
 class LogTables(Protocol[E]):
-    """The tables, within one transaction."""
+    """The tables within one transaction."""
 
     @property
     def project(self) -> Project: ...
@@ -74,8 +75,8 @@ class LogTables(Protocol[E]):
         ...
 
     async def locked(self, key: Key) -> E:
-        """Return the log with this key, locked until the transaction ends; raise `SessionNotFound`
-        if it does not exist."""
+        """Return the log with this key, locked until the transaction ends. Raises `SessionNotFound`
+        if the log does not exist."""
         ...
 
     async def entry(self, id: int) -> E:
@@ -88,7 +89,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def segments(self, entry: E) -> list[Segment]:
-        """Return which log holds which numbers, oldest first."""
+        """Return which log stores which event numbers, oldest first."""
         ...
 
     async def begin(
@@ -116,7 +117,8 @@ class LogTables(Protocol[E]):
         ...
 
     async def events(self, key: Key, log: int, after: int, upto: int) -> list[StoredEvent]:
-        """Return some of the events that a log holds, in order of number; `key` is for errors."""
+        """Return some of the events that a log stores, in order of number. `key` is used in error
+        messages."""
         ...
 
     async def hashes(self, log: int, seqs: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -128,7 +130,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def erasing(self, parts: dict[int, list[int]], reason: str) -> None:
-        """Prepare to erase these numbers of these logs, all or none."""
+        """Prepare to erase the events with these numbers from these logs, all or none."""
         ...
 
     # Restores
@@ -138,25 +140,26 @@ class LogTables(Protocol[E]):
         ...
 
     async def write_restored(self, entry: E, plan: Extension, until: int) -> None:
-        """Write the next events of a restore, which counts as interrupted after `until`."""
+        """Write the next events of a restore. The restore counts as interrupted after `until`."""
         ...
 
     async def publish(self, entry: E, key: Key) -> None:
-        """Give a restored log its key, and list it."""
+        """Assign the key to a restored log, and list it."""
         ...
 
     # Snapshots, lists and claims
 
     async def drop_snapshots(self, log: int, *, forks: bool) -> int:
-        """Drop the snapshots of a log, and with `forks` of all its forks; return how many."""
+        """Drop the snapshots of a log, and with `forks` of all its forks. Returns the number of
+        dropped snapshots."""
         ...
 
     async def has_terms(self, id: int, row: Row) -> bool:
-        """Whether the terms that lists search match the row."""
+        """Return whether the terms that lists search match the row."""
         ...
 
     async def pending_ids(self, id: int) -> set[str]:
-        """Return the ids of the pending items of a log that the inbox lists."""
+        """Return the ids of a log's pending items that are listed in the inbox."""
         ...
 
     async def claimed(self, tenant: str, name: str) -> Scope | None:
@@ -165,7 +168,7 @@ class LogTables(Protocol[E]):
 
 
 def completed(job: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Turn an operation on tables that never wait into a plain function."""
+    """Return a plain function for an operation on tables that never wait."""
 
     @wraps(job)
     def call(*args: P.args, **options: P.kwargs) -> T:

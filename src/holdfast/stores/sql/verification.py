@@ -53,15 +53,16 @@ class TablesCheck(Generic[E]):
 
 
 async def check_log(tables: LogTables[E], id: int) -> list[Damage]:
-    """Return the problems of a log, its row and its claims; none if it was deleted meanwhile."""
+    """Return the problems of a log, its row and its claims. Returns none if the log was deleted
+    meanwhile."""
     if await tables.state(id, "FOR SHARE") != LIVE:
         return []
     return await verify.check_log(TablesCheck(tables, await tables.entry(id)))
 
 
 async def repair(tables: LogTables[E], id: int) -> list[Damage]:
-    """Repair what can be repaired: erase damaged events, and rebuild rows. The damage is found
-    here, in the transaction that repairs it."""
+    """Erase damaged events, and rebuild rows. The damage is found in the same transaction that
+    repairs it."""
     if await tables.state(id, "FOR UPDATE") != LIVE:
         return []
     found = await check_log(tables, id)

@@ -1,4 +1,4 @@
-"""Which files a database has open, and whether they are still the ones at their paths.
+"""The identity of the open database files, and whether they are still the files at their paths.
 
 When database files are removed or replaced, a process that has them open continues to read and
 write the old files, and no other process sees those writes. A file keeps its device and inode while
@@ -29,8 +29,8 @@ def inode(path: str) -> Inode | None:
 
 
 class DatabaseFile:
-    """The files of one database: the database, its write-ahead log and its shared memory. The
-    writer's thread opens it; reading threads only check it."""
+    """The files of one database: the database itself, its write-ahead log and its shared memory.
+    The writer's thread opens them; reader threads only check them."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -39,8 +39,8 @@ class DatabaseFile:
         self.opened: Identity = ()
 
     def make(self, mode: int) -> bool:
-        """Create the database as an empty file with these permissions, if it does not exist; return
-        whether it was created. The other two files get the same permissions."""
+        """Create the database as an empty file with these permissions, if it does not exist.
+        Returns whether the file was created. The other two files get the same permissions."""
         return make_file(os.path.realpath(self.path), mode)
 
     def now(self) -> Identity:
@@ -48,28 +48,28 @@ class DatabaseFile:
         return tuple(map(inode, self._paths))
 
     def is_replaced(self) -> bool:
-        """Whether an open file is no longer at its path."""
+        """Return whether an open file is no longer at its path."""
         return self.now() != self.opened
 
     def is_partly_replaced(self) -> bool:
-        """Whether only some of the open files are still at their paths; these do not belong to the
-        new files."""
+        """Return whether only some of the open files are still at their paths. The others were
+        replaced, so the files do not belong together."""
         return any(now is not None and now in self.opened for now in self.now())
 
     def has_log(self) -> bool:
-        """Whether there is a write-ahead log that is not empty."""
+        """Return whether there is a write-ahead log that is not empty."""
         try:
             return os.path.getsize(self._paths[1]) > 0
         except FileNotFoundError:
             return False
 
     def is_whole(self) -> bool:
-        """Whether all files exist, as they do while a process has the database open."""
+        """Return whether all files exist, as they do while a process has the database open."""
         return None not in self.now()
 
     def remember(self, conn: sqlite3.Connection, before: Inode | None) -> bool:
-        """Record the files as the open ones, if `conn` has opened them; return whether it has.
-        `before` is the inode of the database file before `conn` was opened."""
+        """Record the current files as the open ones, if `conn` has opened them. Returns whether it
+        has. `before` is the inode of the database file before `conn` was opened."""
         found = self.now()
         (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
         if found[0] != before or (mode == "wal" and None in found):

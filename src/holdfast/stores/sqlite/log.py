@@ -1,7 +1,7 @@
-"""The log on a connection: append, read, and the row that belongs to it.
+"""Appending to a log, reading it, and its row, on a connection.
 
-Plain functions, each called inside a transaction of the writer or of a reader. `rules.extend`
-decides an append; the lookups and writes are here.
+These are plain functions, each called inside a transaction of the writer or of a reader.
+`rules.extend` decides an append; the lookups and writes are here.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def lookup(conn: sqlite3.Connection, key: Key) -> SqliteLogEntry | None:
 
 
 def existing(conn: sqlite3.Connection, key: Key, log: str | None = None) -> SqliteLogEntry:
-    """Return the log with this key; raise if it does not exist, or is not the incarnation that the
-    caller expects."""
+    """Return the log with this key. Raises an error if the log does not exist, or is not the
+    incarnation that the caller expects."""
     return rules.existing(key, lookup(conn, key), log)
 
 
@@ -92,7 +92,7 @@ def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
 
 
 def segments(conn: sqlite3.Connection, entry: SqliteLogEntry) -> list[Segment]:
-    """Return which log holds which numbers, as (log, after, upto), oldest first."""
+    """Return which log stores which event numbers, as (log, after, upto), oldest first."""
     found = [(entry.id, entry.shared, entry.row.head)]
     base, upto = entry.base, entry.shared
     while base is not None:
@@ -143,7 +143,7 @@ def _known_sql(count: int) -> str:
 
 
 def append(tx: Transaction, request: AppendRequest) -> Extension:
-    """Carry out one append; write nothing if it is rejected."""
+    """Perform one append. Nothing is written if it is rejected."""
     conn, payloads, recent, key = tx.conn, tx.payloads, tx.recent, request.key
     now = tx.clock()
     entry = recent.get(key) or lookup(conn, key)
@@ -180,7 +180,7 @@ def _hope(
     decide: Callable[[dict[str, int]], Extension],
 ) -> Extension | None:
     """Append on the assumption that all ids are new, which is nearly always true; the unique index
-    verifies it. Returns None, with nothing written, if an id is known."""
+    verifies this. Returns None, without writing, if an id is already in the log."""
     if entry.base is not None:
         return None
     try:
@@ -248,7 +248,7 @@ def write(
 
 
 def record_of(log: int, event: Event, hash: bytes, data: bytes, link: bytes | None) -> Record:
-    """Return the values of `INSERT` for an event."""
+    """Return the values of the `INSERT` statement for an event."""
     e = event
     return (log, e.seq, e.id, e.kind, e.v, e.run, e.actor, e.cause, e.at, hash, data, link)
 
@@ -369,7 +369,7 @@ def records_of(
     reverse: bool,
     size: int,
 ) -> list[Record]:
-    """Return some records of a log's own events; large data, or `size` bytes in total, end the page
+    """Return some records of a log's own events. Large data, or `size` bytes in total, end the page
     early."""
     order = "DESC" if reverse else "ASC"
     cursor = conn.execute(

@@ -1,4 +1,4 @@
-"""Payload storage: in the database, or in files that it indexes.
+"""Payload storage: in the database, or in files that the database indexes.
 
 In a SQLite store, the tables are authoritative. In a file store, they are an index of JSON lines,
 and a subclass of `PayloadStorage` keeps the data in files. Every method runs inside the caller's
@@ -39,12 +39,12 @@ Recent = dict[Key, SqliteLogEntry]  # the logs that were written last, cached fo
 
 
 class PayloadStorage:
-    """Stores the data of events and blobs in the tables. The file store overrides most of it.
+    """Stores the data of events and blobs in the tables. The file store overrides most methods.
 
-    A format byte comes first: `j` is followed by a CRC-32 and JSON, `p` means that the data is in
-    `payloads`, `b` is followed by a blob. `s` is never stored: it marks the stub that a reader gets
-    for a payload stored apart. Every read checks the CRC; `verify` checks the event's SHA-256,
-    which costs more.
+    The first byte is the format: `j` is followed by a CRC-32 and JSON, `p` means that the data is
+    in `payloads`, `b` is followed by a blob. `s` is never stored: it marks the stub that a reader
+    gets for a separately stored payload. Every read checks the CRC; `verify` also checks the
+    event's SHA-256, which is more expensive.
     """
 
     lossy = False
@@ -53,10 +53,10 @@ class PayloadStorage:
     # Transactions
 
     def forget(self) -> None:
-        """Drop cached values of the tables: another process may have written."""
+        """Drop cached values of the tables, because another process may have written."""
 
     def begun(self, conn: sqlite3.Connection) -> bool:
-        """Called when a transaction of the writer begins; return whether this changed the
+        """Called when a transaction of the writer begins. Returns whether the call changed the
         tables."""
         return False
 
@@ -77,7 +77,7 @@ class PayloadStorage:
 
     def put(self, conn: sqlite3.Connection, entry: SqliteLogEntry, plan: Extension) -> list[bytes]:
         """Return the content of the `data` column for new events. `keep` is called next, unless one
-        of their ids turns out to be known."""
+        of the ids is already in the log."""
         columns = []
         for event in plan.fresh:
             if len(event.data) > APART:
@@ -96,8 +96,8 @@ class PayloadStorage:
     def get(
         self, conn: sqlite3.Connection, log: int, key: Key, records: Sequence[Record]
     ) -> Iterable[Event]:
-        """Yield the events of some records of one log; raise `LogDamaged` at the first unreadable
-        one."""
+        """Yield the events of some records of one log. Raises `LogDamaged` at the first unreadable
+        event."""
         for record in records:
             data = record[8]
             if data[:1] == b"p":
@@ -112,7 +112,7 @@ class PayloadStorage:
                 raise spoiled(key, event_of(record, data[FRAME:]))
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
-        """Prepare to erase these numbers of these logs, all or none."""
+        """Prepare to erase the events with these numbers from these logs, all or none."""
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
@@ -135,18 +135,18 @@ class PayloadStorage:
         """Called when a log was deleted; the events that its forks share are still needed."""
 
     def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
-        """Called when the events of a deleted log after `kept` are removed, or with None the whole
-        log."""
+        """Called when the events of a deleted log after number `kept` are removed, or the whole log
+        if `kept` is None."""
         conn.execute("DELETE FROM payloads WHERE log = ? AND seq > ?", (log, kept or 0))
 
     # Blobs and claims
 
     def put_blob(self, scope: Scope, sha256: str, data: bytes) -> bytes:
-        """Store a blob; return the content of its `data` column."""
+        """Store a blob. Returns the content of its `data` column."""
         return b"b" + data
 
     def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
-        """Return the bytes of a blob; empty if they are missing."""
+        """Return the bytes of a blob. Returns empty bytes if they are missing."""
         return column[1:]
 
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:

@@ -36,8 +36,9 @@ def locate(tx: Transaction, tenant: str, id: str) -> list[Key]:
     """Return the logs of a tenant to which an event with this id was appended. If such a log was
     deleted, return the forks that share the event instead.
 
-    The index of ids begins with the id, so this is one seek for all logs. This costs appends
-    nothing: the same index rejects ids that a log already has."""
+    The index of ids begins with the id, so one seek finds all logs. It does not slow down appends,
+    because the same index is needed to reject ids that a log already has.
+    """
     found = tx.conn.execute(
         "WITH RECURSIVE holders (log, seq, live) AS ("
         f" SELECT l.id, e.seq, l.state = {LIVE}"
@@ -166,8 +167,8 @@ def runnable(tx: Transaction, tenant: str, *, agents: Sequence[str], limit: int 
 def runnable_sql(
     now: int, tenant: str, agents: Sequence[str], limit: int, *, ahead: bool = False
 ) -> tuple[str, list[Any]]:
-    """Return the statement for runnable logs, as (SQL, values); or for logs that were due before
-    the clock was set back (`catalog.is_due`)."""
+    """Return the statement for runnable logs, or for logs that were due before the clock was set
+    back (`catalog.is_due`), as (SQL, values)."""
     marks = ",".join("?" * len(agents))
     due, values = "wake <= ?", [now]
     if ahead:
@@ -183,7 +184,8 @@ def runnable_sql(
 
 
 def _was_ahead(conn: sqlite3.Connection, now: int, tenant: str) -> bool:
-    """Whether a session was active later than now, which means that the clock was set back."""
+    """Return whether a session was active later than now, which means that the clock was set
+    back."""
     found = conn.execute(
         "SELECT 1 FROM logs INDEXED BY logs_active"
         " WHERE tenant = ? AND thread = 'main' AND active > ? LIMIT 1",

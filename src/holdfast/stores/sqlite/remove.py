@@ -1,4 +1,4 @@
-"""Deleting on a connection: hide at once, then remove in bounded steps.
+"""Deletion on a connection: hide the data at once, then remove it in bounded steps.
 
 A deleted log loses its key and its row in one transaction; its events are removed in later ones.
 Events that its forks share stay, without a key, until the last fork is deleted. An interrupted
@@ -34,7 +34,8 @@ def hide(
     fence: Lease | None = None,
     expected: int | None = None,
 ) -> tuple[Counter[str], list[Row]]:
-    """Make a session or a thread unreachable; return the receipt's counts and the removed rows."""
+    """Make a session or a thread unreachable. Returns the counts for the receipt and the removed
+    rows."""
     removed: Counter[str] = Counter()
     if fence is not None or expected is not None:
         _check(conn, payloads, target, fence, expected)
@@ -64,8 +65,7 @@ def _check(
     fence: Lease | None,
     expected: int | None,
 ) -> None:
-    """Reject a delete under a lease that is not the newest, or from a number that is not the
-    head."""
+    """Reject a delete whose lease is not the newest, or whose expected number is not the head."""
     key = target if isinstance(target, Key) else Key(target.tenant, target.session, "main")
     entry = lookup(conn, key)
     if entry is not None:
@@ -77,7 +77,7 @@ def _check(
 
 
 def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
-    """Whether a session exists."""
+    """Return whether a session exists."""
     found = conn.execute(
         "SELECT 1 FROM logs WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
     )
@@ -94,7 +94,7 @@ def hide_log(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Counter[str]:
 
 
 def drop_snapshots(conn: sqlite3.Connection, log: int, *, forks: bool = True) -> int:
-    """Drop the snapshots of a log and of all its forks; return how many there were."""
+    """Drop the snapshots of a log and of all its forks. Returns the number of dropped snapshots."""
     if not forks:
         return conn.execute("DELETE FROM snapshots WHERE log = ?", (log,)).rowcount
     # sqlite3 counts rows only for statements that begin with DELETE, INSERT or UPDATE.
@@ -139,7 +139,7 @@ def _hide_scope(conn: sqlite3.Connection, payloads: PayloadStorage, scope: Scope
 
 
 def sweep(conn: sqlite3.Connection, payloads: PayloadStorage, now: int) -> bool:
-    """Remove some of the hidden logs; return whether there may be more."""
+    """Remove some of the hidden logs. Returns whether there may be more."""
     conn.execute("UPDATE logs SET state = ? WHERE state = ? AND until < ?", (DEAD, RESTORING, now))
     for (owner,) in conn.execute("SELECT id FROM owners WHERE tenant IS NULL").fetchall():
         if _sweep_blobs(conn, owner):
@@ -182,13 +182,13 @@ def _sweep_log(conn: sqlite3.Connection, payloads: PayloadStorage, id: int) -> b
 
 
 def discard(conn: sqlite3.Connection, log: str) -> None:
-    """Mark a restore as interrupted, by the incarnation of its log."""
+    """Mark a restore as interrupted. `log` is the incarnation of its log."""
     conn.execute("UPDATE logs SET until = -1 WHERE log = ? AND state = ?", (log, RESTORING))
 
 
 def shared_still(tx: Transaction, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-    """Return the parts of the deleted logs that forks still share; no other session is
-    mentioned."""
+    """Return the parts of the deleted logs that forks still share. The result names no other
+    session."""
     remains = []
     for log in deleted:
         upto, threads = tx.conn.execute(

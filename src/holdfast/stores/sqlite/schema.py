@@ -1,7 +1,7 @@
-"""The tables, their versions, and opening a connection.
+"""The tables, their versions, and the function that opens a connection.
 
 The tables are rowid tables with integer log keys, and ids increase with time, so that the large
-tables and their indexes grow at their end. `logs` has one row per log: its lease, the fields that
+tables and their indexes grow at the end. `logs` has one row per log: its lease, the fields that
 lists search by, and the whole `Row` as JSON in `doc`.
 """
 
@@ -179,8 +179,8 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
 
 
 def complete(conn: sqlite3.Connection) -> None:
-    """Add columns that need no new version, because programs that do not know them work without
-    them. The caller holds the writers' lock."""
+    """Add columns that need no new schema version, because programs that do not know these columns
+    work without them. The caller holds the writers' lock."""
     for table, columns in ADDED.items():
         known = {name for _, name, *_ in conn.execute(f"PRAGMA table_info({table})")}
         for name, definition in columns.items():
@@ -190,7 +190,7 @@ def complete(conn: sqlite3.Connection) -> None:
 
 @contextmanager
 def opening(path: str) -> Iterator[None]:
-    """Raise `InvalidValue` with a remedy if a file is not a database."""
+    """Context manager that raises `InvalidValue` with a remedy if the file is not a database."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -205,8 +205,8 @@ def opening(path: str) -> Iterator[None]:
 
 @contextmanager
 def translated(path: str | None = None) -> Iterator[None]:
-    """Translate the driver's errors into Holdfast's, with the driver's error as the cause; `path`
-    is that of the database, if known."""
+    """Context manager that translates the driver's errors into Holdfast errors, with the driver's
+    error as the cause. `path` is the path of the database, if known."""
     try:
         yield
     except HoldfastError:
@@ -223,13 +223,13 @@ def translated(path: str | None = None) -> Iterator[None]:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether an error means that the file itself is malformed."""
+    """Return whether an error means that the file itself is malformed."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the errors above say more precisely where
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def folder_of(path: str) -> Path:
-    """Return the folder of a database file; raise if it does not exist."""
+    """Return the folder of a database file. Raises an error if the folder does not exist."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InvalidValue(

@@ -1,7 +1,8 @@
 """`SqliteStore`: a store in one SQLite file, for any number of processes.
 
 Each method runs a function of `log`, `records`, `queries` or `remove`, or of the package `sql`,
-inside a transaction: of the writer if it changes something, of a reader if not.
+inside a transaction. Methods that write use a transaction of the writer, the others a transaction
+of a reader.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
 
 class SqliteStore(BaseStore[Restore]):
-    """Sessions in one SQLite file. Open it with `holdfast.connect("sqlite:PATH")`."""
+    """A store in one SQLite file. Open it with `holdfast.connect("sqlite:PATH")`."""
 
     kind = "sqlite"
 

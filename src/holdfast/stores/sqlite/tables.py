@@ -1,4 +1,4 @@
-"""The tables on a connection, for the operations that SQLite shares with PostgreSQL."""
+"""The tables on a connection, for the operations that the SQLite and PostgreSQL stores share."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class SqliteTables(Transaction):
         ]
 
     def _read(self, key: Key, log: int, found: Sequence[Record]) -> list[tuple[Event, str | None]]:
-        """Return the events of some records; a damaged event has no data, and the problem with
-        it."""
+        """Return the events of some records. A damaged event has no data and comes with a
+        description of the damage."""
         try:
             return [(event, None) for event in self.payloads.get(self.conn, log, key, found)]
         except LogDamaged as error:
@@ -155,6 +155,6 @@ class SqliteTables(Transaction):
 
 
 def live_log(conn: sqlite3.Connection, log: str) -> int | None:
-    """Return the id of a log, by its incarnation; None if it was deleted."""
+    """Return the id of a log, given its incarnation. Returns None if the log was deleted."""
     found = conn.execute("SELECT id FROM logs WHERE log = ? AND state = ?", (log, LIVE)).fetchone()
     return found and int(found[0])

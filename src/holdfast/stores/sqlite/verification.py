@@ -41,7 +41,7 @@ def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
 
 
 def malformed(error: StoreDamaged, key: Key | None = None) -> Damage:
-    """Return the finding that the file, or its part of a log, cannot be read."""
+    """Return the problem report for a file, or for a log in it, that cannot be read."""
     detail = f"{error.__cause__ or error}; replace it with a backup"
     return Damage(problem="unreadable", detail=detail, key=key)
 

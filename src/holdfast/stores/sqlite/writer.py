@@ -1,4 +1,5 @@
-"""The thread that writes and watches, and the pool of connections that read.
+"""The writer thread, which also watches for commits of other processes, and the pool of reader
+connections.
 
 All waiting jobs run in one transaction, so that many sessions share one fsync. A rejected job (a
 `HoldfastError`) writes nothing and does not affect the others; a failed transaction fails all of
@@ -6,7 +7,7 @@ its jobs with `StoreUnavailable`. A queued job runs even if its caller is cancel
 retry safe. While there is a follower, the same connection detects commits of other processes.
 
 Each batch first checks that the open files are still at their paths. If not, a database that can be
-rebuilt is opened again, and rebuilt if it is damaged; any other database is not used any more.
+rebuilt is opened again, and rebuilt if it is damaged; any other database is no longer used.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ LOOK = 0.02  # seconds between two checks for commits of other processes, while 
 
 
 class _Waiting:
-    """A job and the future of its caller. A job that is `alone` runs outside a transaction (VACUUM
-    needs that); a `tidy` job updates `SqliteWriter.recent` itself; `done` is called with the
-    result, even if the caller was cancelled."""
+    """A job and the future of its caller. If `alone` is true, the job runs outside a transaction,
+    as VACUUM requires. If `tidy` is true, the job updates `SqliteWriter.recent` itself. `done` is
+    called with the result, even if the caller was cancelled."""
 
     __slots__ = ("alone", "done", "error", "future", "job", "result", "size", "tidy")
 
@@ -70,9 +71,10 @@ class SqliteWriter:
     """Runs jobs on one connection in one thread, many per transaction. While `watching` is true,
     `changed` is called on the loop when another process has committed.
 
-    `reopen` opens the database again, under the lock; with True, it rebuilds it. Without `reopen`,
-    every job on a database whose files were replaced raises `StoreReplaced`: before it runs, or
-    after it if the files were replaced meanwhile."""
+    `reopen` opens the database again, under the lock; called with True, it also rebuilds the
+    database. Without `reopen`, every job on a database whose files were replaced raises
+    `StoreReplaced`, either before the job runs or, if the files were replaced meanwhile, after it.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class SqliteWriter:
         tidy: bool = False,
         done: Callable[[T], None] | None = None,
     ) -> T:
-        """Run a job and return its result, once its transaction is durable."""
+        """Run a job. Returns its result when its transaction is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._put(_Waiting(job, future, size=size, tidy=tidy, done=done))
         return await future
@@ -120,12 +122,12 @@ class SqliteWriter:
         return await future
 
     async def refresh(self) -> None:
-        """Open the database again if its files were replaced; raise `StoreReplaced` if that is not
+        """Open the database again if its files were replaced. Raises `StoreReplaced` if that is not
         possible."""
         await self.run_alone(lambda conn: None)
 
     async def rebuild(self, damage: StoreDamaged) -> None:
-        """Rebuild the database if it is damaged and can be rebuilt; otherwise raise the error."""
+        """Rebuild the database if it is damaged and can be rebuilt. Raises the error otherwise."""
         if self._reopen is None:
             raise damage
         await self.run_alone(_check)
@@ -171,7 +173,7 @@ class SqliteWriter:
             self._loop.call_soon_threadsafe(_deliver, batch)
 
     def _next(self) -> list[_Waiting] | None:
-        """Return the next jobs; while waiting for them, check for commits of other processes."""
+        """Return the next jobs. While waiting for jobs, check for commits of other processes."""
         while self._watching():
             try:
                 return self._handed.get(timeout=LOOK)
@@ -225,7 +227,8 @@ class SqliteWriter:
             self._transact(batch)
 
     def _check_file(self) -> None:
-        """Continue with the files that are now at the paths; called under the lock."""
+        """Switch to the files that are now at the paths, if they were replaced. Called under the
+        lock."""
         if self._file.is_replaced():
             if self._reopen is None:
                 raise replaced(self._file.path)
@@ -264,8 +267,8 @@ class SqliteWriter:
         self._payloads.committed()
 
     def _check_recent(self) -> None:
-        """Keep `recent`, the logs that were written last, valid. It is dropped when another
-        connection commits, a job does not maintain it, or a transaction fails."""
+        """Invalidate `recent`, the cache of recently written logs, when another connection commits,
+        a job does not maintain the cache, or a transaction fails."""
         (version,) = self._conn.execute("PRAGMA data_version").fetchone()
         if version != self._seen:
             self._seen = version
@@ -283,7 +286,7 @@ class SqliteWriter:
         self._payloads.forget()
 
     async def finish(self) -> None:
-        """Finish the queued jobs; accept no more."""
+        """Finish the queued jobs, and accept no more."""
         if not self._closed:
             self._closed = True
             self._hand_over()
@@ -291,7 +294,7 @@ class SqliteWriter:
             await asyncio.to_thread(self._thread.join)
 
     def close(self) -> None:
-        """Close the connection, after `finish`."""
+        """Close the connection. Call `finish` first."""
         self._conn.close()
 
 
@@ -325,13 +328,13 @@ def _deliver(batch: list[_Waiting]) -> None:
 
 
 class _Replaced(Exception):
-    """The database files are no longer the ones that the writer has open."""
+    """The database files are not the files that the writer has open."""
 
 
 class Readers:
-    """A few connections that only read, each used by one thread at a time. If a read finds other
-    files than the writer has open, or a damaged database, it asks the writer to reopen or rebuild
-    the database, and starts again."""
+    """A few read-only connections, each used by one thread at a time. If a read finds other files
+    than the writer has open, or a damaged database, the writer reopens or rebuilds the database,
+    and the read starts again."""
 
     def __init__(
         self,
@@ -357,8 +360,9 @@ class Readers:
         )
 
     async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a short job and return its result. All short jobs of one iteration of the loop run
-        together in one thread, since the handover costs more than reading a row."""
+        """Run a short job and return its result. All short jobs of one iteration of the event loop
+        run together in one thread, because the handover to a thread costs more than reading a
+        row."""
 
         def soon() -> asyncio.Future[T]:
             if not self._gathered:
@@ -370,7 +374,7 @@ class Readers:
         return await self._renewing(soon)
 
     async def _renewing(self, begin: Callable[[], asyncio.Future[T]]) -> T:
-        """Run a read and return its result; repeat it each time the database was reopened
+        """Run a read and return its result. The read is repeated if the database was reopened
         meanwhile."""
         damage: StoreDamaged | None = None
         for _ in range(RENEWALS):
@@ -429,7 +433,8 @@ class Readers:
 
     @contextlib.contextmanager
     def _noticing(self, opened: Identity) -> Iterator[None]:
-        """Raise `_Replaced` for an error that occurs while the files are replaced."""
+        """Context manager that raises `_Replaced` instead of an error that occurs because the files
+        were replaced."""
         try:
             yield
         except sqlite3.Error as error:
@@ -438,7 +443,7 @@ class Readers:
             raise
 
     def _give_back(self, opened: Identity, conn: sqlite3.Connection) -> None:
-        """End the transaction of a connection; if that fails, the connection is not used again."""
+        """End the transaction of a connection. If this fails, the connection is not used again."""
         try:
             if conn.in_transaction:
                 conn.execute("COMMIT")
@@ -448,7 +453,7 @@ class Readers:
             self._idle.append((opened, conn))
 
     def _take(self) -> tuple[Identity, sqlite3.Connection]:
-        """Take a connection to the files that the writer has open."""
+        """Return a connection to the files that the writer has open."""
         opened = self._file.opened
         if self._file.is_replaced():
             raise _Replaced

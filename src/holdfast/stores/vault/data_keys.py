@@ -25,9 +25,9 @@ TRIED = 8  # tenants whose keys are tried when a store is opened
 
 
 class DataKeyInfo(Struct, frozen=True):
-    """Describes a data key, without the key itself: the master key that it is encrypted with now,
-    and the one that was first when it was created. `readable` means that the vault can decrypt
-    it."""
+    """Information about a data key, without the key itself: the master key that encrypts it now,
+    and the first master key of the vault when it was created. `readable` means that the vault can
+    decrypt it."""
 
     tenant: str
     id: str
@@ -37,8 +37,9 @@ class DataKeyInfo(Struct, frozen=True):
 
 
 class Resealed(Struct, frozen=True):
-    """The number of a tenant's data keys that were re-encrypted with the vault's first key, and the
-    master keys of those that were not, because the vault does not have these master keys."""
+    """The result of a re-encryption: the number of a tenant's data keys that were re-encrypted with
+    the vault's first key, and the master keys of the data keys that were not, because the vault
+    does not have these master keys."""
 
     tenant: str
     changed: int
@@ -46,7 +47,8 @@ class Resealed(Struct, frozen=True):
 
 
 class Rings:
-    """The data keys of the tenants of a store, read when they are first needed."""
+    """The data keys of the tenants of a store. The keys of a tenant are read when they are first
+    needed."""
 
     def __init__(self, store: Store, vault: Vault) -> None:
         self._store = store
@@ -70,7 +72,7 @@ class Rings:
 
     async def again(self, tenant: str, wanted: str) -> Ring:
         """Read the keys of a tenant again, because `wanted` was not among them, and return them. A
-        missing key is not looked up again for a while."""
+        missing key is not looked up again for some time."""
         ring = await self.reading(tenant)
         if self._nowhere.get((tenant, wanted), 0.0) < time.monotonic():
             async with self._turns.of(tenant):
@@ -82,9 +84,9 @@ class Rings:
         return ring.surely()
 
     async def writing(self, tenant: str) -> Ring:
-        """Return the keys of a tenant, including one for encryption. A new key is created unless
-        there is one that was created under the vault's first master key and is encrypted with
-        it."""
+        """Return the keys of a tenant, including a key for encryption. A new key is created unless
+        the tenant has a key that was created under the vault's first master key and is encrypted
+        with it."""
         ring = await self.reading(tenant)
         if ring.current is None or tenant not in self._marked:
             async with self._turns.of(tenant):
@@ -102,14 +104,14 @@ class Rings:
         self._marked.add(tenant)
 
     async def check_keys(self) -> None:
-        """Try the keys of some tenants; raise `KeyMissing` if the vault can decrypt none of
+        """Check the keys of some tenants. Raises `KeyMissing` if the vault can decrypt none of
         them."""
         tried = [await self.reading(tenant) for tenant in (await self.tenants())[:TRIED]]
         if tried and not any(ring.keys or ring.empty for ring in tried):
             raise self._unable(tried[0])
 
     async def check_tenant(self, tenant: str) -> None:
-        """Reject a tenant to which the store could not write; changes nothing."""
+        """Reject a tenant to which the store could not write. Changes nothing."""
         ring = await self.reading(tenant)
         if ring.empty:
             await self._checked_empty(tenant)
@@ -225,7 +227,7 @@ class Rings:
                     problem = (
                         f"the store has lost the data keys of tenant {key.tenant!r}, which are "
                     )
-                    problem += f"claims of session {RESERVED!r}: put them back from a backup"
+                    problem += f"claims of session {RESERVED!r}: restore them from a backup"
                     return KeyMissing(problem=problem, tenant=key.tenant, key="")
         return InvalidValue(
             field="vault",

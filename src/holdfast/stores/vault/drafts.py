@@ -1,8 +1,8 @@
-"""Drafts of an encrypted store: each piece is a line, and the lines follow each other.
+"""Drafts of an encrypted store. Each piece of a draft is one line of text.
 
 The inner store joins pieces by their offset in characters. An encrypted piece has another length,
-so each is appended after the existing text, and records its own offset. A piece that is too long
-for one line has several, which are valid only together.
+so each piece is appended after the existing text and records its own offset. A piece that is too
+long for one line has several lines, which are valid only together.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class VaultDrafts:
 
 
 def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft | None:
-    """Decrypt the text of a draft, up to the first piece that was not encrypted for its place.
-    Return None if no piece is complete."""
+    """Decrypt the text of a draft, up to the first piece that was not encrypted for its position.
+    Returns None if no piece is complete."""
     place = _place(key, draft.message, draft.token)
     pieces: dict[int, str] = {}
     some: dict[int, str] = {}  # lines of a piece that is not complete yet

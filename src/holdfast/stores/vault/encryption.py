@@ -1,4 +1,4 @@
-"""Encrypts and decrypts events, rows and snapshots; each is bound to its place."""
+"""Encryption and decryption of events, rows and snapshots. Each value is bound to its location."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _erased = msgspec.json.Decoder(_Erased).decode
 
 
 class Boxed(NewEvent, frozen=True, kw_only=True, gc=True):
-    """An event with its data encrypted. It is bound to its number and time when it gets them."""
+    """An event with encrypted data. The data is bound to the event's number and time as soon as
+    they are known."""
 
     tie: Callable[[int, int], str]
 
@@ -104,7 +105,8 @@ def _reason(event: Event) -> str | None:
 
 
 def opened(key: Key, event: Event, ring: Ring) -> Event:
-    """Decrypt an event that `boxed` encrypted, or an erased one; raise `Unsealed` if that fails."""
+    """Decrypt an event that `boxed` encrypted, or an erased event. Raises `Unsealed` if this
+    fails."""
     if event.v >= NEWER:
         raise Unsealed(key_rings.NEWER)
     box = box_of(event)
@@ -158,7 +160,7 @@ def _box_reason(ring: Ring, key: Key, data: Raw) -> str:
 
 
 def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
-    """Decrypt a text of a row; return None if it was not encrypted for this place."""
+    """Decrypt a text of a row. Returns None if the text was not encrypted for this location."""
     if not isinstance(text, str) or not text.startswith(TEXT):
         return "" if text == "" else None
     try:
@@ -174,7 +176,7 @@ def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
 
 
 def opened_row(key: Key, row: Row, ring: Ring) -> Row:
-    """Decrypt the texts of a row; texts that were not encrypted for their place are left out."""
+    """Decrypt the texts of a row. Texts that were not encrypted for their location are omitted."""
     texts = {
         name: _text(ring, key, (name,), value)
         for name in TITLES
@@ -192,7 +194,7 @@ def opened_row(key: Key, row: Row, ring: Ring) -> Row:
 
 
 def opened_item(item: Pending, ring: Ring) -> Pending:
-    """Decrypt the texts of a pending item, in the same way as those of a row."""
+    """Decrypt the texts of a pending item, in the same way as the texts of a row."""
     if item.title is None:
         return item
     key = Key(item.tenant, item.session, item.thread)
@@ -214,7 +216,7 @@ def _bound_snapshot(key: Key, snapshot: Snapshot) -> tuple[Any, ...]:
 
 
 def boxed_snapshot(ring: Ring, key: Key, snapshot: Snapshot) -> Snapshot | None:
-    """Encrypt the state of a snapshot; return None if it is too large to be stored."""
+    """Encrypt the state of a snapshot. Returns None if the result is too large to be stored."""
     data = zlib.compress(bytes(snapshot.state), 1)
     box = ring.encrypt(key.session, _bound_snapshot(key, snapshot), data)
     state = Raw(_encode(_Kept(box)))
@@ -222,7 +224,7 @@ def boxed_snapshot(ring: Ring, key: Key, snapshot: Snapshot) -> Snapshot | None:
 
 
 def opened_snapshot(key: Key, snapshot: Snapshot, ring: Ring) -> Snapshot | None:
-    """Decrypt a snapshot; return None if it was not encrypted for this place."""
+    """Decrypt a snapshot. Returns None if it was not encrypted for this location."""
     try:
         box = _kept(snapshot.state).box
         data = ring.decrypt(key.session, _bound_snapshot(key, snapshot), box)

@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Unsealed(Exception):
-    """The data was not encrypted for this place; the message says why."""
+    """The data was not encrypted for this location. The message gives the reason."""
 
     def __init__(self, why: str = ALTERED) -> None:
         super().__init__(why)
@@ -57,7 +57,7 @@ class Unsealed(Exception):
 
 
 class UnknownKey(Unsealed):
-    """The data names a key that did not exist when the keys were read."""
+    """The data is encrypted with a key that did not exist when the keys were read."""
 
     def __init__(self, id: str) -> None:
         super().__init__(GONE)
@@ -65,8 +65,8 @@ class UnknownKey(Unsealed):
 
 
 class DataKey(NamedTuple):
-    """A key that encrypts data. `made` is the master key that was first when it was created,
-    `master` the one that it is encrypted with, `claim` its stored form."""
+    """A key that encrypts data. `made` is the first master key of the vault when the key was
+    created, `master` is the master key that encrypts it, and `claim` is its stored form."""
 
     id: str
     secret: bytes
@@ -89,7 +89,7 @@ class Claim(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Claim | None:
-        """Parse a claim; None if it is not a data key."""
+        """Parse a claim. Returns None if the claim is not a data key."""
         try:
             what, master, id, made, text = name.split(":")
             sealed = base64.urlsafe_b64decode(text)
@@ -99,7 +99,8 @@ class Claim(NamedTuple):
 
 
 class SessionCiphers(NamedTuple):
-    """A data key for one session: `cipher` encrypts, and `tie` binds to numbers and times."""
+    """The ciphers of one session, derived from a data key: `cipher` encrypts data, and `tie` binds
+    data to event numbers and times."""
 
     cipher: AESGCM
     tie: bytes
@@ -109,9 +110,9 @@ Ciphers = OrderedDict[tuple[str, str], SessionCiphers]
 
 
 class Ring:
-    """The data keys of one tenant that the vault can decrypt. Immutable. `current` encrypts.
-    `locked` has the ids of keys that cannot be decrypted, with the names of their master keys. With
-    `sure`, a key that is not here does not exist."""
+    """The data keys of one tenant that the vault can decrypt. Immutable. `current` is the key for
+    encryption. `locked` maps the ids of keys that cannot be decrypted to the names of their master
+    keys. If `sure` is true, a key that is not in the ring does not exist."""
 
     def __init__(
         self,
@@ -147,12 +148,12 @@ class Ring:
         return not (self.keys or self.locked)
 
     def encrypt(self, session: str, place: tuple[Any, ...], data: bytes, more: bytes = b"") -> str:
-        """Encrypt data to text that is valid only at this place and with the same `more`."""
+        """Encrypt data to text that is valid only at this location and with the same `more`."""
         id, sealed = self._sealed(session, place, data, more)
         return f"{id}:{base64.b64encode(sealed).decode()}"
 
     def encrypt_bytes(self, session: str, place: tuple[Any, ...], data: bytes) -> bytes:
-        """Encrypt data to bytes that are valid only at this place."""
+        """Encrypt data to bytes that are valid only at this location."""
         id, sealed = self._sealed(session, place, data, b"")
         return id.encode() + sealed
 
@@ -166,8 +167,8 @@ class Ring:
         return key.id, nonce + cipher.encrypt(nonce, data, self._bound(session, place, more))
 
     def decrypt(self, session: str, place: tuple[Any, ...], text: str, more: bytes = b"") -> bytes:
-        """Decrypt the output of `encrypt`; raise `Unsealed` if it was not encrypted for this
-        place."""
+        """Decrypt the output of `encrypt`. Raises `Unsealed` if it was not encrypted for this
+        location."""
         id, sealed = text[:ID], text[ID + 1 :]
         if text[ID : ID + 1] != ":":
             raise Unsealed
@@ -178,8 +179,8 @@ class Ring:
         return self._opened(id, session, place, data, more)
 
     def decrypt_bytes(self, session: str, place: tuple[Any, ...], data: bytes) -> bytes:
-        """Decrypt the output of `encrypt_bytes`; raise `Unsealed` if it was not encrypted for this
-        place."""
+        """Decrypt the output of `encrypt_bytes`. Raises `Unsealed` if it was not encrypted for this
+        location."""
         id = data[:ID].decode("ascii", "replace")
         return self._opened(id, session, place, data[ID:], b"")
 
@@ -255,7 +256,7 @@ def claim_of(master: Master, tenant: str, key: DataKey) -> str:
 
 
 def data_key(master: Master, tenant: str, claim: Claim) -> DataKey | None:
-    """Decrypt the data key of a claim; return None if this master key does not decrypt it."""
+    """Decrypt the data key of a claim. Returns None if this master key cannot decrypt it."""
     try:
         secret = AESGCM(_derived(master.secret, tenant, "")).decrypt(
             claim.sealed[:NONCE],

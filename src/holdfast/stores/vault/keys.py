@@ -1,8 +1,9 @@
-"""A vault: the keys that encrypt a store's data keys, and where they come from.
+"""A vault: the master keys that encrypt a store's data keys, and their sources.
 
-Master keys belong to the host, one or more per tenant; the first encrypts, all decrypt. They never
-encrypt data directly: each tenant has its own random **data keys**, which the store keeps encrypted
-with a master key. So changing a master key rewrites only a few bytes per tenant.
+Master keys belong to the host, one or more per tenant. The first key encrypts, and all keys
+decrypt. Master keys never encrypt data directly: each tenant has its own random **data keys**,
+which the store keeps encrypted with a master key. So changing a master key rewrites only a few
+bytes per tenant.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class Master(NamedTuple):
 class Vault:
     """The master keys of an encrypted store: `connect(url, vault=Vault([...]))`.
 
-    A key is `NAME:BASE64`, 32 random bytes under a name of your choice; `new_key` creates one. The
-    first of `keys` encrypts, all of them decrypt. `tenants` gives some tenants their own keys,
-    which are then the only ones for them; it is read whenever a tenant's keys are read, so it may
-    grow.
+    A key has the form `NAME:BASE64`: a name of your choice and 32 random bytes. `new_key` creates a
+    key. The first of `keys` encrypts, and all of them decrypt. `tenants` gives some tenants their
+    own keys, which replace `keys` for these tenants. It is read whenever a tenant's keys are read,
+    so you may add tenants later.
     """
 
     def __init__(
@@ -96,7 +97,8 @@ class Vault:
 
     @staticmethod
     def new_key(name: str) -> str:
-        """Create a key with this name: 32 random bytes. Keep it apart from the store's backups."""
+        """Create a key with this name: 32 random bytes. Store the key separately from the store's
+        backups."""
         _check_name("name", name)
         return f"{name}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}"
 
@@ -128,7 +130,7 @@ def _master(field: str, key: object) -> Master:
     if len(secret) != KEY_BYTES:
         raise _refused(field, f"is not {KEY_BYTES} bytes in base64")
     if len(set(secret)) < KEY_BYTES // 4:
-        raise _refused(field, "is not random")
+        raise _refused(field, "is not a random key")
     return Master(name, secret)
 
 

@@ -1,8 +1,8 @@
-"""`VaultStore`: any store, with its content encrypted.
+"""`VaultStore`: a store that encrypts the content of any other store.
 
 It wraps another store and passes encrypted data to it (`encryption.py`). Events are bound to their
-numbers: an append is encrypted for the known head, and again if another writer was faster. The
-fields that lists search by stay in clear text (`catalog/encrypted_preview.py`).
+numbers: an append is encrypted for the expected head, and encrypted again if another writer
+appended first. The fields that lists search by stay in clear text (`catalog/encrypted_preview.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ SMALLER = replace(
 
 
 class VaultStore(WrappedStore, CheckedStore):
-    """A store behind a vault. Open it with `holdfast.connect(url, vault=...)`."""
+    """A store that encrypts its data with the keys of a vault. Open it with `holdfast.connect(url,
+    vault=...)`."""
 
     def __init__(self, inner: Store, vault: Vault) -> None:
         super().__init__(inner)
@@ -94,8 +95,7 @@ class VaultStore(WrappedStore, CheckedStore):
         )
 
     async def _writing(self, key: Key, *, create: bool = False) -> Ring:
-        """Return the keys for writing to a log. A tenant without keys gets one with its first
-        log."""
+        """Return the keys for writing to a log. A key is created with the first log of a tenant."""
         ring = await self._rings.reading(key.tenant)
         if ring.empty and not create:
             rules.found(key, await self.inner.row(key))
@@ -317,7 +317,8 @@ class VaultStore(WrappedStore, CheckedStore):
 
     async def reseal(self) -> list[Resealed]:
         """Encrypt the data keys of every tenant with the vault's first master key, and use new data
-        keys for later writes. If none is `left`, the other master keys are no longer needed."""
+        keys for later writes. If `left` is empty for every tenant, the other master keys are no
+        longer needed."""
         return [await self._rings.reseal(tenant) for tenant in await self._rings.tenants()]
 
     async def data_keys(self) -> list[DataKeyInfo]:
@@ -328,8 +329,8 @@ class VaultStore(WrappedStore, CheckedStore):
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        """Verify the inner store, then check that its content was encrypted for its place; for a
-        whole store, in all tenants that have keys."""
+        """Verify the inner store, then check that its content was encrypted for its location. To
+        verify a whole store, all tenants that have keys are checked."""
         if repair:  # before anything is changed: a repair needs the keys to erase events
             for tenant in await self._rings.tenants() if target is None else [target.tenant]:
                 await self.check_tenant(tenant)
@@ -365,9 +366,9 @@ class VaultStore(WrappedStore, CheckedStore):
         ]
 
     async def _unreadable(self, key: Key, *, repair: bool) -> list[Damage]:
-        """Return the events of a log that were not encrypted for their place. A repair erases those
-        that were written without the keys. An event whose key is missing stays, since the key may
-        be in a backup."""
+        """Return the events of a log that were not encrypted for their location. A repair erases
+        the events that were written without the keys. An event whose key is missing is kept,
+        because the key may be in a backup."""
         row = await self.inner.row(key)
         if row is None:
             return []
@@ -406,7 +407,8 @@ class VaultStore(WrappedStore, CheckedStore):
 
 
 def _checked(key: Key, events: Sequence[NewEvent]) -> int:
-    """Reject an append that would be too large when encrypted. Returns the size of its data."""
+    """Reject an append that would be too large when encrypted. Returns the size of its data in
+    bytes."""
     _check_place(key)
     for event in events:
         check_size("data", event.data, SMALLER.event_bytes)
@@ -422,7 +424,7 @@ def _checked(key: Key, events: Sequence[NewEvent]) -> int:
 
 
 async def _large(size: int, do: Callable[[*P], T], *given: *P) -> T:
-    """Call `do` and return its result; in a thread if it processes many bytes."""
+    """Call `do` and return its result. The call runs in a thread if it processes many bytes."""
     return do(*given) if size < LARGE else await asyncio.to_thread(do, *given)
 
 

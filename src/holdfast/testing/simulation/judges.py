@@ -112,9 +112,9 @@ def _timers(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def answered(outcome: SimulationOutcome) -> Iterator[str]:
-    """Check that each message in a log was either removed, left behind in a copy in which no run
-    started since, or taken up by exactly one run, which ended. Also check that the status reported
-    to a user matches the log."""
+    """Check that each message in a log was either removed from the queue, left in a copy in which
+    no run started since, or handled by exactly one run, which ended. Also check that the status
+    reported to a user matches the log."""
     for key, log in outcome.logs.items():
         inputs: dict[int, str] = {}
         ended: dict[str, str] = {}
@@ -150,7 +150,7 @@ def answered(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _stopped(log: list[Event]) -> bool:
-    """Whether a sub-agent was aborted, so that it need not take up its message."""
+    """Return whether a sub-agent was aborted, so that it need not handle its message."""
     return log[0].kind != "session.created" and any(e.kind == "abort.requested" for e in log)
 
 
@@ -169,7 +169,7 @@ def _told(
 
 
 def order(outcome: SimulationOutcome) -> Iterator[str]:
-    """Check that runs take up messages in the order of their arrival, interrupts first."""
+    """Check that runs handle messages in the order of their arrival, interrupts first."""
     for key, log in outcome.whole.items():
         waiting: list[int] = []
         for event, payload in log:
@@ -269,7 +269,7 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _was_deleted(outcome: SimulationOutcome, effect: Effect) -> bool:
-    """Whether the thread of an effect no longer exists, in a session whose threads users
+    """Return whether the thread of an effect no longer exists, in a session whose threads users
     deleted."""
     there = any(k.session == effect.session and k.thread == effect.thread for k in outcome.logs)
     return not there and any(name.startswith(f"{effect.session}/") for name in outcome.deleted)
@@ -341,7 +341,7 @@ def approved(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _rules(event: Event) -> bool:
-    """Whether an event changes which calls need an approval."""
+    """Return whether an event changes which calls need an approval."""
     return event.kind.startswith(("permission.", "grant."))
 
 
@@ -435,7 +435,7 @@ def _wrong_rewind(before: State, after: State, kept: list[Event]) -> str | None:
 
 
 def _unfinished(message: PromptMessage) -> bool:
-    """Whether a message of a prompt contains a call without a result."""
+    """Return whether a message of a prompt contains a call without a result."""
     results = message.results if isinstance(message, FromTools) else ()
     return any(result.content == NO_RESULT for result in results)
 
@@ -471,7 +471,7 @@ def prompt(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _busy(log: Log, at: int) -> bool:
-    """Whether a run was active at a time (ms). Timers then wait for the run's next step."""
+    """Return whether a run was active at a time (ms). Timers then wait for the run's next step."""
     kinds = [event.kind for event, _ in log if event.kind in RUNS and event.at <= at + 500]
     return bool(kinds) and kinds[-1] in RUNS[:2]
 
@@ -507,7 +507,7 @@ def lost(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _gone(outcome: SimulationOutcome, driver: str, last: int, until: int) -> bool:
-    """Whether a fault affected a driver between its last event and the time `until` (ms)."""
+    """Return whether a fault affected a driver between its last event and the time `until` (ms)."""
     if any(strike.kind == "server_clock" for strike in outcome.strikes):
         return True  # times in the log differ from the times of the simulation
     begin, end = last / 1000 - EPOCH - 1.0, until / 1000 - EPOCH

@@ -203,7 +203,7 @@ class Simulation:
         self.cluster.scheduler.after(LOOK, self._look)
 
     def settled(self) -> bool:
-        """Whether all work is done and all users have received their replies."""
+        """Return whether all work is done and all users have received their replies."""
         waiting = [t for t in self.users.busy if t.get_coro().__name__ != "_settle_all"]  # type: ignore[union-attr]
         return not waiting and not self.open()
 
