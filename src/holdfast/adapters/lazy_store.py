@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ..errors import StoreUnavailable
+from ..errors import InvalidValue, StoreUnavailable
 from ..stores.port import Store
 from ..stores.portal import PortalStore
 from ..stores.shared import SharedStore, shared_store
@@ -37,6 +37,26 @@ class LazyStore:
         if isinstance(store, PortalStore):
             return await store.portal.run(_with, store, work)
         return await work(store)
+
+    def wait(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Call a function with the store from a thread, block until it has ended, and return its
+        result."""
+        store = self._portal_store()
+        return store.portal.wait(_with, store, work)
+
+    def wait_closed(self) -> None:
+        """Like `close`, from a thread."""
+        if self._url is not None:
+            self._portal_store().portal.wait(self.close)
+
+    def _portal_store(self) -> PortalStore:
+        if isinstance(self._store, PortalStore):
+            return self._store
+        raise InvalidValue(
+            field="store",
+            problem="belongs to an event loop, which a call without `await` cannot reach",
+            remedy="pass the URL of the store, or a PortalStore",
+        )
 
     async def connect(self) -> None:
         """Open the store of a URL now. If this fails, the next call tries again."""

@@ -26,7 +26,7 @@ async def read_events(store: Store, at: Key, after: int = 0) -> AsyncGenerator[E
                     after = event.seq
             return
         except LogDamaged as damage:
-            _skipped(damage)
+            skipped(damage)
             after = damage.seq
 
 
@@ -42,9 +42,10 @@ async def read_newest_first(store: Store, row: Row) -> AsyncGenerator[Event, Non
                     last = event.seq - 1 if back is None else back
             return
         except LogDamaged as damage:
-            _skipped(damage)
+            skipped(damage)
             last = min(last, damage.seq - 1)
 
 
-def _skipped(damage: LogDamaged) -> None:
+def skipped(damage: LogDamaged) -> None:
+    """Log that an event was skipped."""
     log.warning("skipped a damaged item: %s; run `holdfast verify` for a list", damage)

@@ -1,0 +1,13 @@
+"""LangGraph's checkpoints on any Holdfast store (extra `langgraph`).
+
+`HoldfastSaver` is a LangGraph checkpointer. The messages of a graph are native events, which every
+other reader of the log understands.
+"""
+
+from .saver import HoldfastSaver
+
+__all__ = ["HoldfastSaver"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

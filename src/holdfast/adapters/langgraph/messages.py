@@ -1,0 +1,142 @@
+"""LangChain's messages as JSON and as native events, and back. Pure.
+
+The field `langgraph` of a native event has what its other fields do not tell about the message, or
+`true` if they tell all of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from ...log.events import Event, NewEvent, new_id
+from ..json_values import is_call_id, storable
+
+FIELD = "langgraph"
+NATIVE = ("message.received", "message.completed", "tool.finished")
+CLASSES: dict[str, type[BaseMessage]] = {
+    "human": HumanMessage,
+    "ai": AIMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+}
+TYPES = {made: name for name, made in CLASSES.items()}
+EMPTY: tuple[Any, ...] = (None, [], {})
+USAGE = ("input_tokens", "output_tokens")
+
+Fields = dict[str, Any]  # of a message, with `type`; fields that are empty are left out
+
+
+def fields_of(message: BaseMessage) -> Fields | None:
+    """Return the fields of a message, or None if JSON cannot hold all of it."""
+    name = TYPES.get(type(message))
+    if name is None:
+        return None
+    fields = {key: value for key, value in message.model_dump().items() if value not in EMPTY}
+    fields["type"] = name
+    try:
+        same = storable(fields) and message_of(fields) == message
+    except (TypeError, ValueError):
+        return None
+    return fields if same else None
+
+
+def message_of(fields: Fields) -> BaseMessage:
+    """Return the message with these fields."""
+    given = {key: value for key, value in fields.items() if key != "type"}
+    return CLASSES[fields["type"]](**{"content": [], **given})
+
+
+def to_event(fields: Fields) -> NewEvent | None:
+    """Return the native event of a message, or None if it has no equivalent."""
+    made = {"human": _received, "ai": _completed, "tool": _finished}.get(fields["type"])
+    event = None if made is None else made(fields)
+    if event is None:
+        return None
+    kind, data, id = event
+    told = _told(kind, data)
+    left = {key: value for key, value in fields.items() if told.get(key) != value}
+    lost = {key: None for key in told if key not in fields}
+    data[FIELD] = {**lost, **left} or True
+    return NewEvent.of(kind, data, id=id)
+
+
+def from_event(event: Event) -> Fields | None:
+    """Return the fields of the message of a native event; None if it was erased, or if another
+    program wrote it."""
+    if event.kind not in NATIVE:
+        return None
+    data = event.json()
+    mark = data.get(FIELD)
+    if mark is None or "erased" in data:
+        return None
+    fields = {**_told(event.kind, data), **(mark if isinstance(mark, dict) else {})}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+_Native = tuple[str, dict[str, Any], str]
+
+
+def _received(fields: Fields) -> _Native | None:
+    text = _text(fields.get("content", ""))
+    return None if text is None else ("message.received", {"text": text}, new_id())
+
+
+def _completed(fields: Fields) -> _Native | None:
+    calls = fields.get("tool_calls", [])
+    if not all(is_call_id(call.get("id")) for call in calls):
+        return None
+    data: dict[str, Any] = {"text": _text(fields.get("content", "")) or ""}
+    if calls:
+        data["calls"] = [
+            {"id": call["id"], "name": call["name"], "arguments": call["args"]} for call in calls
+        ]
+    usage = fields.get("usage_metadata", {})
+    if used := {name: usage[name] for name in USAGE if type(usage.get(name)) is int}:
+        data["usage"] = used
+    return "message.completed", data, new_id()
+
+
+def _finished(fields: Fields) -> _Native | None:
+    call, content = fields.get("tool_call_id"), fields.get("content", "")
+    if not isinstance(call, str) or not is_call_id(call):
+        return None
+    data = {"call": call, "result": content}
+    if fields.get("status") == "error":
+        data["outcome"] = "failed"
+    if isinstance(content, list) and (text := _text(content)):
+        data["content"] = text
+    # The id names the call, also when the data is erased; equal calls have different events.
+    return "tool.finished", data, f"redone:{new_id()}:{call}"
+
+
+def _told(kind: str, data: dict[str, Any]) -> Fields:
+    """Return the fields of a message that the native fields of its event tell."""
+    if kind == "tool.finished":
+        status = "error" if data.get("outcome") == "failed" else "success"
+        told = {"content": data["result"], "tool_call_id": data["call"], "status": status}
+        return {"type": "tool", **told}
+    if kind == "message.received":
+        return {"type": "human", "content": data["text"]}
+    fields = {"type": "ai", "content": data["text"]}
+    if calls := data.get("calls"):
+        fields["tool_calls"] = [
+            {"name": c["name"], "args": c["arguments"], "id": c["id"], "type": "tool_call"}
+            for c in calls
+        ]
+    return fields
+
+
+def _text(content: Any) -> str | None:
+    """Return the text of a message's content, or None if it has none."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [
+        part if isinstance(part, str) else part.get("text")
+        for part in parts
+        if isinstance(part, str | dict)
+    ]
+    found = [text for text in texts if isinstance(text, str)]
+    return "".join(found) if found else None
