@@ -17,9 +17,9 @@ import certifi
 import httpx
 import hypothesis
 import pytest
-from blockbuster import blockbuster_ctx
 
 from tests import servers
+from tests.blocking import guarded
 from tests.servers import sweep
 
 # Compile each module once, also where the environment says not to keep bytecode: workers and the
@@ -84,8 +84,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is run for a kind of server needs one: `-m "not server and not slow"` leaves it out."""
+    _leave_out_repetitions(config, items)
     for item in items:
         given = getattr(item, "callspec", None)
         about = given and any(kind in given.params.values() for kind in servers.KINDS)
@@ -93,6 +94,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
         if SLOW & set(item.path.parts):
             item.add_marker("slow")
+
+
+def _leave_out_repetitions(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A class of tests may name kinds of stores in `ONE_CASE`: those that another kind in the class
+    differs from only by its connection. Of a test with many cases they run the first."""
+    seen: set[object] = set()
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        kind = given.get("store")
+        test = (item.nodeid.partition("[")[0], kind)
+        again = test in seen and kind in getattr(getattr(item, "cls", None), "ONE_CASE", ())
+        seen.add(test)
+        (left_out if again else kept).append(item)
+    if left_out:
+        items[:] = kept
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -141,7 +160,7 @@ def _requests_wait_for_a_busy_machine() -> Iterator[None]:
 def blocking_the_loop_fails() -> Iterator[None]:
     """A blocking call of Holdfast on the event loop raises `BlockingError`. Threads, plain
     functions and the tests themselves may block."""
-    with blockbuster_ctx("holdfast", excluded_modules=["holdfast.testing"]) as guard:
+    with guarded("holdfast", excluded="holdfast.testing") as guard:
         for function in guard.functions.values():
             # The driver looks for the user's certificates when it connects, and nowhere else.
             function.can_block_in("asyncpg/connect_utils.py", "_parse_connect_arguments")

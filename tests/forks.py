@@ -204,8 +204,12 @@ def _prctl() -> Any:
     return ctypes.CDLL(None, use_errno=True).prctl
 
 
+_starting = threading.Lock()
+
+
 def _template() -> _Template:
-    return _template_of(os.getpid())
+    with _starting:  # one for all threads: who adopts orphans is said of the whole process
+        return _template_of(os.getpid())
 
 
 @functools.cache

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from pathlib import Path
+
+import agents  # noqa: F401 - as its users do, before a loop runs
 
 from holdfast import connect
 from holdfast.adapters.openai import HoldfastSession
+from tests import forks
 
 from .openai_writer import EXPECTED
 
 ROOT = Path(__file__).parents[2]
+NEEDED = ("agents", "holdfast.adapters.openai")
 
 
 async def test_process_killed_after_any_call_has_lost_nothing(tmp_path: Path) -> None:
@@ -32,12 +34,13 @@ async def test_process_killed_after_any_call_has_lost_nothing(tmp_path: Path) ->
 
 
 def killed(url: str, stop: int) -> int:
-    command = [sys.executable, "-m", "tests.adapters.openai_writer", url, str(stop)]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    words = ("-m", "tests.adapters.openai_writer", url, str(stop))
+    return forks.run(*words, needs=NEEDED, cwd=ROOT).returncode
 
 
 def test_example_continues_its_conversation(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "examples/openai_agent.py"), f"sqlite:{tmp_path}/log.db"]
+    example = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+    words = ("-c", example, str(ROOT / "examples/openai_agent.py"), f"sqlite:{tmp_path}/log.db")
     for items in (4, 8):
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = forks.run(*words, needs=NEEDED, check=True, capture_output=True, text=True)
         assert done.stdout == f"It was shipped.\n{items} items in the conversation\n"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from holdfast.adapters.claude import ClaudeSessionStore
 from holdfast.portal import process_portal
 from holdfast.stores import Connecting, shared
 from holdfast.stores.memory import MemoryStore
+from tests import forks
 
 from .words import entry, key
 
@@ -220,8 +219,9 @@ async def test_a_store_that_was_passed_in_stays_its_owners() -> None:
 
 
 def test_it_goes_on_in_another_event_loop_after_the_first_ended(shared_url: str) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", TWICE, shared_url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    words = ("-c", TWICE, shared_url)
+    needs = ("holdfast.adapters.claude",)
+    done = forks.run(*words, needs=needs, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.split()) == (0, ["1", "2"]), done.stderr
 
 

@@ -61,7 +61,7 @@ def write_at_once(url: str, writers: int, count: int) -> None:
 
 @pytest.mark.parity("computeragent", 33)
 async def test_eight_processes_lose_and_double_nothing(shared_url: str) -> None:
-    writers, count = 8, 34
+    writers, count = 8, 10
     await asyncio.to_thread(write_at_once, shared_url, writers, count)
     async with ClaudeSessionStore(shared_url) as sessions:
         main: Any = await sessions.load(key())

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.adapters.claude import ClaudeSessionStore
+from tests import forks
 
 from .messages import Api, standing_in
 
@@ -28,19 +29,20 @@ def talk(api: Api, home: Path, *arguments: str | Path) -> Any:
         "ANTHROPIC_API_KEY": "none",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     }
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.adapters.talker", *map(str, arguments)],
+    ended = forks.run(
+        *("-m", "tests.adapters.talker", *map(str, arguments)),
         cwd=ROOT,
         env=env,
         capture_output=True,
         text=True,
         timeout=200,
-        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 
 
+# The contract is held on every kind of store elsewhere; a turn of the CLI takes seconds.
+@pytest.mark.parametrize("shared_url", ["sqlite", "postgres"], indirect=True)
 def test_a_conversation_goes_on_elsewhere(shared_url: str, tmp_path: Path) -> None:
     cwd = tmp_path / "work"
     cwd.mkdir()

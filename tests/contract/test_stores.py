@@ -33,6 +33,11 @@ async def url_of(kind: str, place: Path) -> AsyncGenerator[str, None]:
 @pytest.mark.parity("harness-kernel", 104)
 @pytest.mark.parity("user-demand", 36)
 class TestStores(StoreContract):
+    ONE_CASE = (
+        "pooled",
+        "standalone",
+    )  # the stores for PostgreSQL and MongoDB, connected otherwise
+
     @pytest.fixture(params=[*URLS, *servers.KINDS])
     async def store(
         self, request: pytest.FixtureRequest, tmp_path: Path

@@ -1,5 +1,5 @@
 """A removal, a restore or a fork that is cut at any step was carried out or was not, and the
-next one finishes it: a worker kills itself before a change of a file or a commit, here before ten
+next one finishes it: a worker kills itself before a change of a file or a commit, here before four
 of them, in `scripts/soak` before each."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("do", ["delete", "delete_main", "erase", "restore", "fork", "purge"])
 def test_what_is_cut_is_finished_by_the_next(kind: str, do: str, folder: Path) -> None:
-    outcome = cuts(kind, folder, do, count=10)
+    outcome = cuts(kind, folder, do, count=4)
     # A run may have fewer steps than the one before, by a folder that is there already; then it
     # comes to its end and is judged like the others.
     assert [each for each in outcome.problems if "was not cut" not in each] == []

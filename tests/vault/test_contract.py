@@ -16,6 +16,8 @@ from tests.contract.test_stores import url_of
 
 @pytest.mark.parity("user-demand", 64)
 class TestVault(StoreContract):
+    ONE_CASE = ("postgres",)  # it is given what the one in memory is given
+
     # Its own events are such: what it is given is encrypted before it has a number.
     test_what_is_kept_of_an_event_may_depend_on_its_number = None  # type: ignore[assignment]
 

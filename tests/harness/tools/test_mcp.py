@@ -18,6 +18,7 @@ import pytest
 from holdfast.errors import InvalidValue, MissingExtra
 from holdfast.harness.tools import BadArguments, Tool, ToolResult
 from holdfast.harness.tools.mcp import MCPServer, ServerFailed
+from tests import forks
 
 from .context import Context
 from .legacy import Legacy
@@ -25,13 +26,16 @@ from .mcp_server import PIXEL
 
 PROGRAM = str(Path(__file__).parent / "mcp_server.py")
 SECRET = "tok-12345"
+FAIL = "import sys; sys.exit('cannot start')"
+MUTE = "import sys; sys.stdin.read()"
 PATIENCE = 120.0  # seconds; only a hang takes so long
 
 
-def small(journal: Path, *args: str, **options: Any) -> MCPServer:
+def small(journal: Path, *program: str, **options: Any) -> MCPServer:
     env = {"JOURNAL": str(journal), "TOKEN": SECRET}
     options = {"connect_timeout": PATIENCE, **options}
-    return MCPServer.stdio(sys.executable, [PROGRAM, *args], env=env, name="small", **options)
+    words = program or (PROGRAM,)
+    return MCPServer.stdio(sys.executable, list(words), env=env, name="small", **options)
 
 
 @pytest.fixture
@@ -42,8 +46,23 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def server(journal: Path) -> AsyncIterator[MCPServer]:
+async def started(journal: Path) -> AsyncIterator[MCPServer]:
+    """The small server over its pipes, in a process of its own."""
     async with small(journal) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where one small server listens for all tests that leave it as it is: starting one takes
+    longer than they do."""
+    with listening(tmp_path_factory.mktemp("small") / "journal") as (url, _):
+        yield url
+
+
+@pytest.fixture
+async def server(url: str) -> AsyncIterator[MCPServer]:
+    async with over_http(url) as server:
         yield server
 
 
@@ -59,8 +78,9 @@ async def nothing_is_left() -> AsyncIterator[None]:
 def listening(journal: Path, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The small server over HTTP, in a process of its own."""
     env = {**os.environ, "JOURNAL": str(journal), "PORT": str(port)}
-    command = [sys.executable, PROGRAM, "http"]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+    command = ("-m", "tests.harness.tools.mcp_server", "http")
+    needs = ("mcp.server.mcpserver", "uvicorn")
+    with forks.popen(*command, needs=needs, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp", process
@@ -69,7 +89,8 @@ def listening(journal: Path, port: int = 0) -> Iterator[tuple[str, subprocess.Po
 
 
 def over_http(url: str, **options: Any) -> MCPServer:
-    return MCPServer.http(url, headers={"Authorization": f"Bearer {SECRET}"}, **options)
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    return MCPServer.http(url, headers=headers, connect_timeout=PATIENCE, **options)
 
 
 async def named(server: MCPServer) -> dict[str, Tool]:
@@ -160,14 +181,14 @@ async def test_progress_and_the_key_go_through(server: MCPServer) -> None:
     assert (await use(server, "key")).content == "key-1"
 
 
-async def test_what_is_declared_can_be_changed(journal: Path) -> None:
+async def test_what_is_declared_can_be_changed(url: str) -> None:
     overrides = {
         "note": {"approval": "deny", "repeat_safe": False},
         "add": {"name": "plus"},
         "die": None,
     }
     options = {"prefix": "small_", "category": "notes", "approval": "auto", "timeout": 5}
-    async with small(journal, overrides=overrides, **options) as server:
+    async with over_http(url, overrides=overrides, **options) as server:
         tools = await named(server)
     assert (tools["small_note"].approval, tools["small_note"].repeat_safe) == ("deny", False)
     assert (tools["small_pid"].approval, tools["small_pid"].category) == ("auto", "notes")
@@ -176,49 +197,52 @@ async def test_what_is_declared_can_be_changed(journal: Path) -> None:
     assert "small_die" not in tools
 
 
-async def test_names_that_do_not_fit_are_refused(journal: Path) -> None:
-    async with small(journal, overrides={"nothing": {}}) as server:
+async def test_names_that_do_not_fit_are_refused(url: str) -> None:
+    async with over_http(url, overrides={"nothing": {}}) as server:
         with pytest.raises(InvalidValue, match="nothing"):
             await server.tools()
-    async with small(journal, overrides={"note": {"name": "add"}}) as server:
+    async with over_http(url, overrides={"note": {"name": "add"}}) as server:
         with pytest.raises(InvalidValue, match="add"):
             await server.tools()
 
 
-async def test_a_server_that_died_between_calls_is_started_again(server: MCPServer) -> None:
-    pid = (await named(server))["pid"]
-    first = int((await pid.call({}, Context())).content)
-    os.kill(first, signal.SIGKILL)
-    await until(lambda: not server.connected)
-    second = int((await pid.call({}, Context())).content)
+async def test_a_server_that_died_between_calls_is_started_again_and_once(
+    started: MCPServer,
+) -> None:
+    pid = (await named(started))["pid"]
+    first = (await pid.call({}, Context())).content
+    os.kill(int(first), signal.SIGKILL)
+    await until(lambda: not started.connected)
+    calls = await asyncio.gather(*(pid.call({}, Context()) for _ in range(5)))
+    [second] = {call.content for call in calls}
     assert first != second
-    assert server.connected
+    assert started.connected
 
 
 async def test_a_call_whose_server_dies_fails_and_is_not_repeated(
-    server: MCPServer, journal: Path
+    started: MCPServer, journal: Path
 ) -> None:
     with pytest.raises(ServerFailed) as failed:
-        await use(server, "die")
+        await use(started, "die")
     assert failed.value.server == "small"
-    assert (await use(server, "note", text="after")).content == "noted after"
+    assert (await use(started, "note", text="after")).content == "noted after"
     assert lines(journal) == ["die", "after"]
 
 
-async def test_a_call_that_takes_too_long_fails_and_the_server_goes_on(journal: Path) -> None:
-    async with small(journal, overrides={"hang": {"timeout": 0.2}}) as server:
+async def test_a_call_that_takes_too_long_fails_and_the_server_goes_on(url: str) -> None:
+    async with over_http(url, overrides={"hang": {"timeout": 0.2}}) as server:
         with pytest.raises(ServerFailed):
             await use(server, "hang")
         assert (await use(server, "add", a=1)).data == {"total": 2}
 
 
-async def test_a_call_can_be_cancelled(server: MCPServer, journal: Path) -> None:
-    call = asyncio.create_task(use(server, "hang"))
+async def test_a_call_can_be_cancelled(started: MCPServer, journal: Path) -> None:
+    call = asyncio.create_task(use(started, "hang"))
     await until(lambda: lines(journal) == ["hang"])
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert (await use(server, "add", a=1)).data == {"total": 2}
+    assert (await use(started, "add", a=1)).data == {"total": 2}
 
 
 async def test_closing_ends_the_calls_and_the_process(journal: Path) -> None:
@@ -240,27 +264,19 @@ async def test_closing_ends_the_calls_and_the_process(journal: Path) -> None:
     await server.close()
 
 
-async def test_calls_at_once_have_one_connection(server: MCPServer) -> None:
-    pid = (await named(server))["pid"]
-    os.kill(int((await pid.call({}, Context())).content), signal.SIGKILL)
-    await until(lambda: not server.connected)
-    results = await asyncio.gather(*(pid.call({}, Context()) for _ in range(5)))
-    assert len({result.content for result in results}) == 1
-
-
-async def test_it_may_be_opened_in_one_task_and_closed_in_another(journal: Path) -> None:
-    server = small(journal)
+async def test_it_may_be_opened_in_one_task_and_closed_in_another(url: str) -> None:
+    server = over_http(url)
     await asyncio.create_task(server.connect())
     assert (await use(server, "add", a=1)).data == {"total": 2}
     await asyncio.create_task(server.close())
     assert not server.connected
 
 
-@pytest.mark.parametrize("args", ["fail", "mute"])
+@pytest.mark.parametrize("program", [FAIL, MUTE])
 async def test_a_server_that_does_not_start_is_told_without_secrets(
-    journal: Path, args: str
+    journal: Path, program: str
 ) -> None:
-    server = small(journal, args, connect_timeout=3)
+    server = small(journal, "-c", program, connect_timeout=1)
     with pytest.raises(ServerFailed) as failed:
         await server.connect()
     assert SECRET not in str(failed.value)
@@ -277,7 +293,7 @@ async def test_a_program_that_is_not_there_is_told() -> None:
 
 
 async def test_connecting_can_be_cancelled(journal: Path) -> None:
-    server = small(journal, "mute")
+    server = small(journal, "-c", MUTE)
     connecting = asyncio.create_task(server.connect())
     await until(lambda: any(t.get_name() == "mcp small" for t in asyncio.all_tasks()))
     connecting.cancel()
@@ -286,26 +302,31 @@ async def test_connecting_can_be_cancelled(journal: Path) -> None:
     assert not server.connected
 
 
-async def test_over_http_it_is_the_same(journal: Path) -> None:
-    with listening(journal) as (url, _):
-        async with over_http(url) as server:
-            assert server.name == "127.0.0.1"
-            assert (await use(server, "add", a=2)).data == {"total": 3}
-            assert (await use(server, "refuse")).failed
-            assert (await use(server, "key")).content == "key-1"
-            with pytest.raises(BadArguments):
-                (await named(server))["add"].parse({"c": 1})
+async def test_over_pipes_and_over_http_it_is_the_same(
+    started: MCPServer, server: MCPServer
+) -> None:
+    assert (started.name, server.name) == ("small", "127.0.0.1")
+    for one in (started, server):
+        assert (await use(one, "add", a=2)).data == {"total": 3}
+        assert (await use(one, "refuse")).failed
+        assert (await use(one, "key")).content == "key-1"
+        with pytest.raises(BadArguments):
+            (await named(one))["add"].parse({"c": 1})
+        context = Context()
+        await (await named(one))["walk"].call({}, context)
+        await until(lambda told=context.told: bool(told))  # type: ignore[misc]
+    names = [sorted(await named(one)) for one in (started, server)]
+    assert names[0] == names[1]
 
 
-async def test_over_http_a_wrong_token_is_refused_and_not_shown(journal: Path) -> None:
-    with listening(journal) as (url, _):
-        wrong = "tok-99999"
-        address = url.replace("http://", f"http://someone:{wrong}@") + f"?key={wrong}"
-        server = MCPServer.http(address, headers={"X-Token": wrong})
-        with pytest.raises(ServerFailed) as failed:
-            await server.connect()
-        assert wrong not in f"{failed.value} {failed.value.fields} {server!r}"
-        assert failed.value.__cause__ is None
+async def test_over_http_a_wrong_token_is_refused_and_not_shown(url: str) -> None:
+    wrong = "tok-99999"
+    address = url.replace("http://", f"http://someone:{wrong}@") + f"?key={wrong}"
+    server = MCPServer.http(address, headers={"X-Token": wrong})
+    with pytest.raises(ServerFailed) as failed:
+        await server.connect()
+    assert wrong not in f"{failed.value} {failed.value.fields} {server!r}"
+    assert failed.value.__cause__ is None
 
 
 async def test_over_http_a_call_whose_server_dies_fails_and_the_next_finds_the_new_one(

@@ -18,9 +18,9 @@ from holdfast.server.streams.outbox import PIECE
 from .checks import silent_readers
 from .crowd import Reader, Server, asked, told, until
 
-READERS = 100
+READERS = 50
 LARGE = 12_000_000
-MORE = 300  # MB that a server may grow by; it was 2,100
+MORE = 300  # MB that a server may grow by, half of what a copy for each reader would take
 
 
 @contextlib.contextmanager
@@ -122,10 +122,10 @@ def test_reader_that_stalls_is_cut_and_resumes_without_loss(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_readers_of_a_killed_server_miss_nothing(tmp_path: Path, kind: str) -> None:
-    check = partial(silent_readers, silent=6, slow=3, events=6, kilobytes=900, kills=2)
+    check = partial(silent_readers, silent=6, slow=3, events=6, kilobytes=900, kills=1)
     outcome = await asyncio.to_thread(check, kind, tmp_path)
     assert outcome.problems == []
-    assert outcome.counts["kills"] == 2
+    assert outcome.counts["kills"] == 1
     assert outcome.counts["readers"] == 9
 
 
