@@ -1,5 +1,5 @@
-"""A LangGraph agent whose checkpoints are in a Holdfast store. Runs without a key: a function is the
-model. Run it twice: the second run continues the conversation of the first."""
+"""A LangGraph agent whose checkpoints are in a Holdfast store. Runs without a key: a function is
+the model. Run it twice: the second run continues the conversation of the first."""
 
 import sys
 

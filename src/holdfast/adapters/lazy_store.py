@@ -42,7 +42,8 @@ class LazyStore:
         """Call a function with the store from a thread, block until it has ended, and return its
         result."""
         store = self._portal_store()
-        return store.portal.wait(_with, store, work)
+        result: T = store.portal.wait(_with, store, work)
+        return result
 
     def wait_closed(self) -> None:
         """Like `close`, from a thread."""
