@@ -23,6 +23,7 @@ from ..values.records import Receipt, Remains
 from ..values.stream_items import CaughtUp
 from . import hash_chain, paging, rules
 from .base import BaseStore
+from .blobs import blob_name, found_blob
 from .event_loop import OwnLoop
 from .notify import Wakes, follow
 from .paging import Fetch, ReadBounds
@@ -393,13 +394,13 @@ class MemoryStore(BaseStore[_Log]):
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         if not self._threads(scope):
             raise SessionNotFound(tenant=scope.tenant, session=scope.session)
-        name = rules.blob_name(data, sha256)
+        name = blob_name(data, sha256)
         self._blobs.setdefault(scope, {})[name] = bytes(data)
         return BlobRef(name, len(data))
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         data = self._blobs.get(scope, {}).get(ref.sha256)
-        return rules.found_blob(scope, ref, data, checked=checked)
+        return found_blob(scope, ref, data, checked=checked)
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
         owned = self._blobs.get(scope, {})

@@ -25,8 +25,8 @@ from ...log.codec import LIMITS
 from ...log.events import Event, Key, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
-from .. import rules
 from ..base import BaseStore
+from ..blobs import blob_name
 from ..notify import Wakes, follow
 from ..paging import Fetch
 from ..port import BlobRef, Damage, Durability, Lease, StoreInfo
@@ -224,7 +224,7 @@ class SqliteStore(BaseStore[Restore]):
     # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        name = rules.blob_name(data, sha256)
+        name = blob_name(data, sha256)
         return await self._writer.run(
             lambda conn: records.put_blob(self._tables(conn), scope, data, name),
             size=len(data),

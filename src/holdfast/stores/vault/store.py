@@ -22,6 +22,7 @@ from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt
 from ...values.stream_items import CaughtUp
 from .. import rules
+from ..blobs import blob_name, is_blob
 from ..checked import CheckedStore
 from ..frames import damaged
 from ..pages import every_row
@@ -264,7 +265,7 @@ class VaultStore(WrappedStore, CheckedStore):
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         check_size("data", data, SMALLER.blob_bytes)
         _check_place(scope)
-        name = rules.blob_name(data, sha256)
+        name = blob_name(data, sha256)
         ring = await self._writing(Key(scope.tenant, scope.session, "main"))
         place = ("blob", name)
         sealed = await _large(len(data), ring.encrypt_bytes, scope.session, place, data)
@@ -276,7 +277,7 @@ class VaultStore(WrappedStore, CheckedStore):
 
         def open(ring: Ring) -> bytes:
             data = ring.decrypt_bytes(scope.session, ("blob", ref.sha256), sealed)
-            if checked and not rules.is_blob(data, ref.sha256):
+            if checked and not is_blob(data, ref.sha256):
                 raise Unsealed
             return data
 
