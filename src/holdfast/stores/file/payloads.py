@@ -213,7 +213,7 @@ class FilePayloads(PayloadStorage):
 
     def _holds(self, conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int, data: Raw) -> bool:
         """Return whether an existing event has this data."""
-        records = logs.records_of(conn, entry.id, seq - 1, seq, 1, False, 0)
+        records = logs.records_of(conn, entry.id, seq - 1, seq, 1)
         try:
             return all(e.data == data for e in self.get(conn, entry.id, entry.row.key, records))
         except LogDamaged:

@@ -39,9 +39,10 @@ from . import log as logs
 from . import queries, records, remove, schema, verification
 from .identity import DatabaseFile, inode, replaced
 from .payloads import PayloadStorage
+from .readers import Readers
 from .tables import SqliteTables
 from .transaction import reads, writes
-from .writer import Readers, Reopen, SqliteWriter
+from .writer import Reopen, SqliteWriter
 
 MODE = 0o600  # permissions of a file that is created: only its owner
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}

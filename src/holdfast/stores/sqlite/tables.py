@@ -76,7 +76,7 @@ class SqliteTables(Transaction):
         logs.write(self.conn, self.payloads, entry, plan)
 
     async def events(self, key: Key, log: int, after: int, upto: int) -> list[StoredEvent]:
-        found = logs.records_of(self.conn, log, after, upto, PAGE_EVENTS, False, 0)
+        found = logs.records_of(self.conn, log, after, upto, PAGE_EVENTS)
         links = dict(
             self.conn.execute(
                 "SELECT seq, link FROM events WHERE log = ? AND seq > ? AND seq <= ?"
