@@ -31,6 +31,8 @@ class Sizes(Struct, frozen=True, kw_only=True):
     events: int = 100_000  # of the thread that is opened
     tail: int = 511  # of them after the snapshot, the most that there can be
     entries: int = 16_000  # of the log that is loaded
+    entries_shared: int = 2_000  # of the one whose end is read on a database
+    tails: int = 200  # reads of the end, a round
     few: int = 1_000  # sessions in the small catalog
     many: int = 100_000  # and in the large one
     queries: int = 30  # of each sort, a round
@@ -73,6 +75,8 @@ QUICK = Sizes(
     counted=32,
     events=10_000,
     entries=4_000,
+    entries_shared=1_000,
+    tails=50,
     many=10_000,
     queries=10,
     rounds=3,
@@ -106,6 +110,7 @@ class Settings(Struct, kw_only=True):
     peers: bool = True
     step: Callable[[str], None] = lambda what: None
     place: str | None = None
+    before: Path | None = None  # a checkout of an earlier commit, as a contestant
     servers: Servers = field(default_factory=Servers)
 
     @contextmanager

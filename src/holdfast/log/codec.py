@@ -122,7 +122,7 @@ def check(key: Key, events: Sequence[NewEvent]) -> int:
     """Reject an append that some store could not keep. Stores call this before any write. Returns
     the size of the appended data in bytes."""
     check_key(key)
-    if not isinstance(events, Sequence):
+    if type(events) is not list and not isinstance(events, Sequence):
         raise InvalidValue(
             field="events", problem=f"is {type(events).__name__}", remedy="pass a list of NewEvent"
         )

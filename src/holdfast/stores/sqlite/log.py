@@ -37,7 +37,6 @@ _maps = attrgetter(*catalog.MAPS)
 _envelope = attrgetter("seq", "id", "kind", "v", "run", "actor", "cause", "at")
 
 _ENTRY = "id, base, shared, token, owner, since, until, renewed, mark, doc"
-_EVENT = "seq, id, kind, v, run, actor, cause, at, data, hash"
 
 INSERT = (
     "INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data, link)"
@@ -347,7 +346,9 @@ def read_page(tx: Transaction, key: Key, bounds: ReadBounds) -> Page:
         if first >= last:
             continue
         limit, size = bounds.page - len(events), sum([len(event.data) for event in events])
-        records = records_of(conn, part, first, last, limit, reverse=reverse, size=size)
+        records = records_of(
+            conn, part, payloads.columns, first, last, limit, reverse=reverse, size=size
+        )
         if not bounds.inline:
             records = [_stubbed(record) for record in records]
         try:
@@ -365,6 +366,7 @@ def read_page(tx: Transaction, key: Key, bounds: ReadBounds) -> Page:
 def records_of(
     conn: sqlite3.Connection,
     log: int,
+    columns: str,
     after: int,
     upto: int,
     limit: int,
@@ -376,7 +378,7 @@ def records_of(
     early."""
     order = "DESC" if reverse else "ASC"
     cursor = conn.execute(
-        f"SELECT {_EVENT} FROM events WHERE log = ? AND seq > ? AND seq <= ?"
+        f"SELECT {columns} FROM events WHERE log = ? AND seq > ? AND seq <= ?"
         f" ORDER BY seq {order} LIMIT ?",
         (log, after, upto, limit),
     )
@@ -394,4 +396,4 @@ def records_of(
 
 def _stubbed(record: Record) -> Record:
     data = record[8]
-    return (*record[:8], b"s" + data[1:], record[9]) if data[:1] == b"p" else record
+    return (*record[:8], b"s" + data[1:], *record[9:]) if data[:1] == b"p" else record

@@ -21,7 +21,9 @@ from ..frames import FRAME, head_of, packed, spoiled, unpacked
 from ..rules import APART, Extension, LeaseState
 from ..sql.tables import KeptHash
 
-Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data, hash
+Record = tuple[Any, ...]  # `COLUMNS` of an event, and perhaps more
+
+COLUMNS = "seq, id, kind, v, run, actor, cause, at, data"
 
 
 class SqliteLogEntry(NamedTuple):
@@ -48,6 +50,8 @@ class PayloadStorage:
     event's SHA-256, which is more expensive.
     """
 
+    columns = COLUMNS
+    """The columns of the records that `get` takes."""
     lossy = False
     """Whether a placeholder can replace a lost event."""
 
@@ -166,7 +170,7 @@ class PayloadStorage:
 
 def event_of(record: Record, data: bytes) -> Event:
     """Build an event from its record and its data."""
-    seq, id, kind, v, run, actor, cause, at, _, _ = record
+    seq, id, kind, v, run, actor, cause, at, _ = record[:9]
     return Event(
         kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at
     )
@@ -175,7 +179,7 @@ def event_of(record: Record, data: bytes) -> Event:
 def sound_event(record: Record) -> Event | None:
     """Build an event from its record; None if the record does not hold its data, or the data is
     damaged. One step for what `unpacked` and `event_of` do, because every read takes it."""
-    seq, id, kind, v, run, actor, cause, at, column, _ = record
+    seq, id, kind, v, run, actor, cause, at, column = record[:9]
     data = column[FRAME:]
     if not data or head_of(column) != (b"j", crc32(data)):
         return None
