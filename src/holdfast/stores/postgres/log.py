@@ -34,8 +34,8 @@ MISSES = 2  # lost races before an append waits for the lock
 
 _row = msgspec.json.Decoder(Row).decode
 
-_ENTRY = "id, version, base, shared, token, owner, since, until, renewed, mark, doc"
-_KEYED = "tenant = $1 AND session = $2 AND thread = $3"
+ENTRY = "id, version, base, shared, token, owner, since, until, renewed, mark, doc"
+KEYED = "tenant = $1 AND session = $2 AND thread = $3"
 
 
 class PostgresLogEntry(NamedTuple):
@@ -76,7 +76,7 @@ class KnownHeads:
 async def lookup(link: Link, key: Key, *, lock: str = "") -> PostgresLogEntry | None:
     """Return the log with this key, if it exists."""
     record = await link.row(
-        f"SELECT {_ENTRY} FROM hf.logs WHERE {_KEYED} {lock}", key.tenant, key.session, key.thread
+        f"SELECT {ENTRY} FROM hf.logs WHERE {KEYED} {lock}", key.tenant, key.session, key.thread
     )
     return None if record is None else entry_of(record)
 
@@ -91,7 +91,7 @@ async def existing(
 
 async def entry_by_id(link: Link, id: int) -> PostgresLogEntry:
     """Return a log that exists, in any state."""
-    record = await link.row(f"SELECT {_ENTRY} FROM hf.logs WHERE id = $1", id)
+    record = await link.row(f"SELECT {ENTRY} FROM hf.logs WHERE id = $1", id)
     assert record is not None
     return entry_of(record)
 

@@ -278,9 +278,10 @@ def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> No
     log that is not listed yet."""
     # SQLite rewrites every index of a column that is set, even if its value stays the same.
     before = (_UNSET,) * len(_COLUMNS) if old is None else _columns(old)
-    pairs = zip(_COLUMNS, before, _columns(new), strict=True)
-    columns = {name: value for name, was, value in pairs if was != value}
-    conn.execute(_row_sql(tuple(columns)), (*columns.values(), _encode(new), id))
+    after = _columns(new)
+    places = () if before == after else tuple([n for n, v in enumerate(after) if v != before[n]])
+    values = [after[place] for place in places]
+    conn.execute(_row_sql(places), (*values, _encode(new), id))
     if old is None:
         old = Row(tenant=new.tenant, session=new.session, thread=new.thread, log=new.log)
     changed = _maps(old) != _maps(new)
@@ -291,9 +292,10 @@ def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> No
 
 
 @cache
-def _row_sql(columns: tuple[str, ...]) -> str:
-    """Return the statement that sets these columns of a row, and its document."""
-    return f"UPDATE logs SET {''.join(f'{name} = ?, ' for name in columns)}doc = ? WHERE id = ?"
+def _row_sql(places: tuple[int, ...]) -> str:
+    """Return the statement that sets the columns at these places of `_COLUMNS` and `doc`."""
+    columns = "".join(f"{_COLUMNS[place]} = ?, " for place in places)
+    return f"UPDATE logs SET {columns}doc = ? WHERE id = ?"
 
 
 def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
