@@ -21,7 +21,7 @@ def before(checkout: Path, work: str, *given: str | int) -> float:
     child = subprocess.run(
         [sys.executable, "-m", "bench.before", work, json.dumps(given)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        cwd=checkout,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
