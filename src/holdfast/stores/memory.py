@@ -212,8 +212,16 @@ class MemoryStore(BaseStore[_Log]):
     ) -> dict[str, int]:
         entry = self._log(key)
         numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
-        for seq in numbers:
-            holder = entry.owner(seq)
+        places = [(seq, entry.owner(seq)) for seq in numbers]
+        rules.check_erasable(
+            (
+                seq,
+                holder.events[seq - holder.shared - 1].kind,
+                holder.links[seq - holder.shared - 1],
+            )
+            for seq, holder in places
+        )
+        for seq, holder in places:
             at = seq - holder.shared - 1
             holder.events[at] = msgspec.structs.replace(holder.events[at], data=erased(reason))
             holder.links[at] = hash_chain.erased(holder.links[at], holder.hashes[at])

@@ -133,6 +133,9 @@ async def erase(
     entry = await tables.locked(key)
     numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
     parts = by_holder(await tables.segments(entry), numbers)
+    for log, some in parts.items():
+        found = await tables.hashes(log, some)
+        rules.check_erasable((seq, kind, link) for seq, _, kind, _, _, link in found)
     await tables.erasing(parts, reason)
     dropped = 0
     for log, some in parts.items():
