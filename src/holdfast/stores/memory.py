@@ -21,7 +21,7 @@ from ..log.codec import LIMITS, erased, fingerprint
 from ..log.events import Event, Key, NewEvent, Scope
 from ..values.records import Receipt, Remains
 from ..values.stream_items import CaughtUp
-from . import hash_chain, paging, rules
+from . import erasure, hash_chain, paging, rules
 from .base import BaseStore
 from .event_loop import OwnLoop
 from .notify import Wakes, follow
@@ -211,9 +211,9 @@ class MemoryStore(BaseStore[_Log]):
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> dict[str, int]:
         entry = self._log(key)
-        numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
+        numbers = erasure.check_erase(entry.row, entry.lease, seqs, fence)
         places = [(seq, entry.owner(seq)) for seq in numbers]
-        rules.check_erasable(
+        erasure.check_erasable(
             (
                 seq,
                 holder.events[seq - holder.shared - 1].kind,

@@ -29,9 +29,8 @@ from ..errors import (
 from ..log.catalog import SKEW, Project, Row, RowChange, apply, unseals
 from ..log.catalog.encrypted_preview import size_of
 from ..log.codec import LIMITS, check_count, check_data, check_name, check_size, dense
-from ..log.conversation import REWOUND
 from ..log.events import Event, Key, NewEvent, Scope, new_id
-from .hash_chain import Seal, is_erased, link_in, linked, origin, seals
+from .hash_chain import Seal, link_in, linked, origin, seals
 from .port import Acquire, BlobRef, Draft, Lease, Snapshot
 
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -529,29 +528,6 @@ def restore_discarded() -> StoreUnavailable:
         problem="the restore paused for too long and was discarded; "
         "restore the session again from its first event"
     )
-
-
-def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease | None) -> list[int]:
-    """Return the numbers to erase, without duplicates. Raises `InvalidValue` for a number that the
-    log does not have."""
-    for seq in seqs:
-        check_count("seqs", seq, least=1, most=row.head)
-    if fence is not None:
-        check_fence(row, lease, fence)
-    return sorted(set(seqs))
-
-
-def check_erasable(events: Iterable[tuple[int, str, bytes | None]]) -> None:
-    """Raise `InvalidValue` for a rewind among these events, each given as its number, its kind and
-    the bytes stored with it. Without the rewind, the conversation would come back. A rewind whose
-    data were replaced by a repair may be erased again."""
-    for seq, kind, kept in events:
-        if kind == REWOUND and not is_erased(kept):
-            raise InvalidValue(
-                field="seqs",
-                problem=f"event {seq} is a rewind, which cannot be erased",
-                remedy="erase the messages; a rewind has no copy of them",
-            )
 
 
 # Drafts, payloads and blobs

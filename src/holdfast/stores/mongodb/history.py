@@ -12,7 +12,7 @@ from ...log import catalog
 from ...log.catalog import Parent, Project, Row
 from ...log.codec import erased
 from ...log.events import Event, Key, NewEvent, Scope
-from .. import hash_chain, rules
+from .. import erasure, hash_chain, rules
 from ..port import Lease
 from ..rules import Extension, LeaseState
 from . import entry as entries
@@ -284,7 +284,7 @@ async def erase(
         entry: MongoLogEntry | None, fresh: bool
     ) -> tuple[MongoLogEntry, list[int]] | Missed:
         entry = rules.existing(key, entry)
-        numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
+        numbers = erasure.check_erase(entry.row, entry.lease, seqs, fence)
         if not fresh:
             return MISSED
         own = [seq for seq in numbers if seq > entry.shared]
@@ -301,7 +301,7 @@ async def erase(
         if log != entry.log:
             await _settle_base(heads, entry.scope, log, some[-1])
         async for _, found in _batches_with(db, entry.scope, log, some):
-            rules.check_erasable((e.seq, e.record["kind"], e.record.get("link")) for e in found)
+            erasure.check_erasable((e.seq, e.record["kind"], e.record.get("link")) for e in found)
     dropped = 0
     for log, some in parts.items():
         await blank_events(db, entry.scope, log, some, reason)
