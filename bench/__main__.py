@@ -22,6 +22,7 @@ from .mongodb import mongodb_lengths, mongodb_one, mongodb_together
 from .opening import open_long
 from .portal import portal
 from .postgres import postgres_one, postgres_together
+from .processes import postgres_processes
 from .redaction import redaction
 from .report import Progress, as_json, keep, machine, show
 from .sessions import session_deltas, session_fork, session_threads
@@ -38,6 +39,7 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "file-one": file_one,
     "postgres-one": postgres_one,
     "postgres-32": postgres_together,
+    "postgres-processes": postgres_processes,
     "mongodb-one": mongodb_one,
     "mongodb-32": mongodb_together,
     "mongodb-lengths": mongodb_lengths,

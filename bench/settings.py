@@ -61,6 +61,8 @@ class Sizes(Struct, frozen=True, kw_only=True):
     large: int = 100  # messages that those have missed
     posts: int = 40  # messages of each session, a round; fewer than may wait in a queue
     hops: int = 2_000  # calls of a store from another event loop, a round
+    served: int = 64  # sessions of all processes that serve one database together
+    sent: int = 40  # messages of each of them, a round
 
 
 QUICK = Sizes(
@@ -99,6 +101,8 @@ QUICK = Sizes(
     large=20,
     posts=10,
     hops=200,
+    served=16,
+    sent=5,
 )
 
 

@@ -21,7 +21,7 @@ from ..log.codec import LIMITS, erased, fingerprint
 from ..log.events import Event, Key, NewEvent, Scope
 from ..values.records import Receipt, Remains
 from ..values.stream_items import CaughtUp
-from . import hash_chain, paging, rules
+from . import erasure, hash_chain, paging, rules
 from .base import BaseStore
 from .blobs import blob_name, found_blob
 from .event_loop import OwnLoop
@@ -212,9 +212,17 @@ class MemoryStore(BaseStore[_Log]):
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> dict[str, int]:
         entry = self._log(key)
-        numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
-        for seq in numbers:
-            holder = entry.owner(seq)
+        numbers = erasure.check_erase(entry.row, entry.lease, seqs, fence)
+        places = [(seq, entry.owner(seq)) for seq in numbers]
+        erasure.check_erasable(
+            (
+                seq,
+                holder.events[seq - holder.shared - 1].kind,
+                holder.links[seq - holder.shared - 1],
+            )
+            for seq, holder in places
+        )
+        for seq, holder in places:
             at = seq - holder.shared - 1
             holder.events[at] = msgspec.structs.replace(holder.events[at], data=erased(reason))
             holder.links[at] = hash_chain.erased(holder.links[at], holder.hashes[at])

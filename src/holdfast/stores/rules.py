@@ -526,16 +526,6 @@ def restore_discarded() -> StoreUnavailable:
     )
 
 
-def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease | None) -> list[int]:
-    """Return the numbers to erase, without duplicates. Raises `InvalidValue` for a number that the
-    log does not have."""
-    for seq in seqs:
-        check_count("seqs", seq, least=1, most=row.head)
-    if fence is not None:
-        check_fence(row, lease, fence)
-    return sorted(set(seqs))
-
-
 # Drafts, payloads and blobs
 
 

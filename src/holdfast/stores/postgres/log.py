@@ -183,6 +183,7 @@ class PostgresAppend:
         self._entry: PostgresLogEntry | None = None
         self._known: dict[str, int] = {}
         self._looked = False  # whether the two above come from the database
+        self.version: tuple[int, int] | None = None  # id and version of the log that was written
 
     async def __call__(self) -> Extension:
         async with self._heads.turns.of(self._key):
@@ -283,6 +284,7 @@ class PostgresAppend:
         lease = plan.lease_state or (entry.lease if entry else LeaseState())
         left = PostgresLogEntry(answer["id"], answer["version"], base, shared, lease, plan.row)
         self._heads.put(self._key, left)
+        self.version = left.id, left.version
 
 
 def _any(column: list[str | None]) -> list[str | None] | None:

@@ -96,7 +96,7 @@ class PostgresStore(BaseStore[Restore]):
         )
         done = await append()
         if done.fresh:
-            self._notices.grew(request.key, done)
+            self._notices.grew(request.key, done, append.version)
         return done
 
     def _fetch(self) -> Fetch:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ...errors import BlobNotFound, InvalidValue, KeyMissing, LogDamaged
 from ...log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from ...log.codec import LIMITS, check_data, check_size, check_stored
+from ...log.conversation import REWOUND
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt
 from ...values.stream_items import CaughtUp
@@ -387,13 +388,19 @@ class VaultStore(WrappedStore, CheckedStore):
             except LogDamaged as error:
                 seq, cause = error.seq, error.__cause__
                 if isinstance(cause, Unsealed):  # otherwise the inner store has reported it
-                    if cause.why in (PLAIN, ALTERED):
+                    if cause.why in (PLAIN, ALTERED) and not await self._is_rewind(row, seq):
                         forged.append(seq)
                     found.append(Damage(problem="unreadable", detail=cause.why, key=key, seq=seq))
         if not (repair and forged):
             return found
         await self.erase(key, forged, reason="damaged")
         return [replace(damage, repaired=damage.seq in forged) for damage in found]
+
+    async def _is_rewind(self, row: Row, seq: int) -> bool:
+        """Return whether an event is a rewind, which cannot be erased."""
+        read = self.inner.read(row.key, after=seq - 1, before=seq + 1, log=row.log)
+        async with aclosing(read) as events:
+            return [event.kind async for event in events] == [REWOUND]
 
     async def _first_own(self, row: Row) -> int:
         """Return the number after which a log's own events begin. Shared events are reported with
