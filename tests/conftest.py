@@ -5,6 +5,7 @@ a child process needs is not set up here."""
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import ssl
@@ -20,7 +21,7 @@ import pytest
 
 from tests import servers
 from tests.blocking import guarded
-from tests.servers import sweep
+from tests.servers import recycled, sweep
 
 # Compile each module once, also where the environment says not to keep bytecode: workers and the
 # hundreds of processes that tests start would all compile the package and the tests again.
@@ -50,6 +51,9 @@ SLOW = {
     "test_resume.py",
 }
 
+AT_HAND = 100  # tests, after which what is still alive is set aside
+_finished = itertools.count(1)
+
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
@@ -64,11 +68,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     sweep.finish()
+    recycled.finish()
     servers.end()
 
 
 def pytest_runtest_logfinish() -> None:
     sweep.sweep()
+    if next(_finished) % AT_HAND == 0:
+        _set_aside()
+
+
+def _set_aside() -> None:
+    """What is alive between two tests are modules and what they keep, far more than a test makes:
+    without this the garbage collector would look at all of it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

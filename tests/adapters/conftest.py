@@ -12,6 +12,7 @@ import pytest
 from holdfast import Store, connect
 from holdfast.adapters.claude import ClaudeSessionStore
 from tests import servers
+from tests.servers import recycled
 
 URLS: dict[str, Callable[[Path], str]] = {
     "memory": lambda place: "memory:",
@@ -24,14 +25,18 @@ SHARED = [kind for kind in URLS if kind != "memory"]  # several processes can us
 
 
 @pytest.fixture(params=URLS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty store of each kind."""
-    return URLS[request.param](tmp_path)
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str, None]:
+    """The URL of an empty store of each kind, for this process alone."""
+    if request.param in servers.KINDS:
+        async with recycled.empty(request.param) as url:
+            yield url
+    else:
+        yield URLS[request.param](tmp_path)
 
 
 @pytest.fixture(params=SHARED)
 def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The same, of the kinds that processes can share."""
+    """The URL of an empty store of each kind that processes can share."""
     return URLS[request.param](tmp_path)
 
 

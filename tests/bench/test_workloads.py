@@ -65,6 +65,15 @@ TINY = Sizes(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _what_measurements_set_aside() -> Iterator[None]:
+    """It is collected at the end. What was set aside before stays so: it is large."""
+    yield
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Servers]:
     with Servers() as servers:
@@ -72,9 +81,8 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, servers: Servers) -> Iterator[Settings]:
-    yield Settings(sizes=TINY, rounds=1, peers=False, place=str(tmp_path), servers=servers)
-    gc.unfreeze()  # what measurements set aside
+def settings(tmp_path: Path, servers: Servers) -> Settings:
+    return Settings(sizes=TINY, rounds=1, peers=False, place=str(tmp_path), servers=servers)
 
 
 def test_quartiles_are_those_of_the_values() -> None:

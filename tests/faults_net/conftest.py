@@ -1,4 +1,4 @@
-"""One server behind a wire per kind and module, and a store on it in a place of its own."""
+"""One server behind a wire per kind, and a store on it in a place of its own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import holdfast
 from tests import servers
 
 
-@pytest.fixture(scope="module", params=servers.KINDS)
+@pytest.fixture(scope="session", params=servers.KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place(kind: str) -> Iterator[servers.Faulty]:
     with servers.faulty(kind) as place:
         yield place

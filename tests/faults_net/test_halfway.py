@@ -16,7 +16,7 @@ MOST = 4  # commands of an append that may pass before one is refused
 ROUNDS, BATCH = 40, 30
 
 
-@pytest.fixture(scope="module", params=["mongodb", "standalone"])
+@pytest.fixture(scope="session", params=["mongodb", "standalone"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

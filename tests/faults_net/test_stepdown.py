@@ -12,7 +12,7 @@ from tests import servers
 from tests.servers import faults
 
 
-@pytest.fixture(scope="module", params=["mongodb"])
+@pytest.fixture(scope="session", params=["mongodb"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

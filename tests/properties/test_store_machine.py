@@ -607,7 +607,7 @@ class StandaloneMachine(ServerMachine):
 STEPS = settings(stateful_step_count=80)
 
 TestMemory = StoreMachine.TestCase
-TestMemory.settings = settings(STEPS, max_examples=5 * STEPS.max_examples)
+TestMemory.settings = settings(STEPS, max_examples=2 * STEPS.max_examples)
 TestSqlite = SqliteMachine.TestCase
 TestSqlite.settings = STEPS
 TestFile = FileMachine.TestCase

@@ -35,14 +35,13 @@ def clean() -> Callable[[str], str]:
     return lambda text: scrub.text(text, "$")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(mixture)
 def test_a_second_look_changes_nothing(text: str) -> None:
     once = clean()(text)
     assert clean()(once) == once
 
 
-@settings(max_examples=40, deadline=None)
 @given(texts)
 def test_the_same_value_has_the_same_placeholder(text: str) -> None:
     scrub = clean()
@@ -51,7 +50,7 @@ def test_the_same_value_has_the_same_placeholder(text: str) -> None:
     assert PLACEHOLDER.findall(first) == PLACEHOLDER.findall(again)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(values, st.sampled_from([None, 2]), st.booleans())
 def test_json_in_a_text_stays_json_of_the_same_shape(
     value: Any, indent: int | None, ascii_only: bool
@@ -70,7 +69,7 @@ def shape(value: Any) -> Any:
     return "" if isinstance(value, str) else value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     st.integers(),
     st.floats(allow_nan=False, allow_infinity=False),
@@ -105,7 +104,7 @@ def test_a_table_keeps_its_lines_and_columns() -> None:
     assert "Lemon" not in left
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(mixture)
 def test_a_view_maps_each_place_back_to_where_it_came_from(text: str) -> None:
     for view in encodings.decoded(text):

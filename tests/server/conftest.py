@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from tests import servers
+from tests.servers import recycled
 from tests.sessions import places
 
 from .scene import Api, serving
@@ -19,13 +22,25 @@ async def api() -> AsyncGenerator[Api, None]:
         yield one
 
 
+@asynccontextmanager
+async def emptied(kind: str, folder: Path) -> AsyncGenerator[str, None]:
+    """The URL of an empty store, for this process alone."""
+    if kind in servers.KINDS:
+        async with recycled.empty(kind) as url:
+            yield url
+    else:
+        yield places.url(kind, folder)
+
+
 @pytest.fixture(params=places.OPEN)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str, None]:
     """The URL of an empty store of each kind."""
-    return places.url(request.param, tmp_path)
+    async with emptied(request.param, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture(params=places.SHARED)
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str, None]:
     """The URL of an empty store of each kind that outlives its process."""
-    return places.url(request.param, tmp_path)
+    async with emptied(request.param, tmp_path) as url:
+        yield url

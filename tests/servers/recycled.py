@@ -1,15 +1,20 @@
 """Places on a server that are emptied and used again, for many short tests.
 
-To make a schema or a database takes longer than most of those tests.
+To make a schema or a database takes longer than most of those tests. They are emptied over one
+connection that each process keeps to each server, in a thread of its own: the event loop of a test
+ends with it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import itertools
 import os
+import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +25,7 @@ KEPT = "meta"  # the table or collection of versions, which the store wrote when
 
 _free: dict[str, list[str]] = defaultdict(list)
 _numbers = itertools.count()
+_clients: dict[str, Any] = {}  # by the server's URL; used in the cleaner's loop alone
 
 
 @contextlib.asynccontextmanager
@@ -32,45 +38,69 @@ async def empty(kind: str) -> AsyncGenerator[str, None]:
     shared.used.discard(url)  # it is ours to remove
     try:
         yield url
-        await _clear(url)
+        clear = _clear_database if url.startswith("mongodb") else _clear_schema
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(clear(url), _loop()))
     except BaseException:
         shared.used.add(url)
         raise
     free.append(url)
 
 
-async def _clear(url: str) -> None:
-    if url.startswith("mongodb"):
-        await _clear_database(url)
-    else:
-        await _clear_schema(url)
+def finish() -> None:
+    """Close the connections."""
+    if _clients:
+        asyncio.run_coroutine_threadsafe(_close(), _loop()).result()
 
 
 async def _clear_schema(url: str) -> None:
-    import asyncpg
-
     schema = schema_of(url)
-    connection = await asyncpg.connect(url.partition("?")[0], statement_cache_size=0)
-    try:
-        async with connection.transaction():
-            tables = await connection.fetch(
-                "SELECT tablename FROM pg_tables WHERE schemaname = $1 AND tablename <> $2",
-                schema,
-                KEPT,
-            )
-            await connection.execute(
-                ";".join(f"DELETE FROM {schema}.{table['tablename']}" for table in tables)
-            )
-    finally:
-        await connection.close()
+    connection = await _client(url.partition("?")[0], _connect_postgres)
+    async with connection.transaction():
+        tables = await connection.fetch(
+            "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace($1)"
+            " AND relkind = 'r' AND relname <> $2",
+            schema,
+            KEPT,
+        )
+        await connection.execute(
+            ";".join(f"DELETE FROM {schema}.{table['relname']}" for table in tables)
+        )
 
 
 async def _clear_database(url: str) -> None:
+    parts = urlsplit(url)
+    client = await _client(parts._replace(path="/").geturl(), _connect_mongodb)
+    database = client[parts.path.lstrip("/")]
+    for name in await database.list_collection_names():
+        if name != KEPT:
+            await database[name].delete_many({})
+
+
+async def _client(url: str, connect: Callable[[str], Awaitable[Any]]) -> Any:
+    if url not in _clients:
+        _clients[url] = await connect(url)
+    return _clients[url]
+
+
+async def _connect_postgres(url: str) -> Any:
+    import asyncpg
+
+    return await asyncpg.connect(url, statement_cache_size=0)
+
+
+async def _connect_mongodb(url: str) -> Any:
     from pymongo import AsyncMongoClient
 
-    client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(url)
-    async with client:
-        database = client[urlsplit(url).path.lstrip("/")]
-        for name in await database.list_collection_names():
-            if name != KEPT:
-                await database[name].delete_many({})
+    return AsyncMongoClient(url)
+
+
+async def _close() -> None:
+    while _clients:
+        await _clients.popitem()[1].close()
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="cleaner", daemon=True).start()
+    return loop

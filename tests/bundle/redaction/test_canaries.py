@@ -112,7 +112,7 @@ glue = st.sampled_from(
 
 
 @pytest.mark.parity("harn-bundle", 49, 68)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.lists(st.one_of(pieces, glue, st.text(max_size=5)), max_size=8))
 def test_whatever_stands_together_is_found_once_and_for_all(parts: list[str]) -> None:
     text = "".join(parts)

@@ -319,7 +319,7 @@ async def play(ops: list[Op]) -> None:
         await world.live.aclose()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(ops=st.lists(OPS, max_size=14))
 @example(ops=[("run", 0), ("run", 0), ("compact", 0, 0), ("run", 0), ("rewind", 0, 6)])
 @example(ops=[("run", 0), ("rewind", 0, 2), ("run", 0), ("rewind", 0, 7), ("rewind", 0, 4)])
@@ -353,7 +353,7 @@ def logs(draw: st.DrawFn) -> list[Event]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples)
 @given(log=logs(), pick=PICK)
 def test_the_fold_of_a_rewind_is_that_of_the_part_before(log: list[Event], pick: int) -> None:
     to = pick % (len(log) + 1)

@@ -84,14 +84,13 @@ def logs(draw: st.DrawFn) -> list[Event]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples)
 @given(log=logs())
 def test_made_anew_a_display_is_what_it_was(log: list[Event]) -> None:
     for n, display in enumerate(played(log, NAMED), start=1):
         assert anew(log[:n], NAMED) == display
 
 
-@settings(max_examples=100, deadline=None)
 @given(log=logs(), cut=st.integers(0, 25), back=st.integers(0, 5))
 def test_going_on_from_any_moment_comes_to_the_same(log: list[Event], cut: int, back: int) -> None:
     display = NAMED

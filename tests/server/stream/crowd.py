@@ -11,7 +11,6 @@ import select
 import socket
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from tests import forks
 from tests.servers.process import free_port
 
 PATIENCE = 120.0  # seconds; only a hang takes so long
@@ -72,8 +72,8 @@ class Server:
     def start(self) -> None:
         """Start it, and return when it is ready."""
         words = ["serve", "--config", "server.toml", "--port", str(self.port)]
-        self.process = process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli", *words],
+        self.process = process = forks.popen(
+            *("-m", "holdfast.cli", *words),
             cwd=self._folder,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -21,7 +21,7 @@ from .items import Item, assistant_item, call_item, items_of, output_item, user_
 STATE = "openai.run_state"
 
 
-class Entry(Struct, frozen=True):
+class EventItems(Struct, frozen=True):
     """An event and its items; there is at least one."""
 
     event: Event
@@ -33,7 +33,7 @@ class Tail(Struct, frozen=True):
     are no others."""
 
     row: Row
-    entries: list[Entry]
+    entries: list[EventItems]
     complete: bool
 
     @property
@@ -97,18 +97,18 @@ async def saved_state(store: Store, at: Key) -> Any:
     return None
 
 
-def entries_of(events: Sequence[Event]) -> list[Entry]:
+def entries_of(events: Sequence[Event]) -> list[EventItems]:
     """Return the entries of a part of a conversation. Events of other writers are translated;
     erased events and other kinds are skipped."""
     own = [(event, items_of(event)) for event in events]
     others = None
     if any(items is None and event.kind in foreign.KINDS for event, items in own):
         others = ForeignEvents(events)
-    found: list[Entry] = []
+    found: list[EventItems] = []
     for event, items in own:
         listed = _translated(event.seq, others) if items is None and others else items
         if listed:
-            found.append(Entry(event, listed))
+            found.append(EventItems(event, listed))
     return found
 
 
