@@ -114,14 +114,15 @@ async def erase(store: Store, at: Key) -> None:
     events = store.read(at, before=row.head, log=row.log, inline=False)
     async with aclosing(events):
         async for event in events:
-            if _has_content(event):
+            if has_content(event):
                 seqs.append(event.seq)
     for start in range(0, len(seqs), ERASED_AT_ONCE):
         part = seqs[start : start + ERASED_AT_ONCE]
         await persist(lambda _, part=part: store.erase(at, part, reason=ERASED))  # type: ignore[misc]
 
 
-def _has_content(event: Event) -> bool:
+def has_content(event: Event) -> bool:
+    """Return whether an event is part of the conversation, rather than about the session."""
     return event.kind == "thread.rewound" or event.kind.partition(".")[0] in CONTENT
 
 
