@@ -14,7 +14,7 @@ from typing import TypeVar
 from ..errors import HeadMoved, SessionBusy, SessionNotFound
 from ..log.catalog import Row
 from ..log.codec import LIMITS
-from ..log.events import ADAPTER_NAMESPACES, Key, NewEvent
+from ..log.events import ADAPTER_NAMESPACES, Event, Key, NewEvent
 from ..sessions.rewind import rewound
 from ..stores.port import Store
 from .retries import persist
@@ -114,11 +114,16 @@ async def erase(store: Store, at: Key) -> None:
     events = store.read(at, before=row.head, log=row.log, inline=False)
     async with aclosing(events):
         async for event in events:
-            if event.kind.partition(".")[0] in CONTENT:
+            if has_content(event):
                 seqs.append(event.seq)
     for start in range(0, len(seqs), ERASED_AT_ONCE):
         part = seqs[start : start + ERASED_AT_ONCE]
         await persist(lambda _, part=part: store.erase(at, part, reason=ERASED))  # type: ignore[misc]
+
+
+def has_content(event: Event) -> bool:
+    """Return whether an event is part of the conversation, rather than about the session."""
+    return event.kind.partition(".")[0] in CONTENT
 
 
 class FailedBatch:
