@@ -237,6 +237,7 @@ def test_the_public_names_are_these() -> None:
 # Where the documentation tells programs to import from.
 IMPORTED = """
 holdfast holdfast.adapters.claude holdfast.adapters.langgraph holdfast.adapters.openai
+holdfast.adapters.pydantic_ai
 holdfast.bundle holdfast.bundle.claude
 holdfast.bundle.harn holdfast.client holdfast.client.sync holdfast.errors holdfast.events
 holdfast.harness.sandbox
