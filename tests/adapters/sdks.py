@@ -110,7 +110,7 @@ async def langgraph(store: Store, text: str, *answers: Answer) -> list[Part]:
     graph.add_conditional_edges(
         "model", lambda state: "look" if state["messages"][-1].tool_calls else END
     )
-    made = graph.compile(checkpointer=HoldfastSaver(store))
+    made: Any = graph.compile(checkpointer=HoldfastSaver(store))
     config: Any = {"configurable": {"thread_id": "s"}}
     await made.ainvoke({"messages": [("user", text)]}, config, durability="sync")
     return [part for message in prompts[-1] for part in _of_langchain(message)]

@@ -44,7 +44,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import TzInfo
 
-from holdfast import Agent, Harness, InvalidValue, NewEvent, Store, connect, key
+from holdfast import Agent, Harness, InvalidValue, NewEvent, Store, StoreUnavailable, connect, key
 from holdfast.adapters import retries
 from holdfast.adapters.pydantic_ai import HoldfastConversationStore, reader
 from holdfast.log.events import Event
@@ -351,7 +351,7 @@ async def test_save_that_failed_is_not_stored_twice(monkeypatch: pytest.MonkeyPa
     lost = [Fail(method="append", call=call, after=True) for call in (1, 2, 3)]
     store = HoldfastConversationStore(FaultyStore(log, lost))
     conversation = Conversation(conversation_id="s", messages=TURN)
-    with pytest.raises(Exception, match="planned fault"):
+    with pytest.raises(StoreUnavailable):
         await store.save(conversation)
     with pytest.raises(ConversationConflict):
         await store.save(conversation)
@@ -400,6 +400,27 @@ async def test_large_save_is_several_appends_and_each_leaves_a_conversation(log:
     assert len([event for event in await events(log) if event.kind == "pydantic_ai.record"]) == 3
     assert await store.messages("s") == many
     assert len((await store.fork("s")).messages) == 2_100
+
+
+async def test_large_save_that_is_cut_leaves_a_whole_conversation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retries, "PAUSE", 0.001)
+    many: list[ModelMessage] = [user(str(number)) for number in range(1_200)]
+    cut = [Fail(method="append", call=call) for call in (2, 3, 4)]
+    store = HoldfastConversationStore(FaultyStore(MemoryStore(), cut))
+    conversation = Conversation(conversation_id="s", messages=[*many])
+    with pytest.raises(StoreUnavailable):
+        await store.save(conversation)
+    with pytest.raises(ConversationConflict):
+        await store.save(conversation)
+    loaded = await store.load("s")
+    assert loaded is not None
+    assert 0 < len(loaded.messages) < 1_200
+    assert loaded.messages == many[: len(loaded.messages)]
+    loaded.messages += many[len(loaded.messages) :]
+    await store.save(loaded)
+    assert await store.messages("s") == many
 
 
 async def test_short_read_does_not_read_the_whole_log(log: Store) -> None:
@@ -493,6 +514,23 @@ async def test_erased_messages_are_skipped(log: Store) -> None:
     assert await store.messages("s") == [*expected, user("c")]
     (message,) = [m for m in transcript(await events(log)) if m.calls]
     assert [call.outcome.outcome for call in message.calls if call.outcome] == ["erased", "ok"]
+
+
+async def test_message_that_was_erased_in_one_conversation_is_not_read_from_its_fork(
+    log: Store,
+) -> None:
+    await saved(log, TURN)
+    store = HoldfastConversationStore(log)
+    for fork in ("a", "z"):  # which sort before and after the source
+        await store.fork("s", new_conversation_id=fork)
+    await log.erase(key("s"), [2], reason="asked")
+    for each in (store, HoldfastConversationStore(log)):
+        assert await each.messages("a") == TURN == await each.messages("z")
+        assert await each.messages("s") == TURN[1:]
+        done = await asyncio.gather(*(each.messages(id) for id in "sasz"))
+        assert [len(found) for found in done] == [3, 4, 3, 4]
+        again = await each.fork("s")
+        assert await each.messages(again.conversation_id) == TURN[1:]
 
 
 async def test_erased_record_leaves_the_conversation(log: Store) -> None:

@@ -106,20 +106,38 @@ def _newest(found: dict[str, ConversationRecord], limit: int | None) -> list[Con
 # Entries
 
 
-async def locate(store: Store, tenant: str, entry: str) -> tuple[Row, int]:
-    """Return a log that has an entry, and the number of its last event. Raises `LookupError` if
-    there is none."""
-    id = codec.entry_event(entry)
-    for key in await store.locate(tenant, id):
-        row = await store.row(key)
-        if row is not None and (seq := (await store.seqs(key, [id], log=row.log)).get(id)):
-            return row, seq
-    row = None
+async def locate(store: Store, tenant: str, entry: str, near: Key | None) -> tuple[Row, int]:
+    """Return a log that has an entry, and the number of its last event. Conversations share entries
+    with their forks: `near` is the log to prefer. Raises `LookupError` if there is none."""
+    if (
+        near is not None
+        and (row := await store.row(near))
+        and (seq := await seq_of(store, row, entry))
+    ):
+        return row, seq
+    keys = await store.locate(tenant, codec.entry_event(entry))
     if place := foreign_place(entry):
-        row = await store.row(Key(tenant, place[2], "main"))
-    if place is None or row is None or row.log != place[0] or row.head < place[1]:
-        raise LookupError(f"entry {entry!r} is not in the store")
-    return row, place[1]
+        keys.append(Key(tenant, place[2], "main"))
+    for key in keys:
+        if (row := await store.row(key)) and (seq := await seq_of(store, row, entry)):
+            return row, seq
+    raise LookupError(f"entry {entry!r} is not in the store")
+
+
+async def _in(store: Store, key: Key, entry: str) -> tuple[Row, int] | None:
+    row = await store.row(key)
+    seq = 0 if row is None else await seq_of(store, row, entry)
+    return None if row is None or not seq else (row, seq)
+
+
+async def seq_of(store: Store, row: Row, entry: str) -> int:
+    """Return the number of the last event of an entry, or 0 if the log does not have it."""
+    id = codec.entry_event(entry)
+    if seq := (await store.seqs(row.key, [id], log=row.log)).get(id):
+        return seq
+    place = foreign_place(entry)
+    here = place is not None and place[0] == row.log and place[1] <= row.head
+    return place[1] if place is not None and here else 0
 
 
 def foreign_id(row: Row, seq: int) -> str:

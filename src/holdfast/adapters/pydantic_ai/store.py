@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from typing import TypeVar
 
 from ...errors import MissingExtra
@@ -27,6 +28,9 @@ except ImportError as error:
     raise MissingExtra(extra="pydantic-ai", needed_for="HoldfastConversationStore") from error
 
 T = TypeVar("T")
+
+# The log of the conversation that this task read last: the SDK asks for entries by their ids alone.
+_near: ContextVar[Key | None] = ContextVar("holdfast_pydantic_ai_near", default=None)
 
 
 class HoldfastConversationStore(ConversationStore):
@@ -92,6 +96,7 @@ class HoldfastConversationStore(ConversationStore):
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or None if it does not exist."""
         at = self._at(conversation_id)
+        _near.set(at)
         found = await self._ask(lambda store: reader.current(store, at))
         return None if found is None else found.record
 
@@ -110,9 +115,9 @@ class HoldfastConversationStore(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         """Store a record and its new entries in one append. They are durable when this returns."""
-        at = self._at(record.conversation_id)
+        at, near = self._at(record.conversation_id), self._near()
         await self._opening.run(
-            lambda store: writer.write(store, at, record, new_entries, expected_revision)
+            lambda store: writer.write(store, at, record, new_entries, expected_revision, near)
         )
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
@@ -136,8 +141,10 @@ class HoldfastConversationStore(ConversationStore):
         if head_id is None:
             return []
 
+        near = self._near()
+
         async def read(store: Store) -> list[ConversationEntry]:
-            row, seq = await reader.locate(store, self._tenant, head_id)
+            row, seq = await reader.locate(store, self._tenant, head_id, near)
             return await reader.history(store, row, seq, limit)
 
         return await self._ask(read)
@@ -148,6 +155,10 @@ class HoldfastConversationStore(ConversationStore):
         at = Key(self._tenant, conversation_id, "main")
         check_key(at)
         return at
+
+    def _near(self) -> Key | None:
+        near = _near.get()
+        return near if near is not None and near.tenant == self._tenant else None
 
     async def _ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
         return await self._opening.run(lambda store: persist(lambda _: question(store)))

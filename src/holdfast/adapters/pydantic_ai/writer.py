@@ -49,14 +49,16 @@ async def write(
     record: ConversationRecord,
     entries: Sequence[ConversationEntry],
     expected: str | None,
+    near: Key | None,
 ) -> None:
     """Replace the record with revision `expected`. More messages than an append can hold are
-    several appends, each with a record, so that each leaves a whole conversation."""
+    several appends, each with a record, so that each leaves a whole conversation. `near` is the log
+    from which a fork gets its messages."""
     _check(record, entries)
     added = [(entry.id, codec.to_events(entry.id, to_json(entry.message))) for entry in entries]
     parent = entries[0].parent_id if entries else record.head_id
     try:
-        base, copies = await persist(lambda _: _base(store, at, parent))
+        base, copies = await persist(lambda _: _base(store, at, parent, near))
     except LookupError as error:
         raise ConversationConflict(record.conversation_id) from error
     chunks = [*_chunks([*copies, *added])] or [[]]
@@ -79,32 +81,22 @@ def _check(record: ConversationRecord, entries: Sequence[ConversationEntry]) -> 
         )
 
 
-async def _base(store: Store, at: Key, parent: str | None) -> tuple[str | None, list[Made]]:
+async def _base(
+    store: Store, at: Key, parent: str | None, near: Key | None
+) -> tuple[str | None, list[Made]]:
     """Return the last entry before the new ones that the log has, and the messages between it and
     the new ones: those that a fork has in common with the conversation it was made from. Raises
     `LookupError` if the parent is in no log."""
     row = await store.row(at)
-    if parent is None or (row is not None and await _place(store, row, parent)):
+    if parent is None or (row is not None and await reader.seq_of(store, row, parent)):
         return parent, []
-    source, seq = await reader.locate(store, at.tenant, parent)
+    source, seq = await reader.locate(store, at.tenant, parent, near)
     copies: list[Made] = []
     for entry in reversed(await reader.history(store, source, seq, None)):
-        if row is not None and await _place(store, row, entry.id):
+        if row is not None and await reader.seq_of(store, row, entry.id):
             return entry.id, copies[::-1]
         copies.append((entry.id, codec.to_events(entry.id, to_json(entry.message))))
     return None, copies[::-1]
-
-
-async def _place(store: Store, row: Row, entry: str | None) -> int:
-    """Return the number of the last event of an entry, or 0 if the log does not have it."""
-    if entry is None:
-        return 0
-    id = codec.entry_event(entry)
-    if seq := (await store.seqs(row.key, [id], log=row.log)).get(id):
-        return seq
-    place = reader.foreign_place(entry)
-    here = place is not None and place[0] == row.log and place[1] <= row.head
-    return place[1] if place is not None and here else 0
 
 
 def _chunks(messages: Sequence[Made]) -> Iterator[list[Made]]:
@@ -156,7 +148,8 @@ async def _planned(store: Store, at: Key, step: Step) -> tuple[list[NewEvent], R
         return [first, *step.events], None
     row, events = found.row, []
     if step.base != (None if last is None else last.head_id):
-        events.append(await rewind_event(store, row, await _place(store, row, step.base)))
+        to = 0 if step.base is None else await reader.seq_of(store, row, step.base)
+        events.append(await rewind_event(store, row, to))
     if LABEL not in row.labels:
         events.append(NewEvent.of("label.added", {"label": LABEL}))
     if {SCOPE: row.metadata.get(SCOPE)} != {SCOPE: record.scope}:
