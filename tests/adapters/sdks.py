@@ -7,7 +7,9 @@ arguments of a call of the tool `look`), and returns the prompt of its last call
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -15,6 +17,10 @@ import agents
 from agents.testing import ScriptedModel as OpenAIModel
 from agents.testing import assistant_message, function_call
 from google.adk.agents import Agent as AdkAgent
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import Runner
 from google.genai import types
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -31,14 +37,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from holdfast import Agent, Harness, Store, key, tool
-from holdfast.adapters.adk import HoldfastSessionService
 from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.adapters.openai import HoldfastSession
 from holdfast.adapters.pydantic_ai import HoldfastConversationStore
 from holdfast.models.port import FromTools, FromUser, ModelCall, Text
 from holdfast.models.scripted import Say, ScriptedModel, Use
-
-from .adk_agent import StandIn, run, runner, user
 
 Answer: TypeAlias = str | dict[str, Any]
 Part: TypeAlias = tuple[Any, ...]  # "user" or "model" and the text; "call" or "result" with an id
@@ -159,15 +162,35 @@ def _of_pydantic_ai(part: Any) -> Part:
     return "model", part.content
 
 
+class StandIn(BaseLlm):
+    """Gives its answers one after the other, and keeps the prompts."""
+
+    model: str = "stand-in"
+    answers: list[Any] = []
+    prompts: list[list[types.Content]] = []
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.prompts.append([*llm_request.contents])
+        answer = self.answers.pop(0)
+        call = None if isinstance(answer, str) else types.FunctionCall(name="look", args=answer)
+        part = types.Part(text=answer) if call is None else types.Part(function_call=call)
+        yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+
 async def adk(store: Store, text: str, *answers: Answer) -> list[Part]:
     def look(city: str) -> str:
         """Return the weather of a city."""
         return rain(city)
 
-    steps = [(each,) if isinstance(each, str) else ("look", each) for each in answers]
-    model = StandIn(answers=steps, prompts=[])
+    service = import_module("holdfast.adapters.adk").HoldfastSessionService(store)
+    model = StandIn(answers=[*answers], prompts=[])
     agent = AdkAgent(name="shop", model=model, tools=[look])
-    await run(runner(agent, HoldfastSessionService(store)), user(text))
+    runner = Runner(app_name="shop", agent=agent, session_service=service, auto_create_session=True)
+    said = types.Content(role="user", parts=[types.Part(text=text)])
+    turn = runner.run_async(user_id="u", session_id="s", new_message=said)
+    _ = [event async for event in turn]
     contents = model.prompts[-1]
     return [_of_genai(content, part) for content in contents for part in content.parts or ()]
 
@@ -218,6 +241,7 @@ SDKS: dict[str, Turn] = {
     "openai": openai,
     "langgraph": langgraph,
     "pydantic_ai": pydantic_ai,
-    "adk": adk,
     "harness": harness,
 }
+if getattr(find_spec("holdfast.adapters.adk"), "origin", None):
+    SDKS["adk"] = adk

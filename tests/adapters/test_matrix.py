@@ -78,11 +78,13 @@ async def test_conversation_is_shown_exported_and_verified(writer: str, tmp_path
     others = {"openai": "adk", "adk": "pydantic_ai", "pydantic_ai": "langgraph"}
     async with connect(url) as store:
         await SDKS[writer](store, f"Weather? {CANARY}", {"city": CITY}, f"Rain {CANARY}.")
-        continued = SDKS[others.get(writer, "openai")]
+        continued = SDKS.get(others.get(writer, ""), SDKS["openai"])
         await continued(store, f"And now? {CANARY}", {"city": CITY}, f"Sun {CANARY}.")
     shown = await cli("show", "s", "--all", "--store", url)
     for text in ("Weather?", "look(", "rain in Oslo", "Rain"):
         assert text in shown
+    spoken = await cli("transcript", "s", "--store", url)
+    assert [text in spoken for text in ("Weather?", "rain in Oslo", "Rain")] == [True] * 3
     tail = await cli("tail", "s", "--after", "0", "--no-follow", "--json", "--store", url)
     kinds = [json.loads(line)["kind"] for line in tail.splitlines()]
     assert {"message.received", "message.completed", "tool.finished"} <= {*kinds}

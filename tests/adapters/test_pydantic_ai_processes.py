@@ -12,6 +12,7 @@ from holdfast import connect
 from holdfast.adapters.pydantic_ai import HoldfastConversationStore
 from tests import forks
 
+from ..cli.programs import without
 from .pydantic_ai_writer import ANSWER, EXPECTED, USER
 
 ROOT = Path(__file__).parents[2]
@@ -60,3 +61,14 @@ def test_example_continues_its_conversation(tmp_path: Path) -> None:
     for messages in (4, 8):
         done = forks.run(*words, needs=NEEDED, check=True, capture_output=True, text=True)
         assert done.stdout == f"It was shipped.\n{messages} messages in the conversation\n"
+
+
+def test_without_the_sdk_the_extra_is_named() -> None:
+    program = """
+from holdfast import MissingExtra
+try:
+    from holdfast.adapters.pydantic_ai import HoldfastConversationStore
+except MissingExtra as error:
+    print(error)
+"""
+    assert "pip install 'holdfast[pydantic-ai]'" in without({"pydantic_ai"}, program).stdout
