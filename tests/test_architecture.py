@@ -237,8 +237,8 @@ def test_the_public_names_are_these() -> None:
 # Where the documentation tells programs to import from.
 IMPORTED = """
 holdfast holdfast.adapters.claude holdfast.adapters.langgraph holdfast.adapters.openai
-holdfast.adapters.pydantic_ai
 holdfast.bundle holdfast.bundle.claude
+holdfast.adapters.pydantic_ai
 holdfast.bundle.harn holdfast.client holdfast.client.sync holdfast.errors holdfast.events
 holdfast.harness.sandbox
 holdfast.harness.tools holdfast.models holdfast.redact holdfast.server holdfast.state holdfast.sync
