@@ -239,6 +239,7 @@ IMPORTED = """
 holdfast holdfast.adapters.adk holdfast.adapters.claude holdfast.adapters.langgraph
 holdfast.adapters.openai
 holdfast.bundle holdfast.bundle.claude
+holdfast.adapters.pydantic_ai
 holdfast.bundle.harn holdfast.client holdfast.client.sync holdfast.errors holdfast.events
 holdfast.harness.sandbox
 holdfast.harness.tools holdfast.models holdfast.redact holdfast.server holdfast.state holdfast.sync

@@ -333,8 +333,9 @@ def test_every_setting_of_a_harness_is_refused_with_a_bad_value_and_documented()
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_every_adapter_has_an_extra_a_page_and_public_names(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert name in project["optional-dependencies"]
-    assert (ROOT / "docs" / f"{name}.md").exists()
+    public = name.replace("_", "-")
+    assert public in project["optional-dependencies"]
+    assert (ROOT / "docs" / f"{public}.md").exists()
     assert f"holdfast.adapters.{name}" in test_architecture.IMPORTED.split()
 
 

@@ -58,7 +58,7 @@ class OpenOutcomes:
             self._open.discard(payload.call.id)
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: Outcome | ev.ToolFinished) -> str:
     """Return an outcome as the text that a model reads."""
     if outcome.content is not None:
         return outcome.content

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..errors import HeadMoved, SessionBusy, SessionNotFound
 from ..log.catalog import Row
@@ -45,10 +45,10 @@ async def _append(store: Store, at: Key, events: list[NewEvent], agent: str) -> 
         await store.append(at, [created(agent), *events], create=True)
 
 
-def created(agent: str) -> NewEvent:
+def created(agent: str, **fields: Any) -> NewEvent:
     """Return the first event of an adapter's session. Its id is the same for all writers, so only
     one of them creates the session."""
-    return NewEvent.of("session.created", {"agent": agent}, id=f"{agent}:session")
+    return NewEvent.of("session.created", {"agent": agent, **fields}, id=f"{agent}:session")
 
 
 def batches(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
@@ -83,7 +83,7 @@ async def rewind(store: Store, plan: Callable[[], Awaitable[Change[T] | None]], 
             if change is None:
                 return otherwise
             row, to, after, result = change
-            events = [await _rewind_event(store, row, to), *after]
+            events = [await rewind_event(store, row, to), *after]
         try:
             await store.append(row.key, events, expected=row.head, log=row.log)
         except HeadMoved:
@@ -96,7 +96,9 @@ async def rewind(store: Store, plan: Callable[[], Awaitable[Change[T] | None]], 
     return await persist(attempt)
 
 
-async def _rewind_event(store: Store, row: Row, to: int) -> NewEvent:
+async def rewind_event(store: Store, row: Row, to: int) -> NewEvent:
+    """Return the event that rewinds a log to event `to`. Raises `SessionBusy` while a harness
+    runs."""
     if row.run in ("running", "waiting") or row.pending:
         raise SessionBusy(session=row.session, run=None, since=None, remedy="end its run first")
     due = None if row.run is None else row.due

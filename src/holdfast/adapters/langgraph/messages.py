@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from ...log import events as ev
+from ...log.codec import typed
 from ...log.events import Event, NewEvent, new_id
+from ..foreign import outcome_text
 from ..json_values import is_call_id, storable
 
 FIELD = "langgraph"
@@ -63,16 +67,42 @@ def to_event(fields: Fields) -> NewEvent | None:
 
 
 def from_event(event: Event) -> Fields | None:
-    """Return the fields of the message of a native event; None if it was erased, or if another
-    program wrote it."""
+    """Return the fields of the message of a native event; None if it was erased or has no
+    content."""
     if event.kind not in NATIVE:
         return None
     data = event.json()
     mark = data.get(FIELD)
-    if mark is None or "erased" in data:
-        return None
+    if mark is None:
+        return _foreign(event)
     fields = {**_told(event.kind, data), **(mark if isinstance(mark, dict) else {})}
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def _foreign(event: Event) -> Fields | None:
+    """Return the fields of the message of an event that another program wrote."""
+    payload = typed(event)
+    id = f"holdfast:{event.seq}"
+    if isinstance(payload, ev.ToolFinished):
+        data = {"call": payload.call, "result": outcome_text(payload)}
+        outcome = "ok" if payload.outcome == "ok" else "failed"
+        return {**_told(event.kind, {**data, "outcome": outcome}), "id": id}
+    if isinstance(payload, ev.MessageReceived) and payload.text:
+        return {"type": "human", "content": payload.text, "id": id}
+    if not isinstance(payload, ev.MessageCompleted) or not (payload.text or payload.calls):
+        return None
+    calls = [
+        {**msgspec.to_builtins(call), "arguments": _arguments(call.arguments)}
+        for call in payload.calls
+    ]
+    return {**_told(event.kind, {"text": payload.text, "calls": calls}), "id": id}
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a call as LangChain has them."""
+    if isinstance(arguments, dict):
+        return arguments
+    return {} if arguments is None else {"arguments": arguments}
 
 
 _Native = tuple[str, dict[str, Any], str]

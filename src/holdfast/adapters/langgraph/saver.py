@@ -31,6 +31,7 @@ try:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from . import removal
+    from .imported import first_checkpoint
     from .reader import checkpoint_of, load_values, load_writes
     from .thread import THREAD, Record, ThreadLog, run_mark
     from .values import Codec
@@ -224,7 +225,9 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
                 if not await log.refresh(store):
                     return None
                 record = await (log.record(store, ns, id) if id else log.latest(store, ns))
-                return None if record is None else await self._tuple(store, log, record)
+                if record is None:
+                    return None if ns else await self._imported(store, log, id)
+                return await self._tuple(store, log, record)
 
         return get
 
@@ -241,6 +244,18 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             parent_config=_config(log.key.session, record.ns, parent) if parent else None,
             pending_writes=load_writes(found, codec),
         )
+
+    async def _imported(
+        self, store: Store, log: ThreadLog, id: str | None
+    ) -> CheckpointTuple | None:
+        """Return the conversation that another program wrote as a checkpoint."""
+        version = self.get_next_version(None, None)
+        made: Any = await first_checkpoint(store, log, Codec(self.serde), version)
+        if made is None or id not in (None, made["id"]):
+            return None
+        metadata: CheckpointMetadata = {"source": "update", "step": -2, "parents": {}}
+        config = _config(log.key.session, "", made["id"])
+        return CheckpointTuple(config, made, metadata, None, [])
 
     def _listing(
         self,
