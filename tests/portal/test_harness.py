@@ -59,7 +59,7 @@ async def test_two_harnesses_on_two_loops_share_a_store(tmp_path: Path) -> None:
         kinds = await asyncio.gather(
             sends("here"), asyncio.to_thread(lambda: asyncio.run(sends("there")))
         )
-        assert kinds == [TURN, TURN]
+        assert [*kinds] == [TURN, TURN]
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "file"])

@@ -61,9 +61,10 @@ async def locate(link: Link, tenant: str, id: str) -> list[Key]:
 
     The query needs one seek in the index (log, id) for each log of the tenant, which takes about
     1.5 ms per 1,000 logs. An index that begins with the id would find the event at once, but slow
-    down appends: either they would write one more index, or, if it replaced the current index, ids
-    that are not ordered by time (idempotency keys, tool calls) would spread each append over the
-    whole index. In the current index, the ids of an append are next to each other.
+    down appends: one more index adds 18 to 24 % to the write-ahead log of each append, and 19 % to
+    the server's CPU time of an append of 100 events. If it replaced the current index, ids that are
+    not ordered by time (idempotency keys, tool calls) would spread each append over the whole
+    index. In the current index, the ids of an append are next to each other.
     """
     found = await link.rows(_LOCATE, tenant, id)
     return sorted(Key(tenant, session, thread) for session, thread in found)
