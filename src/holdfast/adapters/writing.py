@@ -121,6 +121,11 @@ async def erase(store: Store, at: Key) -> None:
         await persist(lambda _, part=part: store.erase(at, part, reason=ERASED))  # type: ignore[misc]
 
 
+def has_content(event: Event) -> bool:
+    """Return whether an event is part of the conversation, rather than about the session."""
+    return event.kind == "thread.rewound" or event.kind.partition(".")[0] in CONTENT
+
+
 class FailedBatch:
     """The last batch that failed. The batch may be in the log, so it keeps its ids if the next call
     sends it again."""

@@ -1,6 +1,7 @@
 """Exports or erases all data stored about one user. The user's own sessions are included as a
 whole. In the sessions of other users, the events that the user authored (`actor`) are included,
-except events that define the session itself. To find them, every log of the tenant is read.
+except events that define the session itself. To find them, every log of the tenant is read. The
+state that apps of Google ADK keep for a user is the user's own, too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import AsyncGenerator
 from ..errors import DeletionRefused, SessionNotFound
 from ..log.catalog import Row
 from ..log.codec import check_name, erased
-from ..log.events import Event
+from ..log.events import ADK_STATE_TENANT, Event
 from ..values.records import PersonErased, PersonRecord
 from .changes import Changes, ReceiptSum, check_deletable, delete
 from .queries import threads, walk
@@ -18,6 +19,12 @@ from .queries import threads, walk
 
 async def export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
     check_name("user", user)
+    for each in (changes, _adk_state(changes)):
+        async for record in _export(each, user, shared and each is changes):
+            yield record
+
+
+async def _export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
     async for session in walk(changes, **({} if shared else {"user": user})):
         own = session.user == user
         async for row in threads(changes, session.session):
@@ -51,6 +58,11 @@ async def erase(
             refused[row.session] = error.reason
         except SessionNotFound:
             pass  # the session was deleted meanwhile
+    state = _adk_state(changes)
+    async for row in walk(state, user=user):
+        if not dry_run:
+            receipts.add(await delete(state, row.session))
+        gone.append(row.session)
     return PersonErased(
         dry_run=dry_run,
         sessions=gone,
@@ -58,6 +70,18 @@ async def erase(
         refused=refused,
         removed=dict(receipts.removed),
         remains=list(receipts.remains),
+    )
+
+
+def _adk_state(changes: Changes) -> Changes:
+    """Return the logs with the state that apps of Google ADK keep for users."""
+    return Changes(
+        changes.store,
+        ADK_STATE_TENANT + changes.tenant,
+        actor=changes.actor,
+        clock=changes.clock,
+        ttl=None,
+        expiry=None,
     )
 
 

@@ -520,6 +520,7 @@ CORE_NAMESPACES = frozenset(
 )
 ADAPTER_NAMESPACES = frozenset({"adk", "claude", "langgraph", "openai", "pydantic_ai"})
 RESERVED_NAMESPACES = CORE_NAMESPACES | ADAPTER_NAMESPACES
+ADK_STATE_TENANT = "~adk:"  # + the tenant: logs with the state of users and apps of Google ADK
 
 KINDS: dict[str, type[Payload]] = {
     "session.created": SessionCreated,
