@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from ...errors import HeadMoved, LogReplaced, MissingExtra, SessionNotFound
+from ...errors import HeadMoved, InvalidValue, LogReplaced, MissingExtra, SessionNotFound
 from ...log.catalog import Query, Row
 from ...log.codec import check_key
 from ...log.events import Key, NewEvent, Scope, new_id
@@ -104,6 +104,10 @@ class HoldfastSessionService(BaseSessionService):
     ) -> Session:
         """Create a session. Raises `AlreadyExistsError` if the id is taken."""
         place = Place(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
+        if not place.keys(self._tenant):
+            raise InvalidValue(
+                field="session", problem="contains a lone surrogate", remedy="pass valid Unicode"
+            )
         beginning = _Beginning(place, state)
 
         async def create(store: Store) -> Session:
