@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 from google.adk.events.event import Event
 from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
 from ...errors import InvalidValue
 from .items import Fields, with_delta
 
 log = logging.getLogger("holdfast.adapters")
-
-TEMP = "temp:"  # prefix of state that is never stored
 
 
 def dumped(event: Event) -> Fields:
@@ -28,7 +27,7 @@ def dumped(event: Event) -> Fields:
     except (ValueError, RecursionError) as error:
         raise _not_json("event", error) from error
     delta = fields["actions"]["state_delta"]
-    if any(name.startswith(TEMP) for name in delta):
+    if any(name.startswith(State.TEMP_PREFIX) for name in delta):
         fields = with_delta(fields, without_temp(delta))
     if _may_have_null(fields):  # which takes the place of NaN
         given = event.model_dump(exclude_none=True)
@@ -53,7 +52,7 @@ def plain(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_temp(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in state.items() if not name.startswith(TEMP)}
+    return {name: value for name, value in state.items() if not name.startswith(State.TEMP_PREFIX)}
 
 
 def interim_calls(fields: Fields, session: Session) -> set[str]:

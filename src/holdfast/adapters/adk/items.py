@@ -24,7 +24,6 @@ PART = "part"  # value of the field in all native events of an event but the fir
 ITEM = "adk.item"
 TEXT = "adk.item.text"  # JSON that stores reject, as text in the string `text`
 NATIVE = ("message.received", "message.completed", "tool.finished")
-HEADS = (*NATIVE, ITEM, TEXT)
 
 # Entries of the field that are not fields of ADK's event
 PARTS = "parts"  # what the parts of the content have beyond the native fields
@@ -182,7 +181,7 @@ def _role(kind: str) -> str:
     return "model" if kind == "message.completed" else "user"
 
 
-def _told(kind: str, natives: list[dict[str, Any]], mark: dict[str, Any], id: str) -> Fields:
+def _told(kind: str, natives: Sequence[dict[str, Any]], mark: dict[str, Any], id: str) -> Fields:
     """Return the fields of an event of ADK that native events tell."""
     parts = _told_parts(kind, natives, mark)
     if PARTS in mark:
@@ -208,7 +207,7 @@ def empty_actions() -> dict[str, Any]:
 
 
 def _told_parts(
-    kind: str, natives: list[dict[str, Any]], mark: dict[str, Any]
+    kind: str, natives: Sequence[dict[str, Any]], mark: dict[str, Any]
 ) -> list[dict[str, Any]]:
     if kind == "tool.finished":
         return [
@@ -237,36 +236,40 @@ def with_delta(fields: Fields, delta: dict[str, Any]) -> Fields:
     return {**fields, "actions": {**fields["actions"], "state_delta": delta}}
 
 
-def is_own(event: NewEvent) -> bool:
-    """Return whether this adapter wrote an event, other than one with state."""
-    if event.kind not in NATIVE or _MARKED not in bytes(event.data):
-        return event.kind in (ITEM, TEXT)
-    data = msgspec.json.decode(event.data)
-    return isinstance(data, dict) and FIELD in data
-
-
-def mark_of(event: NewEvent) -> Any:
-    """Return the field `adk` of the first event of an event of ADK; `part` for another one; None if
-    it was erased. The mark of an item is all of its data, with the field `adk`."""
-    data = msgspec.json.decode(event.data)
-    if not isinstance(data, dict) or (FIELD not in data and event.kind != TEXT):
+def own_data(event: NewEvent) -> dict[str, Any] | None:
+    """Return the data of an event that this adapter wrote, other than one with state; None for the
+    events of other writers, and for native events that were erased."""
+    if event.kind in NATIVE:
+        if _MARKED not in bytes(event.data):
+            return None
+    elif event.kind not in (ITEM, TEXT):
         return None
-    return data if event.kind in (ITEM, TEXT) else data[FIELD]
+    data = msgspec.json.decode(event.data)
+    if not isinstance(data, dict) or (event.kind in NATIVE and FIELD not in data):
+        return None
+    return data
 
 
-def fields_of(events: Sequence[Event]) -> Fields | None:
-    """Return ADK's event from its events, the first of which is not a `part`; None if one of them
-    was erased."""
-    head = events[0]
-    every = [msgspec.json.decode(event.data) for event in events]
+def is_part(event: NewEvent, data: dict[str, Any]) -> bool:
+    """Return whether an event of this adapter continues the one before it."""
+    return event.kind in NATIVE and data[FIELD] == PART
+
+
+def mark_of(event: NewEvent, data: dict[str, Any]) -> dict[str, Any]:
+    """Return what the first event of an event of ADK says beside its native fields."""
+    mark = data[FIELD] if event.kind in NATIVE else data
+    return mark if isinstance(mark, dict) else {}
+
+
+def fields_of(head: NewEvent, every: Sequence[dict[str, Any]]) -> Fields | None:
+    """Return ADK's event from the data of its events, the first of which is `head`; None if one of
+    them was erased."""
     data = every[0]
     if head.kind == TEXT:
         return json.loads(data["text"]) if "text" in data else None
-    if any(FIELD not in each for each in every):
-        return None
     if head.kind == ITEM:
-        return data[FIELD]  # type: ignore[no-any-return]
-    mark = data[FIELD]
+        return data.get(FIELD)
+    mark = mark_of(head, data)
     if len(every) != len(mark.get(NAMES, [None])):
         return None
     known = {name: value for name, value in mark.items() if name not in (PARTS, NAMES, STATE)}

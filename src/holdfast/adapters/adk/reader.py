@@ -23,18 +23,17 @@ from ..reading import read_events, read_newest_first
 from . import state as states
 from .items import (
     FOLLOWS,
-    HEADS,
-    ITEM,
-    PART,
+    NATIVE,
     STATE,
     TEXT,
     Fields,
     call_part,
     fields_of,
     foreign_fields,
-    is_own,
+    is_part,
     mark_of,
     output_part,
+    own_data,
     text_part,
     with_delta,
 )
@@ -81,12 +80,15 @@ async def last_events(
     async with aclosing(read_newest_first(store, row)) as back:
         async for event in back:
             events.append(event)
-            if is_own(event):
-                count += mark_of(event) != PART
-            else:
+            data = own_data(event)
+            if data is None:
                 open.take(event)
                 count += event.kind in foreign.KINDS
-            if count < limit or open or (is_own(event) and mark_of(event) == PART):
+            elif is_part(event, data):
+                continue
+            else:
+                count += 1
+            if count < limit or open:
                 continue
             made = [each for each in to_adk(events[::-1]) if each.timestamp >= since]
             if len(made) >= limit:
@@ -102,7 +104,8 @@ async def latest(store: Store, row: Row) -> Latest:
     async with aclosing(newest_first(store, row.key, row.log, row.head)) as back:
         async for event in back:
             events.append(event)
-            if event.kind in foreign.KINDS or (is_own(event) and mark_of(event) != PART):
+            data = own_data(event)
+            if event.kind in foreign.KINDS if data is None else not is_part(event, data):
                 break
     updated, scoped = _end(row, events)
     known = await read_state(store, row.key, row.log, row.head, row.erased)
@@ -120,23 +123,19 @@ def _end(row: Row, newest: Iterable[Event]) -> tuple[float, Scoped | None]:
                 scoped = event.id, deltas
             if "time" in data:
                 return data["time"], scoped
-        elif is_own(event):
-            if mark_of(event) == PART:
-                continue
-            return _time_of(event) or event.at / 1000, scoped
-        elif event.kind in foreign.KINDS:
+            continue
+        own = own_data(event)
+        if own is not None and not is_part(event, own):
+            return _time_of(event, own) or event.at / 1000, scoped
+        if own is None and event.kind in foreign.KINDS:
             return event.at / 1000, None
     return row.created / 1000, scoped
 
 
-def _time_of(event: Event) -> float | None:
+def _time_of(event: Event, data: dict[str, Any]) -> float | None:
     """Return the time of the event of ADK that begins with an event."""
-    mark = mark_of(event)
-    if event.kind == TEXT:
-        mark = fields_of([event])
-    elif event.kind == ITEM and mark is not None:
-        mark = mark["adk"]
-    return mark.get("timestamp") if isinstance(mark, dict) else None
+    fields = mark_of(event, data) if event.kind in NATIVE else fields_of(event, [data])
+    return None if fields is None else fields.get("timestamp")
 
 
 # Conversion
@@ -145,41 +144,45 @@ def _time_of(event: Event) -> float | None:
 def to_adk(events: Sequence[Event]) -> list[AdkEvent]:
     """Return ADK's events of a part of a conversation. Events of other writers are translated;
     erased events and other kinds are skipped."""
+    own = [own_data(event) for event in events]
     others = None
-    if any(event.kind in foreign.KINDS and not is_own(event) for event in events):
+    pairs = zip(events, own, strict=True)
+    if any(data is None and event.kind in foreign.KINDS for event, data in pairs):
         others = ForeignEvents(events)
     made: list[AdkEvent] = []
     author = "user"  # ADK shows the answers of other agents to a model as reports about them
     place = 0
     while place < len(events):
-        event = events[place]
-        if event.kind in HEADS and is_own(event):
-            fields, place = _own(events, place)
-            if fields is not None and fields.get("author") not in (None, "user"):
-                author = fields["author"]
-        else:
+        event, data = events[place], own[place]
+        if data is None:
             fields = _translated(event, others, author) if others else None
             place += 1
+        else:
+            end = place + 1
+            while end < len(events) and (next := own[end]) and is_part(events[end], next):
+                end += 1
+            fields = _fields(event, own[place:end], events[end : end + 2])
+            place = end
+            if fields is not None and fields.get("author", "user") != "user":
+                author = fields["author"]
         if fields is not None and (one := _validated(fields, event)) is not None:
             made.append(one)
     return made
 
 
-def _own(events: Sequence[Event], place: int) -> tuple[Fields | None, int]:
-    """Return the event of ADK that begins at a place, or None, and the place after it."""
-    mark = mark_of(events[place])
-    end = place + 1
-    while end < len(events) and is_own(events[end]) and mark_of(events[end]) == PART:
-        end += 1
-    if mark is None or mark == PART:
-        return None, end
-    fields = fields_of(events[place:end])
-    if fields is None or events[place].kind == TEXT or mark.get(STATE) != FOLLOWS:
-        return fields, end
-    if end == len(events) or events[end].kind != states.KIND:
-        return fields, end
-    mirror = events[end + 1] if end + 1 < len(events) else None
-    return with_delta(fields, deltas_of(events[end], mirror).prefixed), end + 1
+def _fields(
+    head: Event, every: Sequence[dict[str, Any] | None], after: Sequence[Event]
+) -> Fields | None:
+    """Return the event of ADK that begins with an event; `after` are the two events after it."""
+    found = [data for data in every if data is not None]
+    if is_part(head, found[0]):
+        return None
+    fields = fields_of(head, found)
+    if fields is None or mark_of(head, found[0]).get(STATE) != FOLLOWS:
+        return fields
+    if not after or after[0].kind != states.KIND:
+        return fields
+    return with_delta(fields, deltas_of(after[0], after[1] if after[1:] else None).prefixed)
 
 
 def _validated(fields: Fields, event: Event) -> AdkEvent | None:

@@ -30,7 +30,7 @@ from ..json_values import as_text, storable
 from ..reading import read_events
 from ..recent import keep
 from . import places
-from .items import ITEM, NATIVE, STATE, is_own, mark_of
+from .items import STATE, mark_of, own_data
 from .places import AGENT, Place
 
 KIND = "adk.state"
@@ -203,10 +203,8 @@ def _pointer(event: Event) -> int:
     """Return the number of the last event with state, as far as an event tells."""
     if event.kind == KIND:
         return event.seq
-    if event.kind in (*NATIVE, ITEM) and is_own(event):
-        mark = mark_of(event)
-        return mark.get(STATE, 0) if isinstance(mark, dict) else 0
-    return 0
+    data = own_data(event)
+    return 0 if data is None else mark_of(event, data).get(STATE, 0)
 
 
 async def newest_first(store: Store, at: Key, log: str, head: int) -> AsyncGenerator[Event, None]:
