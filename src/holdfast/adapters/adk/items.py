@@ -34,6 +34,13 @@ FOLLOWS = 0  # in place of that number: the event with state is the next one
 
 Fields = dict[str, Any]  # of ADK's event, as JSON; fields that are None are left out
 
+_ACTIONS = (
+    "state_delta",
+    "artifact_delta",
+    "requested_auth_configs",
+    "requested_tool_confirmations",
+)
+_DEFAULTS = {"node_info": {"path": ""}, "actions": {name: {} for name in _ACTIONS}}
 _SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MARKED = b'"adk":'
 
@@ -62,6 +69,7 @@ def to_events(fields: Fields, *, state: int, interim: Container[str] = ()) -> li
         return [NewEvent.of(ITEM, data, id=f"adk:{short(fields['id'])}")]
     kind, natives, mark = made
     left = _rest(fields, _told(kind, natives, mark, short(fields["id"])))
+    left = {name: value for name, value in left.items() if value != _DEFAULTS.get(name, ...)}
     content = left.get("content")
     if content is not None and (parts := _part_marks(kind, natives, mark, content)) is not None:
         del left["content"]
@@ -187,7 +195,6 @@ def _told(kind: str, natives: Sequence[dict[str, Any]], mark: dict[str, Any], id
     if PARTS in mark:
         parts = [_with(part, left) for part, left in zip(parts, mark[PARTS], strict=True)]
     fields: Fields = {"content": {"parts": parts, "role": _role(kind)}, "id": id}
-    fields |= {"node_info": {"path": ""}, "actions": empty_actions()}
     if kind == "message.received":
         fields["author"] = "user"
     elif kind == "message.completed":
@@ -199,11 +206,6 @@ def _told(kind: str, natives: Sequence[dict[str, Any]], mark: dict[str, Any], id
             names = ("prompt_token_count", "candidates_token_count", "total_token_count")
             fields["usage_metadata"] = dict(zip(names, (*counts, sum(counts)), strict=True))
     return fields
-
-
-def empty_actions() -> dict[str, Any]:
-    names = ("state_delta", "artifact_delta", "requested_auth_configs")
-    return {name: {} for name in (*names, "requested_tool_confirmations")}
 
 
 def _told_parts(
@@ -233,7 +235,7 @@ def _response(data: dict[str, Any]) -> Any:
 
 def with_delta(fields: Fields, delta: dict[str, Any]) -> Fields:
     """Return an event of ADK with other changes of the state."""
-    return {**fields, "actions": {**fields["actions"], "state_delta": delta}}
+    return {**fields, "actions": {**fields.get("actions", {}), "state_delta": delta}}
 
 
 def own_data(event: NewEvent) -> dict[str, Any] | None:

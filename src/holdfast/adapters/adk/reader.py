@@ -41,6 +41,8 @@ from .state import Known, Scoped, StateReader, deltas_of, newest_first, read_sta
 
 log = logging.getLogger("holdfast.adapters")
 
+_encode = msgspec.json.Encoder().encode
+
 
 class Latest(Struct, frozen=True):
     """The end of a log: its state, the time of ADK's last event in seconds, and what its last
@@ -144,41 +146,40 @@ def _time_of(event: Event, data: dict[str, Any]) -> float | None:
 def to_adk(events: Sequence[Event]) -> list[AdkEvent]:
     """Return ADK's events of a part of a conversation. Events of other writers are translated;
     erased events and other kinds are skipped."""
-    own = [own_data(event) for event in events]
-    others = None
-    pairs = zip(events, own, strict=True)
-    if any(data is None and event.kind in foreign.KINDS for event, data in pairs):
-        others = ForeignEvents(events)
+    others: ForeignEvents | None = None
     made: list[AdkEvent] = []
     author = "user"  # ADK shows the answers of other agents to a model as reports about them
-    place = 0
+    place, next = 0, _own_at(events, 0)
     while place < len(events):
-        event, data = events[place], own[place]
-        if data is None:
-            fields = _translated(event, others, author) if others else None
-            place += 1
-        else:
-            end = place + 1
-            while end < len(events) and (next := own[end]) and is_part(events[end], next):
-                end += 1
-            fields = _fields(event, own[place:end], events[end : end + 2])
-            place = end
+        event, data = events[place], next
+        place, next = place + 1, _own_at(events, place + 1)
+        fields: Fields | None = None
+        if data is not None:
+            every = [data]
+            while next is not None and is_part(events[place], next):
+                every.append(next)
+                place, next = place + 1, _own_at(events, place + 1)
+            fields = _fields(event, every, events[place : place + 2])
             if fields is not None and fields.get("author", "user") != "user":
                 author = fields["author"]
+        elif event.kind in foreign.KINDS:
+            others = others or ForeignEvents(events)
+            fields = _translated(event, others, author)
         if fields is not None and (one := _validated(fields, event)) is not None:
             made.append(one)
     return made
 
 
-def _fields(
-    head: Event, every: Sequence[dict[str, Any] | None], after: Sequence[Event]
-) -> Fields | None:
+def _own_at(events: Sequence[Event], place: int) -> dict[str, Any] | None:
+    return own_data(events[place]) if place < len(events) else None
+
+
+def _fields(head: Event, every: Sequence[dict[str, Any]], after: Sequence[Event]) -> Fields | None:
     """Return the event of ADK that begins with an event; `after` are the two events after it."""
-    found = [data for data in every if data is not None]
-    if is_part(head, found[0]):
+    if is_part(head, every[0]):
         return None
-    fields = fields_of(head, found)
-    if fields is None or mark_of(head, found[0]).get(STATE) != FOLLOWS:
+    fields = fields_of(head, every)
+    if fields is None or mark_of(head, every[0]).get(STATE) != FOLLOWS:
         return fields
     if not after or after[0].kind != states.KIND:
         return fields
@@ -189,7 +190,7 @@ def _validated(fields: Fields, event: Event) -> AdkEvent | None:
     try:
         if event.kind == TEXT:
             return AdkEvent.model_validate(fields)
-        return AdkEvent.model_validate_json(msgspec.json.encode(fields))
+        return AdkEvent.model_validate_json(_encode(fields))
     except ValidationError as error:
         log.warning("skipped event %d, which is no event of ADK: %s", event.seq, error)
         return None
