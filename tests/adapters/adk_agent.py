@@ -21,7 +21,7 @@ from google.genai import types
 
 from holdfast.adapters.adk import HoldfastSessionService
 
-WHO = {"user_id": "u", "session_id": "s"}
+WHO: dict[str, Any] = {"user_id": "u", "session_id": "s"}
 
 
 class StandIn(BaseLlm):

@@ -17,7 +17,7 @@ from google.genai import types
 
 from holdfast.adapters.adk import HoldfastSessionService
 
-WHO = {"app_name": "shop", "user_id": "u", "session_id": "s"}
+WHO: dict[str, Any] = {"app_name": "shop", "user_id": "u", "session_id": "s"}
 
 
 def event(text: str, **delta: Any) -> Event:

@@ -35,6 +35,7 @@ from holdfast import (
 )
 from holdfast.adapters import retries
 from holdfast.adapters.adk import HoldfastSessionService, register
+from holdfast.adapters.openai import HoldfastSession
 from holdfast.log.events import Event as LogEvent
 from holdfast.log.transcript import transcript
 from holdfast.models.scripted import ScriptedModel
@@ -42,10 +43,11 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 from tests.harness.kernel.test_adopt import spoken
 
+from . import adk_agent
 from .test_openai import CountingStore, assert_gone, harness_turn
 
-WHO = {"app_name": "shop", "user_id": "u"}
-S = {**WHO, "session_id": "s"}
+WHO: dict[str, Any] = {"app_name": "shop", "user_id": "u"}
+S: dict[str, Any] = {**WHO, "session_id": "s"}
 USAGE = types.GenerateContentResponseUsageMetadata(
     prompt_token_count=3, candidates_token_count=4, total_token_count=7
 )
@@ -576,6 +578,8 @@ async def test_blank_id_is_replaced_and_text_without_encoding_is_unknown(
     for bad in ("", " ", "\ud83d"):
         assert await service.get_session(**WHO, session_id=bad) is None
         await service.delete_session(**WHO, session_id=bad)
+    with pytest.raises(InvalidValue, match="tenant"):
+        HoldfastSessionService("memory:", tenant="t" * 510)
     with pytest.raises(InvalidValue, match="surrogate"):
         await service.create_session(**WHO, session_id="\ud83d")
     assert (await service.list_sessions(app_name="\ud83d")).sessions == []
@@ -692,6 +696,42 @@ async def test_events_of_other_writers_are_translated(store: Store) -> None:
     ]
     await store.erase(key("s"), [erased], reason="asked")
     assert len((await reloaded(store)).events) == 5
+
+
+async def test_conversation_goes_on_with_another_sdk(store: Store) -> None:
+    service = HoldfastSessionService(store)
+    await append(service, await service.create_session(**S), *turn())
+    other = HoldfastSession("s", store)
+    items = await other.get_items()
+    assert [item.get("content") or item.get("output") or item["name"] for item in items] == [
+        "Weather?",
+        "look",
+        "rain",
+        "Rain.",
+    ]
+    call = {"arguments": "{}", "call_id": "c9", "name": "look", "type": "function_call"}
+    output = {"call_id": "c9", "output": "sun", "type": "function_call_output"}
+    await other.add_items([{"content": "And now?", "role": "user"}, call, output])
+    events = (await reloaded(store)).events
+    assert [shape(each)[0] for each in events[4:]] == ["user", "shop", "shop"]
+    assert events[5].get_function_calls()[0].id == events[6].get_function_responses()[0].id == "c9"
+    assert (await reloaded(store, num_recent_events=2)).events[0].get_function_calls()
+
+
+async def test_session_that_another_sdk_began_is_continued(store: Store) -> None:
+    call = {"arguments": "{}", "call_id": "c9", "name": "look", "type": "function_call"}
+    output = {"call_id": "c9", "output": "sun", "type": "function_call_output"}
+    user = {"content": "Weather?", "role": "user"}
+    await HoldfastSession("s", store).add_items([user, call, output])
+    service = HoldfastSessionService(store)
+    agent = adk_agent.shop(("Sun.",), tools=[adk_agent.look])
+    await adk_agent.run(adk_agent.runner(agent, service), adk_agent.user("And now?"))
+    assert isinstance(agent.model, adk_agent.StandIn)
+    (prompt,) = agent.model.prompts
+    assert [content.role for content in prompt] == ["user", "model", "user", "user"]
+    assert prompt[1].parts
+    assert prompt[1].parts[0].function_call
+    assert len(await HoldfastSession("s", store).get_items()) == 5
 
 
 def shape(event: Event) -> tuple[str, str | None, str]:

@@ -25,7 +25,7 @@ from holdfast.testing.adapter_contract import ODD
 
 from .conftest import URLS
 
-WHO = {"app_name": "shop", "user_id": "u"}
+WHO: dict[str, Any] = {"app_name": "shop", "user_id": "u"}
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
+from google.adk.agents._streaming_mode import StreamingMode
+from google.adk.agents.run_config import RunConfig
 from google.adk.apps.app import App, ResumabilityConfig
 from google.adk.runners import Runner
 from google.genai import types
@@ -93,8 +95,6 @@ def said(content: types.Content) -> tuple[str | None, object]:
 
 
 async def test_streamed_answer_is_stored_once(tmp_path: Path) -> None:
-    from google.adk.agents.run_config import RunConfig, StreamingMode
-
     async with HoldfastSessionService(f"sqlite:{tmp_path}/log.db") as service:
         agent = shop(("Rain.",), tools=[])
         options = RunConfig(streaming_mode=StreamingMode.SSE)

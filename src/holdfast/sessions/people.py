@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 
 from ..errors import DeletionRefused, SessionNotFound
 from ..log.catalog import Row
-from ..log.codec import check_name, erased
+from ..log.codec import LIMITS, check_name, erased
 from ..log.events import ADK_STATE_TENANT, Event
 from ..values.records import PersonErased, PersonRecord
 from .changes import Changes, ReceiptSum, check_deletable, delete
@@ -19,7 +19,7 @@ from .queries import threads, walk
 
 async def export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
     check_name("user", user)
-    for each in (changes, _adk_state(changes)):
+    for each in (changes, *_adk_state(changes)):
         async for record in _export(each, user, shared and each is changes):
             yield record
 
@@ -58,11 +58,16 @@ async def erase(
             refused[row.session] = error.reason
         except SessionNotFound:
             pass  # the session was deleted meanwhile
-    state = _adk_state(changes)
-    async for row in walk(state, user=user):
-        if not dry_run:
-            receipts.add(await delete(state, row.session))
-        gone.append(row.session)
+    for state in _adk_state(changes):
+        async for row in walk(state, user=user):
+            try:
+                check_deletable(state, row)
+            except DeletionRefused as error:
+                refused[row.session] = error.reason
+                continue
+            if not dry_run:
+                receipts.add(await delete(state, row.session))
+            gone.append(row.session)
     return PersonErased(
         dry_run=dry_run,
         sessions=gone,
@@ -73,16 +78,14 @@ async def erase(
     )
 
 
-def _adk_state(changes: Changes) -> Changes:
-    """Return the logs with the state that apps of Google ADK keep for users."""
-    return Changes(
-        changes.store,
-        ADK_STATE_TENANT + changes.tenant,
-        actor=changes.actor,
-        clock=changes.clock,
-        ttl=None,
-        expiry=None,
-    )
+def _adk_state(changes: Changes) -> list[Changes]:
+    """Return the logs with the state that apps of Google ADK keep for users. A tenant with a name
+    that leaves no room for the prefix has none."""
+    tenant = ADK_STATE_TENANT + changes.tenant
+    if len(tenant.encode()) > LIMITS.name_bytes:
+        return []
+    actor, clock = changes.actor, changes.clock
+    return [Changes(changes.store, tenant, actor=actor, clock=clock, ttl=None, expiry=None)]
 
 
 async def _erase_events(

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from ...errors import HeadMoved, InvalidValue, LogReplaced, MissingExtra, SessionNotFound
 from ...log.catalog import Query, Row
-from ...log.codec import check_key
-from ...log.events import Key, NewEvent, Scope, new_id
+from ...log.codec import check_key, check_name
+from ...log.events import ADK_STATE_TENANT, Key, NewEvent, Scope, new_id
 from ...sessions.changes import check_held
 from ...stores.pages import every_row, existing_row
 from ...stores.port import Store
@@ -67,6 +67,7 @@ class HoldfastSessionService(BaseSessionService):
 
     def __init__(self, store: Store | str, *, tenant: str = "main") -> None:
         check_key(Scope(tenant, "x"))
+        check_name("tenant", ADK_STATE_TENANT + tenant)
         self._tenant = tenant
         self._opening = LazyStore(store)
         self._scopes = ScopeLogs(tenant)
@@ -247,7 +248,8 @@ class HoldfastSessionService(BaseSessionService):
                 return None  # the session was deleted meanwhile
 
         query = Query(tenant=self._tenant, metadata=whose, newest_first=False)
-        rows = [*{row.session: row async for row in every_row(store, query)}.values()]
+        found_rows = {row.session: row async for row in every_row(store, query)}
+        rows = [row for row in found_rows.values() if _is_named(row)]
         for name in {row.metadata[USER] for row in rows}:
             shared[name] = await self._shared(store, app, name)
         sessions: list[Session | None] = []
@@ -397,6 +399,12 @@ class _Append:
 
     def key(self, tenant: str) -> Key:
         return Key(tenant, self._session, "main")
+
+
+def _is_named(row: Row) -> bool:
+    """Return whether the metadata of a row, which anyone may change, name a session of ADK."""
+    names = (row.metadata.get(USER), row.metadata.get(SESSION, ""))
+    return all(isinstance(name, str) for name in names)
 
 
 def _session(place: Place, end: Latest, shared: State) -> Session:
