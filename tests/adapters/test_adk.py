@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -583,6 +585,35 @@ async def test_blank_id_is_replaced_and_text_without_encoding_is_unknown(
     with pytest.raises(InvalidValue, match="surrogate"):
         await service.create_session(**WHO, session_id="\ud83d")
     assert (await service.list_sessions(app_name="\ud83d")).sessions == []
+
+
+async def test_one_of_two_creators_wins(place: str) -> None:
+    services = [HoldfastSessionService(place) for _ in range(2)]
+    made = await asyncio.gather(
+        *(each.create_session(**S, state={"user:a": 1}) for each in services),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in made) == ["AlreadyExistsError", "Session"]
+    for each in services:
+        await each.close()
+
+
+async def test_damaged_event_is_skipped(place: str) -> None:
+    async with HoldfastSessionService(place) as service:
+        session = await service.create_session(**S, state={"a": 1})
+        await append(service, session, said("one"), said("two"), said("three"), changed(b=1))
+    with closing(sqlite3.connect(place.removeprefix("sqlite:"))) as database, database:
+        rows = database.execute("SELECT rid, data FROM events").fetchall()
+        ((rid, data),) = [row for row in rows if b'"two"' in row[1]]
+        changes = (data.replace(b"two", b"six"), rid)
+        database.execute("UPDATE events SET data = ? WHERE rid = ?", changes)
+    async with connect(place) as store:
+        expected = {"a": 1, "b": 1}
+        for config in ({}, {"num_recent_events": 3}, {"num_recent_events": 9}):
+            session = await reloaded(store, **config)
+            assert (len(session.events), session.state) == (3, expected)
+        await HoldfastSessionService(store).append_event(session, said("four"))
+        assert len((await reloaded(store)).events) == 4
 
 
 async def test_list_is_sorted_by_the_last_update(service: HoldfastSessionService) -> None:

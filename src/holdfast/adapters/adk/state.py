@@ -22,12 +22,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...errors import HeadMoved, LogReplaced, SessionNotFound
+from ...errors import HeadMoved, LogDamaged, LogReplaced, SessionNotFound
 from ...log.codec import LIMITS
 from ...log.events import ADK_STATE_TENANT, Event, Key, NewEvent, new_id, to_json
 from ...stores.port import Store
 from ..json_values import as_text, storable
-from ..reading import read_events
+from ..reading import read_events, skipped
 from ..recent import keep
 from . import places
 from .items import STATE, mark_of, own_data
@@ -122,7 +122,11 @@ def state_event(data: dict[str, Any], whole: State | None, since: int, *, id: st
 
 def fits(state: State) -> bool:
     """Return whether a state is small enough for `state.changed`, which folds keep in memory."""
-    return storable(state) and len(bytes(to_json(state))) <= LIMITS.map_bytes
+    try:
+        size = len(msgspec.json.encode(state))
+    except (ValueError, OverflowError):
+        return False
+    return size <= LIMITS.map_bytes and storable(state)
 
 
 # From events
@@ -187,12 +191,12 @@ async def read_state(store: Store, at: Key, log: str, head: int, erased: int) ->
                 break
     if not last:
         return Known(log, head, erased)
-    found = [event async for event in _range(store, at, log, last, min(head, last + 1))]
-    data = data_of(found[0])
+    found = [event async for event in _range(store, at, last, min(head, last + 1))]
+    data = data_of(found[0]) if found and found[0].seq == last else {}
     since = last if "state" in data else data.get("since", 0)
     reader = StateReader(Known(log, head))
     if since != last:
-        async for event in _range(store, at, log, max(1, since), last - 1):
+        async for event in _range(store, at, max(1, since), last - 1):
             reader.take(event)
     for event in found:
         reader.take(event)
@@ -208,22 +212,32 @@ def _pointer(event: Event) -> int:
 
 
 async def newest_first(store: Store, at: Key, log: str, head: int) -> AsyncGenerator[Event, None]:
-    """Yield all events of a log, newest first, also those that a rewind removed."""
+    """Yield all events of a log, newest first, also those that a rewind removed. Events that cannot
+    be read are logged and skipped."""
     limit, before = 8, head + 1
     while before > 1:
         count = 0
         read = store.read(at, before=before, limit=limit, reverse=True, log=log)
-        async with aclosing(read) as events:
-            async for event in events:
-                yield event
-                before, count = event.seq, count + 1
+        try:
+            async with aclosing(read) as events:
+                async for event in events:
+                    yield event
+                    before, count = event.seq, count + 1
+        except LogDamaged as damage:
+            skipped(damage)
+            before = damage.seq
+            continue
         if count < limit:
             return
         limit = 256
 
 
-def _range(store: Store, at: Key, log: str, first: int, last: int) -> AsyncGenerator[Event, None]:
-    return store.read(at, after=first - 1, before=last + 1, log=log)
+async def _range(store: Store, at: Key, first: int, last: int) -> AsyncGenerator[Event, None]:
+    async with aclosing(read_events(store, at, first - 1)) as events:
+        async for event in events:
+            if event.seq > last:
+                return
+            yield event
 
 
 # The state of users and apps
