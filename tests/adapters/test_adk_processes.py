@@ -105,6 +105,25 @@ async def test_streamed_answer_is_stored_once(tmp_path: Path) -> None:
         assert len(session.events) == 2
 
 
+async def test_turn_that_adk_rewinds_is_left_out_by_adk(tmp_path: Path) -> None:
+    async with HoldfastSessionService(f"sqlite:{tmp_path}/log.db") as service:
+        agent = shop(("First.",), ("Second.",), ("Third.",), tools=[])
+        turns = runner(agent, service)
+        await run(turns, user("One?"))
+        second = await run(turns, user("Two?"))
+        await turns.rewind_async(
+            user_id="u", session_id="s", rewind_before_invocation_id=second[0].invocation_id
+        )
+        session = await service.get_session(**WHO)
+        assert session is not None
+        assert len(session.events) == 5
+        assert session.state == {"last": "First."}
+        await run(turns, user("Three?"))
+        assert isinstance(agent.model, StandIn)
+        prompt = [said(content)[1] for content in agent.model.prompts[-1]]
+        assert prompt == ["One?", "First.", "Three?"]
+
+
 async def test_confirmed_tool_runs_in_another_process(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path}/log.db"
     async with HoldfastSessionService(url) as service:
