@@ -14,7 +14,7 @@ from typing import TypeVar
 from ..errors import HeadMoved, SessionBusy, SessionNotFound
 from ..log.catalog import Row
 from ..log.codec import LIMITS
-from ..log.events import ADAPTER_NAMESPACES, Key, NewEvent
+from ..log.events import ADAPTER_NAMESPACES, Event, Key, NewEvent
 from ..sessions.rewind import rewound
 from ..stores.port import Store
 from .retries import persist
