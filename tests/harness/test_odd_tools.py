@@ -123,7 +123,7 @@ async def test_the_model_reads_that_an_iterator_was_empty() -> None:
         async with asyncio.timeout(PATIENCE):
             await session.send("go")
         [ended] = await outcomes(session)
-        assert ended["content"] == "The tool failed: the function ended with StopIteration"
+        assert ended["content"] == "The tool failed: the function raised StopIteration"
 
 
 async def test_tools_that_hang_keep_no_other_from_running_nor_the_process_from_its_end() -> None:
@@ -169,7 +169,7 @@ async def test_a_function_apart_hands_over_its_value_and_its_error() -> None:
     assert await run_in_thread(divide, 1, 2) == 0.5
     with pytest.raises(ZeroDivisionError):
         await run_in_thread(divide, 1, 0)
-    with pytest.raises(ToolError, match="ended with SystemExit"):
+    with pytest.raises(ToolError, match="raised SystemExit"):
         await run_in_thread(sys.exit, 3)
 
 

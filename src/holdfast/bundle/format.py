@@ -134,7 +134,7 @@ class Workspace(Shape):
 
 
 class SessionFacts(Shape):
-    """The metadata that lists show of a session, and the names that it has claimed."""
+    """The metadata of a session, as shown in session lists, and the names it has claimed."""
 
     tenant: str
     session: str

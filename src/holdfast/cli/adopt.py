@@ -14,15 +14,16 @@ async def adopt(
     by: By = BY,
     common: Common = DEFAULTS,
 ) -> None:
-    """Continue the session of an agent SDK with an agent.
+    """Assign a session that an agent SDK wrote to an agent.
 
     ```
     holdfast adopt customer-42 --agent shop
     ```
 
-    A session that the adapter of an SDK wrote belongs to no agent of Holdfast. From now on the
-    agent with this name continues it. What the SDK left unanswered stays in the conversation; the
-    agent answers the next message. With `--json`: one document, `{"session": …, "agent": …}`.
+    A session that an SDK adapter wrote has no Holdfast agent. The command assigns one, which then
+    continues the session. Messages that the SDK did not answer stay in the conversation; the agent
+    runs when the next message arrives. With `--json`, prints one object:
+    `{"session": …, "agent": …}`.
 
     :param agent: Name of the agent.
     """

@@ -64,8 +64,8 @@ def doctor(*, common: Common = DEFAULTS) -> int:
 
     Prints versions, and the kind, durability and limits of the store. Opens the store and writes a
     test record, which it removes again; it does not create a store. Lists servers that have a local
-    token, but not the token. The exit code is 1 if there is a problem. With `--json`, prints one
-    JSON object.
+    token, without showing the token. The exit code is 1 if there is a problem. With `--json`,
+    prints one JSON object.
     """
     store = examine(common.url, common.tenant)
     tokens = TokensReport(wrong=local_token.faults())

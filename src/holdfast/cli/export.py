@@ -161,8 +161,8 @@ async def export(
     holdfast export customer-42 --mode local --purpose move --out /mnt/usb/42.zip
     ```
 
-    The file can be shared, imported elsewhere or replayed. The same session gives the same bytes.
-    The file is written completely or not at all. Anything that could not be converted to another
+    The file can be shared, imported elsewhere or replayed. Exports of an unchanged session
+    are identical. The file is written atomically. Anything that could not be converted to another
     format is listed. With `--json`, prints one JSON object that says what was written.
 
     :param review: List redacted values and possible secrets, with reasons; write no file.

@@ -1,4 +1,4 @@
-"""`holdfast rewind`: return the conversation of a thread to an earlier event."""
+"""`holdfast rewind`: rewind the conversation of a thread to an earlier event."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ async def rewind(
     actor: str | None = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Return a conversation to an earlier event.
+    """Rewind a conversation to an earlier event.
 
     ```
     holdfast rewind customer-42 --to 17
     holdfast rewind customer-42 --to 0
     ```
 
-    From then on the conversation is what it was right after that event; 0 clears it. Nothing is
-    deleted: `holdfast show` lists the events with their numbers, and you can rewind to any of them.
-    Queued messages after that event are dropped. Fails while a run or a pending item is open:
-    use `abort` first. With `--json`: one document,
-    `{"session": …, "thread": …, "to": …, "seq": …}`.
+    Restores the conversation as it was right after that event; 0 clears it. Nothing is deleted:
+    `holdfast show` lists the events with their numbers, and you can rewind to any of them. Queued
+    messages after that event are dropped. Fails while a run or a pending item is open: use `abort`
+    first. With `--json`, prints one object: `{"session": …, "thread": …, "to": …, "seq": …}`.
 
-    :param to: Number of the event to return to.
+    :param to: Number of the event to rewind to.
     :param actor: Name of the actor. Default: cli:USER, with your user name.
     """
     async with common.open() as store:

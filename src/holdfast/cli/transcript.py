@@ -29,7 +29,8 @@ async def transcript(
     limit: Annotated[
         int | None,
         Parameter(
-            help="Only the newest messages. Default: all.", validator=validators.Number(gte=1)
+            help="Print only this number of messages, the newest ones. Default: all.",
+            validator=validators.Number(gte=1),
         ),
     ] = None,
     markdown: Annotated[bool, Parameter(help="Print Markdown.")] = False,

@@ -19,7 +19,7 @@ from .render import number
 class Destination:
     """Where a session was moved to.
 
-    :param to: Store that the session was moved to; the command fails while it is there.
+    :param to: Store that the session was moved to. The command fails if it still has the session.
     :param to_tenant: Tenant in that store. Default: the same tenant.
     :param as_: Id in that store. Default: the same id.
     """

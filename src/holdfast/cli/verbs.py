@@ -32,8 +32,8 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "Answer a question, or record the result of a call whose outcome is unknown.",
     ),
     "abort": (RUNNING, "pending:abort", "Abort the current run of a session."),
-    "adopt": (RUNNING, "adopt:adopt", "Continue the session of an agent SDK with an agent."),
-    "rewind": (RUNNING, "rewind:rewind", "Return a conversation to an earlier event."),
+    "adopt": (RUNNING, "adopt:adopt", "Assign a session that an agent SDK wrote to an agent."),
+    "rewind": (RUNNING, "rewind:rewind", "Rewind a conversation to an earlier event."),
     "resume": (RUNNING, "resume:resume", "Resume the unfinished sessions of an agent."),
     "serve": (RUNNING, "serve:serve", "Serve agents over HTTP until Ctrl-C."),
     "token": (RUNNING, "token:token", "Print the local token of a server on this machine."),
@@ -48,7 +48,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "verify:anchors",
         "Print the latest hash of each log, for verify --anchors.",
     ),
-    "repair": (UPKEEP, "verify:repair", "Verify, and repair what can be repaired."),
+    "repair": (UPKEEP, "verify:repair", "Verify a store or a session, and repair damage."),
     "delete": (UPKEEP, "delete:delete", "Delete a session or one of its threads permanently."),
     "purge": (UPKEEP, "delete:purge", "Remove deleted data from the files of a store."),
     "copy": (UPKEEP, "copy:copy", "Copy or move sessions to another store."),
@@ -140,8 +140,8 @@ holdfast bundle replay customer-42.zip --agent shop:support
     ),
     "vault": (
         UPKEEP,
-        """Manage the keys of an encrypted store. A vault is a TOML file with the master keys; name
-it in the store's URL.
+        """Manage the keys of an encrypted store. A vault is a TOML file with the master keys; pass
+its path in the store URL.
 
 ```
 holdfast vault new 2026-11

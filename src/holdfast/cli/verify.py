@@ -45,8 +45,8 @@ async def verify(
     holdfast verify && echo ok
     ```
 
-    Recomputes hashes and indexes, and changes nothing. Every event is linked to all events before
-    it, so altered, removed, reordered and inserted events are found. With `--anchors`, the store is
+    Recomputes hashes and indexes, and changes nothing. The events of a log form a hash chain, so
+    altered, removed, reordered and inserted events are found. With `--anchors`, the store is
     also checked against hashes that `holdfast anchors` printed earlier. The exit code is 1 if there
     is damage. With `--json`, prints one line per finding.
 
@@ -101,7 +101,7 @@ def read_anchors(path: Path) -> list[Anchor]:
 async def repair(
     session: OneSession = None, /, *, thread: OneThread = None, common: Common = DEFAULTS
 ) -> int:
-    """Verify, and repair what can be repaired.
+    """Verify a store or a session, and repair damage.
 
     ```
     holdfast repair customer-42

@@ -333,7 +333,7 @@ def part(text: str, field: str = "name") -> str:
     if text in ("", ".", "..") or "/" in text:
         raise InvalidValue(
             field=field,
-            problem=f"{text[:100]!r} cannot be part of a path",
+            problem=f"{text[:100]!r} cannot be part of a URL path",
             remedy="pass a name without slashes that is not empty, '.' or '..'",
         )
     check_name(field, text)
@@ -341,7 +341,7 @@ def part(text: str, field: str = "name") -> str:
 
 
 def encoded(body: Any) -> bytes:
-    """Encode a body as JSON. Raises `InvalidValue` if it has no JSON form."""
+    """Encode a body as JSON. Raises `InvalidValue` if that is not possible."""
     try:
         return msgspec.json.encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

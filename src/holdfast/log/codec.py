@@ -306,6 +306,6 @@ def dense(events: Iterable[Event], after: int) -> None:
         if event.seq != number:
             raise InvalidValue(
                 field="events",
-                problem=f"has number {event.seq} where {number} is expected",
+                problem=f"has event {event.seq} in place of event {number}",
                 remedy="pass all events of the log, in order",
             )

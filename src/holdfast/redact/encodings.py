@@ -146,7 +146,7 @@ _LAYERS: tuple[Layer, ...] = (
 
 
 def decoded(text: str) -> Iterator[DecodedText]:
-    """Yield the text with its encodings removed, once for each level of nesting."""
+    """Decode the text repeatedly, since encodings can be nested, and yield the result of each pass."""
     view = DecodedText(text, [0], [(0, len(text), True)])
     for depth in range(DEPTH):
         below = view

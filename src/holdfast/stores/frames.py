@@ -44,7 +44,7 @@ def damaged(key: Key, seq: int, what: str) -> LogDamaged:
     """Return the error for an event that cannot be read."""
     return LogDamaged(
         problem=f"event {seq} of {key.session!r}/{key.thread!r} {what}: "
-        "run `holdfast verify` for details, or continue to read after it",
+        "run `holdfast verify` for details, or continue reading after this event",
         tenant=key.tenant,
         session=key.session,
         thread=key.thread,

@@ -18,8 +18,8 @@ Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 def store_method(
     job: Job[C, P, R], run: Callable[[Any, Callable[[C], R]], Awaitable[T]]
 ) -> Method[P, T]:
-    """Return a store method with the parameters of `job` except the first. The method calls `run`
-    with the store and a function of that first parameter, and returns the result."""
+    """Make `job` a store method. `run` supplies the first argument of `job`, such as a connection;
+    the other parameters of `job` are those of the method."""
 
     @wraps(job)
     async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:

@@ -61,6 +61,6 @@ async def patiently(
             if time.monotonic() + wait > end:
                 raise StoreUnavailable(
                     problem=f"{what} did not answer within {patience:g} s "
-                    f"({type(error).__name__}); the same call can be repeated"
+                    f"({type(error).__name__}); it is safe to retry the same call"
                 ) from error
         await asyncio.sleep(wait)

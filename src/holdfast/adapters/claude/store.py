@@ -108,7 +108,8 @@ class ClaudeSessionStore:
         return sorted(row.thread.removeprefix(SUB) for row in rows if row.thread.startswith(SUB))
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """Return the sessions of a project with a main transcript, most recently written first."""
+        """Return the sessions of a project that have a main transcript, most recently written
+        first."""
         found = await self._list(project_key, listed_summary)
         return [{"session_id": id, "mtime": summary.mtime} for id, summary in found]
 

@@ -87,7 +87,7 @@ def note_events(
 
 
 def is_ours(row: Row) -> bool:
-    """Return whether a row belongs to a main transcript with entries."""
+    """Return whether a row has a note, which only a main transcript with entries has."""
     return NAME in row.metadata
 
 

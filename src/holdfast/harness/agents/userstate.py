@@ -54,8 +54,8 @@ def begun(start: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
 
 
 def plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy as plain JSON values. Raises `InvalidValue` for a value that has no JSON
-    form."""
+    """Return a copy as plain JSON values. Raises `InvalidValue` for a value that cannot be
+    encoded as JSON."""
     try:
         copied: dict[str, Any] = msgspec.json.decode(to_json(dict(data)))
     except InvalidValue as error:

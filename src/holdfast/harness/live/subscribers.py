@@ -24,7 +24,7 @@ BUFFER_BYTES = 256 << 10  # … or their total bytes
 
 
 class Subscriber(Protocol):
-    """The interface of a subscriber."""
+    """Receives the items of a log: `put` is called for each item, `end` after the last one."""
 
     def put(self, item: Item) -> None: ...
 

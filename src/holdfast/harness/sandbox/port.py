@@ -38,7 +38,7 @@ class Command(Struct, frozen=True, kw_only=True):
             )
         if self.timeout is not None and not self.timeout > 0:
             raise InvalidValue(
-                field="timeout", problem=f"is {self.timeout}", remedy="pass seconds above 0"
+                field="timeout", problem=f"is {self.timeout}", remedy="pass a number of seconds > 0"
             )
 
     @property
@@ -175,7 +175,7 @@ class NoSandbox:
 
 
 class NoSandboxPlace:
-    """The place of a session without a sandbox."""
+    """The place of a session that has no sandbox. Every operation fails."""
 
     folder = "/"
 

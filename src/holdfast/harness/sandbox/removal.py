@@ -262,7 +262,11 @@ class WorkFolders:
         except SandboxError as error:
             return [error]
         except OSError as error:
-            return [SandboxError(problem=f"cannot remove a folder: {error.strerror}")]
+            return [
+                SandboxError(
+                    problem=f"cannot remove a sandbox folder of the session: {error.strerror}"
+                )
+            ]
         finally:
             os.close(above)
         return []

@@ -260,7 +260,8 @@ def tool(
     its parameters; a parameter of type `ToolContext` gets the call's context.
 
     Raises `InvalidValue` for a parameter that a model cannot pass: a parameter without a type or
-    with a type that has no JSON form, `*args`, `**kwargs`, or a positional-only parameter.
+    with a type that JSON Schema cannot describe, `*args`, `**kwargs`, or a positional-only
+    parameter.
     """
 
     def make(function: Callable[..., Any], names: Mapping[str, Any]) -> Tool:

@@ -175,7 +175,7 @@ def _reader(kind: Any, foreign: bool, where: str) -> Reader:
     except Exception as error:  # a user's type may raise anything
         raise _wrong(
             where,
-            f"has a type that has no JSON form ({error})",
+            f"has a type that JSON Schema cannot describe ({error})",
             "use plain types, dataclasses, msgspec Structs or pydantic models",
         ) from error
     return partial(read, kind)

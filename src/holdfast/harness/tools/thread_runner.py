@@ -53,7 +53,7 @@ def escaped(error: BaseException) -> BaseException:
         error, StopIteration | StopAsyncIteration
     ):
         return error
-    failure = ToolError(problem=f"the function ended with {type(error).__name__}")
+    failure = ToolError(problem=f"the function raised {type(error).__name__}")
     failure.__cause__ = error
     return failure
 

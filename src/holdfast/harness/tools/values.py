@@ -155,8 +155,9 @@ def _json(value: Any) -> str:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidValue(
             field="result",
-            problem=f"is a {type(value).__name__} that has no JSON form ({error})",
-            remedy="return text, a ToolResult, or numbers, lists, dicts, dataclasses, Structs",
+            problem=f"is a {type(value).__name__} that cannot be encoded as JSON ({error})",
+            remedy="return text, a ToolResult, numbers, lists, dicts, dataclasses or "
+            "msgspec Structs",
         ) from error
 
 
@@ -165,4 +166,4 @@ def _foreign(value: Any) -> Any:
     not imported."""
     if hasattr(type(value), "__pydantic_serializer__") and hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise TypeError(f"an object of type {type(value).__name__} is not JSON serializable")

@@ -107,7 +107,7 @@ class Drivers:
         return any(where.session == session for where in self._tasks)
 
     def nudge(self, where: Key) -> None:
-        """Like `wake`, for a log that may not be open here."""
+        """Like `wake`, but opens the log in this process first if necessary."""
         if not self._closed:
             task = asyncio.create_task(self._nudged(where), name=f"nudge {where.session}")
             self._nudges.add(task)

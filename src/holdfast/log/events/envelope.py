@@ -38,7 +38,7 @@ class Key(Struct, frozen=True, order=True, gc=False):
 
 
 def key(session: str, thread: str = "main", tenant: str = "main") -> Key:
-    """Return the key of a log of `session`, by default with the default thread and tenant."""
+    """Return the key of a log. The thread and the tenant default to `main`."""
     return Key(tenant, session, thread)
 
 

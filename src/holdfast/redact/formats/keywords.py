@@ -52,7 +52,8 @@ Candidates: TypeAlias = Iterator[Pair | Span]
 
 
 class SecretName(NamedTuple):
-    """The name of a secret in a string, and how it marks its value as secret."""
+    """The position and text of a name that marks the value after it as secret. For `says`, see
+    `Pair`."""
 
     start: int
     end: int

@@ -110,12 +110,12 @@ async def _begin(
 
 
 def check_id(id: str) -> None:
-    """Reject an id that cannot be part of a path."""
+    """Reject an id that cannot be part of a URL path."""
     check_name("id", id)
     if id in (".", "..") or any(c in "/\\" or c.isspace() or not c.isprintable() for c in id):
         raise InvalidValue(
             field="id",
-            problem=f"{id[:100]!r} cannot be part of a path",
+            problem=f"{id[:100]!r} cannot be part of a URL path",
             remedy="use an id without slashes, spaces and control characters",
         )
 

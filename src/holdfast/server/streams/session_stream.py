@@ -242,7 +242,8 @@ class SessionReader:
         return End(reason="closed", error=None if why is None else failure(why))
 
     async def _whole(self, item: Item) -> Item:
-        """Load the data of an item if the goal needs it. The input message itself is not loaded."""
+        """Load the data of a stub event if the stream's goal reads it. Data of messages is not
+        loaded."""
         looks = self._goal.reads and isinstance(item, Event) and item.kind != "message.received"
         if looks and isinstance(item, Event) and is_stub(item):
             return await self.event(item.seq)

@@ -88,7 +88,7 @@ def read(text: bytes, name: str) -> AgentManifest:
         raise InvalidValue(
             field=name,
             problem=f"is not valid {kind} ({error})",
-            remedy="see docs/server.md for its fields",
+            remedy=f"correct the {kind} syntax; docs/server.md describes the fields",
         ) from error
     return described(value, name)
 

@@ -72,7 +72,7 @@ class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kept(self) -> bytes | None:
-        """The stored form of the event's link, as in the index."""
+        """The event's link with its type tag and its salt or mark, as stored in the index."""
         if self.link is None:
             return None
         tag = b"w" if self.salt is not None else b"e" if self.mark is not None else b"x"

@@ -134,7 +134,9 @@ def _ours(error: Exception) -> StoreError:
             problem="the server's disk is full and nothing was written: free some space, then retry"
         )
     if isinstance(error, ConfigurationError):
-        return StoreError(problem=f"the driver cannot use this server: {_text(error)}")
+        return StoreError(
+            problem=f"the MongoDB driver does not support this server or option: {_text(error)}"
+        )
     if passing(error):
         return StoreUnavailable(problem=f"the database is unavailable: {_text(error)}")
     return StoreError(problem=f"the store failed: {_text(error)}")

@@ -116,8 +116,9 @@ async def pending(
 ) -> Page[Pending]:
     """Return one page of the inbox, oldest first.
 
-    Heads are sorted by their oldest pending item. Later heads have no items older than the oldest
-    item of the current head, so all older items found so far are final.
+    Heads are read in the order of their oldest pending item, so later heads have no items that are
+    older than the oldest item of the current head. Reading stops once the page is full of such
+    older items.
     """
     start: tuple[int, str] = (0, "")
     where, index = inbox_conditions(query)

@@ -23,7 +23,8 @@ MESSAGES = 4_096  # messages whose stored length is cached
 
 
 class VaultDrafts:
-    """Keeps the next offset of each message in the inner store."""
+    """Encrypts drafts before they are stored. Caches the length of each draft in the inner store:
+    the offset at which its next piece is appended."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
