@@ -42,11 +42,11 @@ class Codec:
         ((form, content),) = code.items()
         match form:
             case "json":
-                return content
+                return copied(content)
             case "text":
                 return json.loads(content)
             case "message":
-                return message_of(content)
+                return message_of(copied(content))
             case "list":
                 return [self.decode(item) for item in content]
             case "tuple":
@@ -112,9 +112,18 @@ def is_json(value: Any) -> bool:
 MOST = 10_000_000  # values in a tree; a list that contains itself has more
 
 
+def copied(value: Any) -> Any:
+    """Return a JSON value with lists and objects of its own: a graph may change those that it has,
+    and codes stay in memory."""
+    made = type(value)
+    if made is dict:
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if made is list else value
+
+
 def _json(value: Any) -> Code | None:
     if storable(value):
-        return {"json": value}
+        return {"json": copied(value)}
     try:
         text = json.dumps(value)
     except (ValueError, RecursionError):
