@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from ...log.events import Event, NewEvent, new_id
-from ..json_values import is_call_id, storable
+from ..json_values import is_call_id
 
 FIELD = "langgraph"
 NATIVE = ("message.received", "message.completed", "tool.finished")
@@ -29,14 +29,14 @@ Fields = dict[str, Any]  # of a message, with `type`; fields that are empty are 
 
 
 def fields_of(message: BaseMessage) -> Fields | None:
-    """Return the fields of a message, or None if JSON cannot hold all of it."""
+    """Return the fields of a message, or None if the message is not made of its fields alone."""
     name = TYPES.get(type(message))
     if name is None:
         return None
     fields = {key: value for key, value in message.model_dump().items() if value not in EMPTY}
     fields["type"] = name
     try:
-        same = storable(fields) and message_of(fields) == message
+        same = message_of(fields) == message
     except (TypeError, ValueError):
         return None
     return fields if same else None
