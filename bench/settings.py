@@ -58,6 +58,9 @@ class Sizes(Struct, frozen=True, kw_only=True):
     stalled: int = 50  # readers that do not read
     large: int = 100  # messages that those have missed
     posts: int = 40  # messages of each session, a round; fewer than may wait in a queue
+    turns_adapter: int = 500  # of one session of an adapter, a round
+    late_adapter: int = 2_000
+    window_adapter: int = 50
     hops: int = 2_000  # calls of a store from another event loop, a round
 
 
@@ -94,6 +97,9 @@ QUICK = Sizes(
     stalled=10,
     large=20,
     posts=10,
+    turns_adapter=100,
+    late_adapter=300,
+    window_adapter=20,
     hops=200,
 )
 

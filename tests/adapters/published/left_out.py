@@ -115,4 +115,17 @@ OPENAI = {
     ),
 }
 
-LANGGRAPH: dict[str, tuple[str, ...]] = {}
+LANGGRAPH = {
+    "compares times with the clock": (
+        *_of(
+            "test_pregel",
+            "test_stream_subgraphs_during_execution",
+            "test_stream_buffering_single_node",
+        ),
+        *_of(
+            "test_pregel_async",
+            "test_stream_subgraphs_during_execution",
+            "test_stream_buffering_single_node",
+        ),
+    ),
+}
