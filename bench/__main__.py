@@ -23,11 +23,13 @@ from .mongodb import mongodb_lengths, mongodb_one, mongodb_together
 from .opening import open_long
 from .portal import portal
 from .postgres import postgres_one, postgres_together
+from .processes import postgres_processes
 from .redaction import redaction
 from .report import Progress, as_json, keep, machine, show
 from .sessions import session_deltas, session_fork, session_threads
 from .settings import QUICK, Settings, Sizes, file_system
 from .streams import harness_bytes, harness_streams
+from .tails import tail, tail_mongodb, tail_postgres
 from .turns import file_one, sqlite_one, sqlite_together, sqlite_vault
 from .viewers import server_send, server_stalled, server_viewers
 
@@ -38,6 +40,7 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "file-one": file_one,
     "postgres-one": postgres_one,
     "postgres-32": postgres_together,
+    "postgres-processes": postgres_processes,
     "mongodb-one": mongodb_one,
     "mongodb-32": mongodb_together,
     "mongodb-lengths": mongodb_lengths,
@@ -46,6 +49,9 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "late-mongodb": late_mongodb,
     "open": open_long,
     "load": load,
+    "tail": tail,
+    "tail-postgres": tail_postgres,
+    "tail-mongodb": tail_mongodb,
     "find": find,
     "find-postgres": find_postgres,
     "find-mongodb": find_mongodb,
@@ -75,6 +81,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, metavar="N", help="interleaved rounds (9)")
     parser.add_argument("--quick", action="store_true", help="small counts, 3 rounds: a smoke test")
     parser.add_argument("--no-peers", action="store_true", help="floors only")
+    parser.add_argument(
+        "--before", type=Path, metavar="FOLDER", help="a checkout of an earlier commit to race"
+    )
     parser.add_argument("--late", type=int, metavar="TURNS", help="length of the late sessions")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep every value there")
     parser.add_argument("--keep", action="store_true", help="put the tables into bench/README.md")
@@ -87,6 +96,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--rounds needs at least 1")
     if chosen.late is not None and chosen.late < Sizes().early:
         parser.error(f"--late needs at least {Sizes().early}")
+    if chosen.before and not (chosen.before / "src/holdfast").is_dir():
+        parser.error("--before needs a checkout with src/holdfast in it")
     if chosen.keep and (chosen.quick or chosen.no_peers):
         parser.error("--keep is for runs with all counts and all peers")
     chosen.names = names
@@ -121,7 +132,10 @@ def main(given: Sequence[str] | None = None) -> int:
     if chosen.late:
         sizes = replace(sizes, late=chosen.late, late_mongodb=chosen.late)
     settings = Settings(
-        sizes=sizes, rounds=chosen.rounds or sizes.rounds, peers=not chosen.no_peers
+        sizes=sizes,
+        rounds=chosen.rounds or sizes.rounds,
+        peers=not chosen.no_peers,
+        before=chosen.before and chosen.before.resolve(),
     )
     about = machine(settings)
     if about.disk in ("tmpfs", "ramfs"):

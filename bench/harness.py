@@ -17,7 +17,8 @@ from holdfast.harness.session.session import Session
 from holdfast.models.port import CallChunk, Chunk, EndChunk, FromTools, ModelCall, TextChunk
 
 from . import runners
-from .measure import Bar, Figure, Result, race, ratios, steady
+from .before import BEFORE, before
+from .measure import Bar, Figure, Result, race, steady
 from .settings import Settings
 from .turns import url
 
@@ -104,6 +105,14 @@ def harness_turn(settings: Settings) -> Result:
 
         return run
 
+    def earlier(scheme: str, calls: int = 0) -> Callable[[], float]:
+        def run() -> float:
+            with settings.folder() as folder:
+                assert settings.before is not None
+                return before(settings.before, "harness-turn", url(scheme, folder), turns, calls)
+
+        return run
+
     def peer() -> float:
         with settings.folder() as folder:
             return runners.openai_turn(folder, turns, ASKED, ANSWER)
@@ -114,7 +123,12 @@ def harness_turn(settings: Settings) -> Result:
         f"{MEMORY}, five tools at once": on("memory", calls=5),
         PROCESS: on("sqlite", "process"),
         MACHINE: on("sqlite"),
+        f"{MACHINE}, a tool": on("sqlite", calls=1),
     }
+    if settings.before:
+        runs[f"{BEFORE}, memory"] = earlier("memory")
+        runs[f"{BEFORE}, sqlite"] = earlier("sqlite")
+        runs[f"{BEFORE}, sqlite, a tool"] = earlier("sqlite", calls=1)
     if settings.peers:
         runs[runners.OPENAI] = peer
     values, absent = race(runs, rounds=settings.rounds, step=settings.step)
@@ -129,10 +143,12 @@ def harness_turn(settings: Settings) -> Result:
             )
         )
     result.bars.append(most(MEMORY, 1.0, "ms", values, absent))
-    if runners.OPENAI in values and MACHINE in values:
-        name = f"{runners.OPENAI} ÷ {MACHINE}"
-        theirs = ratios(values[runners.OPENAI], values[MACHINE])
-        result.figures.append(Figure(name=name, unit="×", values=theirs))
+    if settings.peers:
+        result.compare(runners.OPENAI, MACHINE, "least", 3.0)
+    if settings.before:
+        result.compare(f"{BEFORE}, memory", MEMORY, "least", 1.0)
+        result.compare(f"{BEFORE}, sqlite", MACHINE, "least", 1.5)
+        result.compare(f"{BEFORE}, sqlite, a tool", f"{MACHINE}, a tool", "least", 1.5)
     return result
 
 

@@ -80,7 +80,9 @@ def load(settings: Settings) -> Result:
                 absent=absent.get(name, ""),
             )
         )
-    result.compare(OURS, RAW, "most", 1.2)
+    result.compare(OURS, RAW, "most", 1.1)
+    if settings.peers:
+        result.compare(OURS, peers.OPENAI, "most", 1.0)
     return result
 
 

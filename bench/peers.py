@@ -122,8 +122,8 @@ def openai_encrypted_turns(folder: Path, sessions: int, turns: int) -> float:
     return asyncio.run(main())
 
 
-def openai_load(folder: Path, entries: int) -> Callable[[], list[Any]]:
-    """Fill a session, and give what loads it."""
+def _openai_filled(folder: Path, entries: int) -> Any:
+    """A session of so many entries."""
     memory = need("agents.memory", "openai-agents")
     session = memory.SQLiteSession("session", folder / "openai.db")
 
@@ -133,6 +133,23 @@ def openai_load(folder: Path, entries: int) -> Callable[[], list[Any]]:
             await session.add_items(items[: entries - start])
 
     asyncio.run(fill())
+    return session
+
+
+def openai_tail(folder: Path, entries: int, last: int) -> Callable[[], Awaitable[list[Any]]]:
+    """Fill a session, and give what reads its last entries."""
+    session = _openai_filled(folder, entries)
+
+    async def read() -> list[Any]:
+        items: list[Any] = await session.get_items(last)
+        return items
+
+    return read
+
+
+def openai_load(folder: Path, entries: int) -> Callable[[], list[Any]]:
+    """Fill a session, and give what loads it."""
+    session = _openai_filled(folder, entries)
 
     def load() -> list[Any]:
         items: list[Any] = asyncio.run(session.get_items())

@@ -31,6 +31,8 @@ class Sizes(Struct, frozen=True, kw_only=True):
     events: int = 100_000  # of the thread that is opened
     tail: int = 511  # of them after the snapshot, the most that there can be
     entries: int = 16_000  # of the log that is loaded
+    entries_shared: int = 2_000  # of the one whose end is read on a database
+    tails: int = 200  # reads of the end, a round
     few: int = 1_000  # sessions in the small catalog
     many: int = 100_000  # and in the large one
     queries: int = 30  # of each sort, a round
@@ -62,6 +64,8 @@ class Sizes(Struct, frozen=True, kw_only=True):
     late_adapter: int = 2_000
     window_adapter: int = 50
     hops: int = 2_000  # calls of a store from another event loop, a round
+    served: int = 64  # sessions of all processes that serve one database together
+    sent: int = 40  # messages of each of them, a round
 
 
 QUICK = Sizes(
@@ -76,6 +80,8 @@ QUICK = Sizes(
     counted=32,
     events=10_000,
     entries=4_000,
+    entries_shared=1_000,
+    tails=50,
     many=10_000,
     queries=10,
     rounds=3,
@@ -101,6 +107,8 @@ QUICK = Sizes(
     late_adapter=300,
     window_adapter=20,
     hops=200,
+    served=16,
+    sent=5,
 )
 
 
@@ -112,6 +120,7 @@ class Settings(Struct, kw_only=True):
     peers: bool = True
     step: Callable[[str], None] = lambda what: None
     place: str | None = None
+    before: Path | None = None  # a checkout of an earlier commit, as a contestant
     servers: Servers = field(default_factory=Servers)
 
     @contextmanager

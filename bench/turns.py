@@ -12,6 +12,7 @@ import holdfast
 from holdfast import Key, NewEvent, Store, Vault
 
 from . import floors, peers
+from .before import BEFORE, before
 from .entries import turn
 from .measure import Figure, Result, race
 from .settings import Settings
@@ -66,6 +67,11 @@ def ours(scheme: str, vault: Vault | None = None) -> Turns:
         return asyncio.run(main())
 
     return run
+
+
+def earlier(checkout: Path) -> Turns:
+    """What times the SQLite store of an earlier commit."""
+    return lambda folder, sessions, turns: before(checkout, "turns", str(folder), sessions, turns)
 
 
 def race_turns(
@@ -124,6 +130,8 @@ def sqlite_one(settings: Settings) -> Result:
         OURS: (ours("sqlite"), sizes.turns),
         SQLITE_FLOOR: (floors.sqlite_turns, sizes.turns),
     }
+    if settings.before:
+        runs[BEFORE] = (earlier(settings.before), sizes.turns)
     if settings.peers:
         runs[peers.OPENAI] = (peers.openai_turns, sizes.turns)
         runs[peers.LANGGRAPH] = (peers.langgraph_turns, sizes.turns_langgraph)
@@ -133,6 +141,8 @@ def sqlite_one(settings: Settings) -> Result:
     result.compare(OURS, SQLITE_FLOOR, "least", 0.6)
     if settings.peers:
         result.compare(OURS, peers.OPENAI, "least", 1.1)
+    if settings.before:
+        result.compare(OURS, BEFORE, "least", 1.0)
     return result
 
 
@@ -146,6 +156,8 @@ def sqlite_together(settings: Settings) -> Result:
         OURS: (ours("sqlite"), sizes.turns_together),
         floor: (floors.sqlite_turns, sizes.turns_together),
     }
+    if settings.before:
+        runs[BEFORE] = (earlier(settings.before), sizes.turns_together)
     if settings.peers:
         runs[peers.OPENAI] = (peers.openai_turns, sizes.turns_together)
         runs[peers.LANGGRAPH] = (peers.langgraph_turns, sizes.turns_together)
@@ -154,7 +166,9 @@ def sqlite_together(settings: Settings) -> Result:
     compete(result, settings, sizes.together, runs)
     result.compare(OURS, floor, "least", 0.7)
     if settings.peers:
-        result.compare(OURS, peers.OPENAI, "least", 3.0)
+        result.compare(OURS, peers.OPENAI, "least", 4.5)
+    if settings.before:
+        result.compare(OURS, BEFORE, "least", 1.0)
     return result
 
 

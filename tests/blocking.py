@@ -38,7 +38,8 @@ def _wrap(
 ) -> Callable[..., Any]:
     """What the function of this name in `blockbuster` returns."""
     package, excluded = tuple(modules), tuple(excluded_modules)
-    judged: dict[CodeType, int] = {}
+    # Equal code objects may come from different files, so a function is known by both names.
+    judged: dict[tuple[str, str], int] = {}
 
     def judge(code: CodeType) -> int:
         file = code.co_filename
@@ -53,8 +54,9 @@ def _wrap(
         frame: FrameType | None = sys._getframe(2)
         while frame:
             code = frame.f_code
-            if (verdict := judged.get(code)) is None:
-                verdict = judged[code] = judge(code)
+            name = (code.co_filename, code.co_name)
+            if (verdict := judged.get(name)) is None:
+                verdict = judged[name] = judge(code)
             if verdict == MAY_BLOCK:
                 return False
             found = found or verdict == OURS

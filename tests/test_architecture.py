@@ -236,7 +236,8 @@ def test_the_public_names_are_these() -> None:
 
 # Where the documentation tells programs to import from.
 IMPORTED = """
-holdfast holdfast.adapters.claude holdfast.adapters.langgraph holdfast.adapters.openai
+holdfast holdfast.adapters.adk holdfast.adapters.claude holdfast.adapters.langgraph
+holdfast.adapters.openai
 holdfast.bundle holdfast.bundle.claude
 holdfast.bundle.harn holdfast.client holdfast.client.sync holdfast.errors holdfast.events
 holdfast.harness.sandbox

@@ -36,7 +36,7 @@ def test_a_skipped_test_fails(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(ROOT / "parity", tmp_path / "parity")
-    for name in ("__init__.py", "conftest.py", "parity.py"):
+    for name in ("__init__.py", "blocking.py", "conftest.py", "parity.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
     servers = tmp_path / "tests" / "servers"
     shutil.copytree(ROOT / "tests" / "servers", servers, ignore=shutil.ignore_patterns("test_*"))

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
 
-MASK48 = (1 << 48) - 1
-
 
 class Environment:
     """The environment of this process. Override methods to replace parts of it."""
@@ -45,9 +43,9 @@ class Environment:
         """Return a UUIDv7: unique and ordered by time, so that indexes grow at their end."""
         ms, rest = divmod(self.time_ns(), 1_000_000)
         fraction = (rest << 12) // 1_000_000
-        low = self.random.getrandbits(62) | 1 << 63
-        high, node = low >> 48, low & MASK48
-        return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{fraction:03x}-{high:04x}-{node:012x}"
+        number = ms << 80 | 7 << 76 | fraction << 64 | 1 << 63 | self.random.getrandbits(62)
+        text = number.to_bytes(16, "big").hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 _real = Environment()

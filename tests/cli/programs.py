@@ -30,7 +30,8 @@ ARGUMENTS = {
     "resume": ["--agent", "holdfast.cli.demo_processes:agent", "--model", "scripted/offline"],
     "adopt": ["s", "--agent", "shop"],
     "rewind": ["s", "--to", "1"],
-    **{verb: ["s"] for verb in ("show", "tail", "approve", "deny", "abort", "export", "import")},
+    **{verb: ["s"] for verb in ("show", "transcript", "tail", "approve", "deny", "abort")},
+    **{verb: ["s"] for verb in ("export", "import")},
 }
 
 WITHOUT = """

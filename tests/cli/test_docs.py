@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.app import VERBS, build, options_behind_verb
+from holdfast.cli.app import build, options_behind_verb
+from holdfast.cli.verbs import VERBS
 
 from .conftest import Cli
 

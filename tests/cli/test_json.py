@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast import NewEvent, Store, key
-from holdfast.cli.app import GROUPS, VERBS
+from holdfast.cli.verbs import GROUPS, VERBS
 
 from .conftest import Cli, created, said, sample, write
 
@@ -27,6 +27,7 @@ sessions --total
 sessions --threads-of customer-42
 show customer-42
 show customer-42 --thread what-if
+transcript customer-42
 tail customer-42 --no-follow
 pending
 approve customer-42

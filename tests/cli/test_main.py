@@ -13,8 +13,9 @@ import pytest
 import holdfast
 from holdfast import StoreUnavailable
 from holdfast.cli import sessions
-from holdfast.cli.app import GROUPS, VERBS, options_behind_verb
+from holdfast.cli.app import options_behind_verb
 from holdfast.cli.options import data_folder, default_store
+from holdfast.cli.verbs import GROUPS, VERBS
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.url_display import place
 

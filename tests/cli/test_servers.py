@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.cli.app import VERBS
+from holdfast.cli.verbs import VERBS
 from holdfast.stores.url_display import shown
 
 from .conftest import Cli

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast import Sessions, Store, key
-from holdfast.cli.app import GROUPS, options_behind_verb
+from holdfast.cli.app import options_behind_verb
+from holdfast.cli.verbs import GROUPS
 
 from .conftest import Cli, Ended, said, write
 from .lives import HOUR, live

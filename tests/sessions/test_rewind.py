@@ -50,7 +50,11 @@ async def test_a_row_shows_the_conversation_that_is_left(sessions: Sessions) -> 
     assert (row.counts["messages"], row.first_message, row.due) == (0, None, None)
     await put(sessions.store, "message.received", {"text": "three"})
     row = await sessions.rewind("s", second)
-    assert (row.counts["messages"], row.first_message) == (4, "one")
+    assert (row.counts["messages"], row.first_message) == (4, None)
+    await put(sessions.store, "message.received", {"text": "four"})
+    row = await sessions.get("s")
+    assert row is not None
+    assert (row.counts["messages"], row.first_message) == (5, "four")
     assert (row.user, row.phase) == ("ann", "active")
 
 
@@ -157,11 +161,12 @@ async def test_erasing_a_person_leaves_rewinds_and_no_copy_of_their_words(
     assert "ben's own words" not in str(row)
 
 
-async def test_only_the_beginning_of_a_first_message_is_in_a_rewind(sessions: Sessions) -> None:
-    (end,) = await talked(sessions, "x" * 5_000)
+async def test_no_rewind_has_a_copy_of_a_message(sessions: Sessions) -> None:
+    (end,) = await talked(sessions, "canary")
     await sessions.rewind("s", 0)
     await put(sessions.store, "message.received", {"text": "other"})
     row = await sessions.rewind("s", end)
-    assert row.first_message == "x" * 200
+    assert row.first_message is None
     events: list[Event] = await read_all(sessions.store, KEY)
-    assert len(events[-1].data) < 500
+    assert [e.seq for e in events if b"canary" in bytes(e.data)] == [end - 1, end]
+    assert events[-1].json()["first"] == ""

@@ -50,8 +50,13 @@ def as_text(value: Any) -> Raw:
 
 def is_call_id(value: Any) -> bool:
     """Return whether a value is valid as the id of a tool call."""
+    return is_name(value, limit=CALL_BYTES)
+
+
+def is_name(value: Any, *, limit: int = LIMITS.name_bytes) -> bool:
+    """Return whether stores accept a value as a name."""
     try:
-        check_name("call_id", value, limit=CALL_BYTES)
+        check_name("name", value, limit=limit)
     except InvalidValue:
         return False
     return True

@@ -105,23 +105,24 @@ async def _rewind_event(store: Store, row: Row, to: int) -> NewEvent:
 
 async def erase(store: Store, at: Key) -> None:
     """Erase the content of every event of a log, including rewound events. The events about the
-    session itself stay: its creation, title, labels and metadata."""
+    session itself stay: its creation, title, labels and metadata. Rewinds stay too: they keep the
+    conversation cleared, and have no copy of a message."""
     row = await store.row(at)
     if row is None:
         return
     seqs: list[int] = []
-    # A rewind holds the beginning of a message; the one at the head cleared the conversation.
     events = store.read(at, before=row.head, log=row.log, inline=False)
     async with aclosing(events):
         async for event in events:
-            if _has_content(event):
+            if event.kind.partition(".")[0] in CONTENT:
                 seqs.append(event.seq)
     for start in range(0, len(seqs), ERASED_AT_ONCE):
         part = seqs[start : start + ERASED_AT_ONCE]
         await persist(lambda _, part=part: store.erase(at, part, reason=ERASED))  # type: ignore[misc]
 
 
-def _has_content(event: Event) -> bool:
+def has_content(event: Event) -> bool:
+    """Return whether an event is part of the conversation, rather than about the session."""
     return event.kind == "thread.rewound" or event.kind.partition(".")[0] in CONTENT
 
 

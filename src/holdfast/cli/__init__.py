@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import MissingExtra
+from .overview import answered
 
 EXTRA = ("cyclopts", "rich")
 
@@ -13,6 +14,8 @@ EXTRA = ("cyclopts", "rich")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 1 for an error, 2 for wrong usage."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if answered(arguments):
+        return 0
     try:
         from .app import run  # noqa: PLC0415  the extra may be missing
     except ModuleNotFoundError as error:

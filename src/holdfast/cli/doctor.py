@@ -23,7 +23,8 @@ from ..stores.port import Store, StoreInfo
 from ..stores.url_display import place, shown
 from .error_report import scrubbed
 from .options import DEFAULTS, Common, check_current
-from .output import plain, version
+from .output import plain
+from .overview import version
 from .render import fact, size
 from .vault import problems as key_problems
 

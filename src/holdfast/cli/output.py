@@ -13,7 +13,6 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from typing import Any, TypeAlias
 
 import msgspec
@@ -37,19 +36,16 @@ Lines: TypeAlias = str | Text | Iterable[str | Text]
 WIDE = 100_000  # width if the output is not a terminal: nothing is truncated or wrapped
 
 
-def version(package: str = "holdfast") -> str:
-    """Return the installed version of a package."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
 def plain(text: str) -> str:
     """Return the text on one line, with control and formatting characters escaped."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_plain, text))
+
+
+def plain_lines(text: str) -> str:
+    """Like `plain`, for a text of several lines."""
+    return "\n".join(map(plain, text.replace("\t", "    ").split("\n")))
 
 
 def _plain(char: str) -> str:

@@ -17,7 +17,7 @@ from ..values.delta import Delta
 from ..values.risk import risk
 from ..values.stream_items import Item, Trouble
 from .error_report import scrubbed
-from .output import Output, json_text, plain
+from .output import Output, json_text, plain_lines
 from .render import moment, warning
 
 LONG = 500  # characters of a tool result that are shown
@@ -93,8 +93,7 @@ class Screen:
 
     def _write(self, text: str, style: str = "") -> None:
         self._prompted = None
-        safe = "\n".join(map(plain, text.replace("\t", "    ").split("\n")))
-        self.out.console.print(Text(safe, style), end="", soft_wrap=True)
+        self.out.console.print(Text(plain_lines(text), style), end="", soft_wrap=True)
 
     def _delta(self, delta: Delta) -> None:
         if delta.thought:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .session.regenerate import regeneration_of
     from .session.session import Session, core_of
     from .session.subagents import thread_of_item
-    from .session.threads import messages_of
     from .telemetry.logs import (
         LOGGER,
         LineFormatter,
@@ -70,7 +69,6 @@ _MODULES = {
     ".session.regenerate": "regeneration_of",
     ".session.session": "Session core_of",
     ".session.subagents": "thread_of_item",
-    ".session.threads": "messages_of",
     ".telemetry.logs": "LOGGER LineFormatter LogConfig RedactingFilter logging_configured",
     ".tools": "Park Tool ToolContext ToolResult tool",
     ".workers.signals": "on_shutdown",
@@ -124,7 +122,6 @@ __all__ = [
     "hook",
     "logging_configured",
     "mark_for_removal",
-    "messages_of",
     "on_shutdown",
     "pack",
     "payload_fields",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -42,8 +43,9 @@ LARGEST = (1 << 53) - 1  # integers that every store and every JSON reader keeps
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _WHOLE = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 _PIECE = 256 << 10  # bytes of a text that are scanned together
-_LF, _CR = 0x0A, 0x0D  # as numbers, which `in` finds five times as fast
+_LF, _CR, _LIST = 0x0A, 0x0D, 0x5B  # as numbers, which `in` finds five times as fast
 _BLANKS = (b" ", b"\t")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -120,7 +122,7 @@ def check(key: Key, events: Sequence[NewEvent]) -> int:
     """Reject an append that some store could not keep. Stores call this before any write. Returns
     the size of the appended data in bytes."""
     check_key(key)
-    if not isinstance(events, Sequence):
+    if type(events) is not list and not isinstance(events, Sequence):
         raise InvalidValue(
             field="events", problem=f"is {type(events).__name__}", remedy="pass a list of NewEvent"
         )
@@ -211,7 +213,7 @@ def check_data(data: Raw) -> None:
 def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
     """Return whether the brackets of a JSON text nest deeper than the limit. They are counted here
     because a decoder's own limit depends on the depth of the caller's stack."""
-    if text.count(b"[") + text.count(b"{") <= limit:
+    if (text.count(b"[") if _LIST in text else 0) + text.count(b"{") <= limit:
         return False
     level = 0
     for piece in without_strings(text):
@@ -256,7 +258,7 @@ def without_strings(text: bytes) -> Iterator[bytes]:
 
 def fingerprint(event: NewEvent) -> bytes:
     """SHA-256 over the JSON array of id, kind and v, a line feed, and the data."""
-    envelope = msgspec.json.encode((event.id, event.kind, event.v))
+    envelope = _encode((event.id, event.kind, event.v))
     return hashlib.sha256(b"\n".join((envelope, event.data))).digest()
 
 
@@ -281,15 +283,19 @@ def understood(event: NewEvent) -> bool:
     return event.kind in KINDS and event.v == 1
 
 
+@cache
+def _decoder(kind: str) -> msgspec.json.Decoder[Payload]:
+    return msgspec.json.Decoder(KINDS[kind])
+
+
 def typed(event: NewEvent) -> Payload | None:
     """Return the payload as the type of its kind. Returns None if the kind is unknown, too new or
     does not match the type. An erased event whose kind has no required fields yields an empty
     payload, because the fact that the event happened still counts."""
-    known = KINDS.get(event.kind)
-    if known is None or event.v != 1:
+    if not understood(event):
         return None
     try:
-        return msgspec.json.decode(event.data, type=known)
+        return _decoder(event.kind).decode(event.data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -1,13 +1,18 @@
-"""Reading the conversation of a log backwards: events that a rewind removed are skipped, so that
-the cost depends on what is read and not on the length of the log."""
+"""Reading the conversation of a log: its newest messages, or its events backwards. Events that a
+rewind removed are skipped, so that the cost depends on what is read and not on the length of the
+log."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from ..log import events as ev
+from ..log.codec import check_count, typed
 from ..log.conversation import rewound_to
 from ..log.events import Event, Key
+from ..log.transcript import ROLES, Message, transcript
+from ..stores.pages import existing_row
 from ..stores.port import Store
 
 SKIPPED = 256  # events to read and drop at most; to skip more, a new read is started
@@ -31,3 +36,24 @@ async def newest_first(
             else:
                 return
         last = to
+
+
+async def messages_of(store: Store, key: Key, limit: int | None = None) -> list[Message]:
+    """Return the newest `limit` messages of a thread, oldest first; without a limit, all."""
+    row = await existing_row(store, key)
+    if limit is None:
+        return transcript([event async for event in store.read(key, log=row.log)])
+    check_count("limit", limit, least=1)
+    found: list[Event] = []
+    messages, removed = 0, set[int]()
+    # A call and its outcome may be far apart, but the message with the call comes first.
+    async with aclosing(newest_first(store, key, log=row.log, last=row.head)) as read:
+        async for event in read:
+            found.append(event)
+            change = typed(event) if event.kind == "queue.changed" else None
+            if isinstance(change, ev.QueueChanged):
+                removed.update(change.remove)
+            messages += event.kind in ROLES and event.seq not in removed
+            if messages == limit:
+                break
+    return transcript(reversed(found))[-limit:]

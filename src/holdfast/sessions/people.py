@@ -1,6 +1,7 @@
 """Exports or erases all data stored about one user. The user's own sessions are included as a
 whole. In the sessions of other users, the events that the user authored (`actor`) are included,
-except events that define the session itself. To find them, every log of the tenant is read.
+except events that define the session itself. To find them, every log of the tenant is read. The
+state that apps of Google ADK keep for a user is the user's own, too.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from collections.abc import AsyncGenerator
 
 from ..errors import DeletionRefused, SessionNotFound
 from ..log.catalog import Row
-from ..log.codec import check_name, erased
-from ..log.events import Event
+from ..log.codec import LIMITS, check_name, erased
+from ..log.events import ADK_STATE_TENANT, Event
 from ..values.records import PersonErased, PersonRecord
 from .changes import Changes, ReceiptSum, check_deletable, delete
 from .queries import threads, walk
@@ -18,6 +19,12 @@ from .queries import threads, walk
 
 async def export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
     check_name("user", user)
+    for each in (changes, *_adk_state(changes)):
+        async for record in _export(each, user, shared and each is changes):
+            yield record
+
+
+async def _export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
     async for session in walk(changes, **({} if shared else {"user": user})):
         own = session.user == user
         async for row in threads(changes, session.session):
@@ -51,6 +58,16 @@ async def erase(
             refused[row.session] = error.reason
         except SessionNotFound:
             pass  # the session was deleted meanwhile
+    for state in _adk_state(changes):
+        async for row in walk(state, user=user):
+            try:
+                check_deletable(state, row)
+            except DeletionRefused as error:
+                refused[row.session] = error.reason
+                continue
+            if not dry_run:
+                receipts.add(await delete(state, row.session))
+            gone.append(row.session)
     return PersonErased(
         dry_run=dry_run,
         sessions=gone,
@@ -59,6 +76,16 @@ async def erase(
         removed=dict(receipts.removed),
         remains=list(receipts.remains),
     )
+
+
+def _adk_state(changes: Changes) -> list[Changes]:
+    """Return the logs with the state that apps of Google ADK keep for users. A tenant with a name
+    that leaves no room for the prefix has none."""
+    tenant = ADK_STATE_TENANT + changes.tenant
+    if len(tenant.encode()) > LIMITS.name_bytes:
+        return []
+    actor, clock = changes.actor, changes.clock
+    return [Changes(changes.store, tenant, actor=actor, clock=clock, ttl=None, expiry=None)]
 
 
 async def _erase_events(

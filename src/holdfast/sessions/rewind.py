@@ -285,13 +285,13 @@ def _window(event: Event) -> ev.RewoundWindow | None:
 
 
 def _first(row: Row, text: str, whole: bool) -> str | None:
-    """Return the first message as the row will show it, or None if the row does not change. In that
-    case the rewind event has no copy of the message, which an erasure would miss. `text` is the
-    text of the first message if the `whole` conversation was read, otherwise the text of any
-    remaining message."""
+    """Return None if the row still shows the right first message, otherwise an empty text: then the
+    row shows none until the next message. A rewind has no copy of a message, because an erasure
+    would miss it. `text` is the text of the first message if the `whole` conversation was read,
+    otherwise the text of any remaining message."""
     shown = row.first_message or ""
     text = text[:PREVIEW] if whole or not text else shown
-    return None if text == shown else text
+    return None if text == shown else ""
 
 
 def _counts(event: Event) -> bool:

@@ -15,8 +15,9 @@ from ..errors import InvalidValue
 from ..log.catalog import PendingQuery, Query, check_query
 from ..log.codec import LIMITS, check, check_count, check_key, check_name, check_size
 from ..log.events import Key, NewEvent, Scope
+from .blobs import is_sha256
 from .port import Acquire, Lease, StoreInfo
-from .rules import check_lease, is_sha256
+from .rules import check_lease
 
 
 class CheckedStore:

@@ -6,6 +6,7 @@ CRC; `verify` also checks the event's SHA-256, which is more expensive.
 
 from __future__ import annotations
 
+from struct import Struct
 from zlib import crc32
 
 import msgspec
@@ -14,19 +15,20 @@ from msgspec import Raw
 from ..errors import LogDamaged
 from ..log.events import Event, Key
 
-FRAME = 5  # bytes before the JSON
+_HEAD = Struct(">cI")
+FRAME = _HEAD.size  # bytes before the JSON
+head_of = _HEAD.unpack_from  # the format and the CRC of a column
 
 
 def packed(data: bytes | Raw) -> bytes:
     """Encode data for storage in a column."""
-    return b"".join((b"j", crc32(data).to_bytes(4, "big"), data))
+    return b"".join((_HEAD.pack(b"j", crc32(data)), data))
 
 
 def unpacked(column: bytes) -> bytes | None:
     """Return the data that was passed to `packed`, or None if the column holds something else."""
     data = column[FRAME:]
-    sound = column[:1] == b"j" and crc32(data) == int.from_bytes(column[1:FRAME], "big")
-    return data if sound and data else None
+    return data if data and head_of(column) == (b"j", crc32(data)) else None
 
 
 def spoiled(key: Key, event: Event) -> LogDamaged:

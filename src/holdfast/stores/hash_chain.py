@@ -124,6 +124,11 @@ def ending(kept: bytes | None) -> str | None:
     return link_in(kept).hex() or None
 
 
+def is_erased(kept: bytes | None) -> bool:
+    """Return whether these bytes are stored with an event whose data was erased."""
+    return kept is not None and kept[:1] in (b"e", b"x")
+
+
 class LinkWalk:
     """Checks the links of a log event by event, and reports each event that does not follow from
     the events before it. If an older program wrote the log, its row has no link, and the chain may

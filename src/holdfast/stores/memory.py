@@ -21,8 +21,9 @@ from ..log.codec import LIMITS, erased, fingerprint
 from ..log.events import Event, Key, NewEvent, Scope
 from ..values.records import Receipt, Remains
 from ..values.stream_items import CaughtUp
-from . import hash_chain, paging, rules
+from . import erasure, hash_chain, paging, rules
 from .base import BaseStore
+from .blobs import blob_name, found_blob
 from .event_loop import OwnLoop
 from .notify import Wakes, follow
 from .paging import Fetch, ReadBounds
@@ -211,9 +212,17 @@ class MemoryStore(BaseStore[_Log]):
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> dict[str, int]:
         entry = self._log(key)
-        numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
-        for seq in numbers:
-            holder = entry.owner(seq)
+        numbers = erasure.check_erase(entry.row, entry.lease, seqs, fence)
+        places = [(seq, entry.owner(seq)) for seq in numbers]
+        erasure.check_erasable(
+            (
+                seq,
+                holder.events[seq - holder.shared - 1].kind,
+                holder.links[seq - holder.shared - 1],
+            )
+            for seq, holder in places
+        )
+        for seq, holder in places:
             at = seq - holder.shared - 1
             holder.events[at] = msgspec.structs.replace(holder.events[at], data=erased(reason))
             holder.links[at] = hash_chain.erased(holder.links[at], holder.hashes[at])
@@ -393,13 +402,13 @@ class MemoryStore(BaseStore[_Log]):
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         if not self._threads(scope):
             raise SessionNotFound(tenant=scope.tenant, session=scope.session)
-        name = rules.blob_name(data, sha256)
+        name = blob_name(data, sha256)
         self._blobs.setdefault(scope, {})[name] = bytes(data)
         return BlobRef(name, len(data))
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         data = self._blobs.get(scope, {}).get(ref.sha256)
-        return rules.found_blob(scope, ref, data, checked=checked)
+        return found_blob(scope, ref, data, checked=checked)
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
         owned = self._blobs.get(scope, {})

@@ -79,7 +79,10 @@ def dense(
     gap at its first number."""
     wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
     seqs = [event.seq for event in found] + ([] if damage is None else [damage.seq])
-    for place, seq in enumerate(wanted[: max(len(seqs), 1)]):
+    due = wanted[: max(len(seqs), 1)]
+    if seqs == list(due):
+        return found, damage
+    for place, seq in enumerate(due):
         if place == len(seqs) or seqs[place] != seq:
             return found[:place], damaged(key, seq, "is missing")
     return found, damage

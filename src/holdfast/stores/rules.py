@@ -7,7 +7,6 @@ writes the result. The order of the checks is therefore the same in every store.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -15,7 +14,6 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ..errors import (
-    BlobNotFound,
     HeadMoved,
     InvalidValue,
     LeaseHeld,
@@ -29,11 +27,9 @@ from ..errors import (
 from ..log.catalog import SKEW, Project, Row, RowChange, apply, unseals
 from ..log.catalog.encrypted_preview import size_of
 from ..log.codec import LIMITS, check_count, check_data, check_name, check_size, dense
-from ..log.events import Event, Key, NewEvent, Scope, new_id
+from ..log.events import Event, Key, NewEvent, new_id
 from .hash_chain import Seal, link_in, linked, origin, seals
-from .port import Acquire, BlobRef, Draft, Lease, Snapshot
-
-_SHA256 = re.compile("[0-9a-f]{64}")
+from .port import Acquire, Draft, Lease, Snapshot
 
 SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # what a receipt counts
 APART = 64 << 10  # payloads above this many bytes are stored apart from their events
@@ -530,16 +526,6 @@ def restore_discarded() -> StoreUnavailable:
     )
 
 
-def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease | None) -> list[int]:
-    """Return the numbers to erase, without duplicates. Raises `InvalidValue` for a number that the
-    log does not have."""
-    for seq in seqs:
-        check_count("seqs", seq, least=1, most=row.head)
-    if fence is not None:
-        check_fence(row, lease, fence)
-    return sorted(set(seqs))
-
-
 # Drafts, payloads and blobs
 
 
@@ -579,26 +565,3 @@ def stubbed(event: Event) -> Event:
     if len(event.data) <= APART:
         return event
     return msgspec.structs.replace(event, data=Raw(apart(event)))
-
-
-def blob_name(data: bytes, sha256: str | None = None) -> str:
-    """Return the name of a blob: the given one, or the hash of its bytes."""
-    return hashlib.sha256(data).hexdigest() if sha256 is None else sha256
-
-
-def is_blob(data: bytes, sha256: str) -> bool:
-    """Return whether these bytes have this hash."""
-    return hashlib.sha256(data).hexdigest() == sha256
-
-
-def found_blob(scope: Scope, ref: BlobRef, data: bytes | None, *, checked: bool) -> bytes:
-    """Return the bytes of a blob. Raises an error if the blob does not exist or, with `checked`,
-    does not match its hash."""
-    if data is None or (checked and not is_blob(data, ref.sha256)):
-        raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
-    return data
-
-
-def is_sha256(text: str) -> bool:
-    """Return whether a text is a valid blob name: 64 hexadecimal digits."""
-    return isinstance(text, str) and _SHA256.fullmatch(text) is not None

@@ -295,6 +295,18 @@ class HistoryContract:
             await rejected(InvalidValue, store.erase(KEY, wrong, reason="asked"))
         assert await contents(store) == [{"n": 1}, {"n": 2}]
 
+    async def test_a_rewind_cannot_be_erased(self, store: Store) -> None:
+        await begin(store, count=2)
+        rewound = {"to": 1, "window": {}, "messages": 0}
+        await store.append(KEY, [NewEvent.of("thread.rewound", rewound), note(4)])
+        await fork_side(store, at=4)
+        for log in (KEY, SIDE):
+            error = await rejected(InvalidValue, store.erase(log, [2, 3], reason="asked"))
+            assert error.field == "seqs"
+        assert (await contents(store))[:2] == [{"n": 1}, {"n": 2}]
+        await store.erase(KEY, [1, 2, 4], reason="asked")
+        assert [e.json() for e in await read_all(store)][2] == rewound
+
     async def test_a_deleted_session_is_hidden_from_every_method(self, store: Store) -> None:
         pending = ("pending.opened", {"id": "p", "what": "approval"})
         await plant(store, KEY, ("session.created", {"agent": "a"}), ("run.started", {}), pending)

@@ -41,6 +41,26 @@ WORD = "word"
 ERASABLE = ("message.received", "message.completed", "tool.finished")
 
 
+def shown(events: list[Event], shared: int) -> str | None:
+    """The first message in the row of a log: after a rewind to another one, there is none until the
+    next."""
+    text: str | None = None
+    for n, event in enumerate(events, 1):
+        if event.seq <= shared:
+            continue
+        if event.kind == "thread.rewound":
+            left = [e for e in conversation(events[:n]) if e.seq > shared and said(e)]
+            text = text if left and said(left[0]) == text else None
+        else:
+            text = text or said(event)
+    return text
+
+
+def said(event: Event) -> str | None:
+    text: str | None = event.json().get("text") if event.kind == "message.received" else None
+    return text
+
+
 class Model:
     """The histories of the threads of a session: for each number, the numbers that count."""
 
@@ -225,7 +245,7 @@ class World:
         assert await messages_of(self.store, self.key(thread), 3) == messages[-3:]
         cut = [e for turn in turns(events) for e in turn if e.kind != "thread.rewound"]
         assert cut == kept
-        self.check_row(thread, row, kept)
+        self.check_row(thread, row, events, kept)
         state, history = await self.loaded(thread)
         assert state == fold(events)
         self.check_state(state, kept)
@@ -241,15 +261,13 @@ class World:
         )
         assert [m.text for m in gone if m.text and m.text in lines] == []
 
-    def check_row(self, thread: str, row: Row, kept: list[Event]) -> None:
-        own = [event for event in kept if event.seq > self.model.shared[thread]]
+    def check_row(self, thread: str, row: Row, events: list[Event], kept: list[Event]) -> None:
+        shared = self.model.shared[thread]
+        own = [event for event in kept if event.seq > shared]
         said = [e for e in own if e.kind in ("message.received", "message.completed")]
         assert row.counts.get("messages", 0) == len(said)
-        texts = [
-            e.json()["text"] for e in said if e.kind == "message.received" and "text" in e.json()
-        ]
         if not self.model.erased:
-            assert row.first_message == (texts[0] if texts else None)
+            assert row.first_message == shown(events, shared)
 
     def check_state(self, state: State, kept: list[Event]) -> None:
         then = fold(kept)

@@ -10,9 +10,10 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
 
 from ...log.events import Event
 from ...stores.port import Store
+from ..recent import keep
 from .lists import RECENT, ItemCode, Listed
 from .messages import from_event
-from .thread import CHECKPOINT, KEPT, Record, ThreadLog, keep
+from .thread import CHECKPOINT, KEPT, Record, ThreadLog
 from .values import Code, Codec
 
 Writes = list[tuple[str, str, Any]]

@@ -14,6 +14,7 @@ from ...portal import running_loop
 from ...stores.port import Store
 from ...stores.portal import PortalStore
 from ..lazy_store import LazyStore
+from ..recent import keep
 from ..retries import persist
 
 try:
@@ -31,7 +32,7 @@ try:
 
     from . import removal
     from .reader import checkpoint_of, load_values, load_writes
-    from .thread import THREAD, Record, ThreadLog, keep, run_mark
+    from .thread import THREAD, Record, ThreadLog, run_mark
     from .values import Codec
     from .writer import Put, write_checkpoint, write_writes
 except ImportError as error:

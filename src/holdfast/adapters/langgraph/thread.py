@@ -21,6 +21,7 @@ from ...log.catalog import Row
 from ...log.events import Event, Key
 from ...stores.port import Store
 from ..reading import skipped
+from ..recent import keep
 from .lists import Listed
 
 CHECKPOINT = "langgraph.checkpoint"
@@ -299,11 +300,3 @@ class ThreadLog:
             except LogDamaged as damage:
                 skipped(damage)
                 before = damage.seq
-
-
-def keep(known: dict[Any, Any], name: Any, value: Any, most: int) -> None:
-    """Add to a dict as its newest entry; the oldest one is dropped if there are too many."""
-    known.pop(name, None)
-    known[name] = value
-    if len(known) > most:
-        del known[next(iter(known))]

@@ -14,6 +14,7 @@ from msgspec import Struct
 from ...errors import StoreUnavailable
 from ...log.events import Appended, NewEvent
 from ...stores.port import Store
+from ..recent import keep
 from ..retries import persist
 from ..writing import created
 from . import thread as names
@@ -168,9 +169,9 @@ class CheckpointEvents:
         log.marks.update(mark.id for mark in self._marks)
         for channel, listed in self._lists.items():
             listed.written(seq)
-            names.keep(log.lists, (self._put.ns, channel), listed, names.KEPT)
+            keep(log.lists, (self._put.ns, channel), listed, names.KEPT)
         for id, known in self._messages.items():
-            names.keep(log.messages, id, known, MESSAGES)
+            keep(log.messages, id, known, MESSAGES)
 
 
 async def append(
@@ -231,7 +232,7 @@ async def write_writes(
                 known = (await log.fetch(store, [seq])).get(seq)
                 if known is not None and bytes(known.data) != bytes(event.data):
                     continue  # another writer was faster
-            names.keep(log.writes, (ns, checkpoint), number, names.KEPT)
+            keep(log.writes, (ns, checkpoint), number, names.KEPT)
             return
 
     async with log.lock:

@@ -9,13 +9,14 @@ from typing import Any, Generic
 import msgspec
 from msgspec.structs import replace
 
-from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound, UnsafePoint
+from ...errors import HoldfastError, InvalidValue, SessionExists, UnsafePoint
 from ...log import events as ev
-from ...log.catalog import Parent, Row
+from ...log.catalog import Parent
 from ...log.codec import check_name
 from ...log.events import Key, NewEvent, ids, key, new_id
 from ...log.state import VERSION, State, fold
-from ...stores.port import Snapshot, Store
+from ...stores.pages import existing_row
+from ...stores.port import Snapshot
 from ..live.inputs import check_text
 from ..live.log import Live
 from ..live.log_loader import SNAPSHOT
@@ -139,7 +140,7 @@ class Forks(SessionPart, Generic[S]):
         try:
             await self.fork(at=back.at, thread=where.thread, actor=actor)
         except SessionExists:
-            row = await row_of(core.host.store, where)
+            row = await existing_row(core.host.store, where)
             if row.parent != Parent(core.key.thread, back.at):
                 raise
         forked = await core.host.open(where.session, where.thread)
@@ -164,18 +165,10 @@ class Forks(SessionPart, Generic[S]):
         return key(here.session, thread, here.tenant)
 
 
-async def row_of(store: Store, where: Key) -> Row:
-    """Return the row of a thread. Raises `SessionNotFound` if it does not exist."""
-    row = await store.row(where)
-    if row is None:
-        raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
-    return row
-
-
 async def _keep(core: SessionCore[Any], where: Key, then: State) -> None:
     """Write a snapshot of a fork, so that opening the fork does not read all shared events."""
     store = core.host.store
-    row = await row_of(store, where)
+    row = await existing_row(store, where)
     async for event in store.read(where, after=then.head, log=row.log):
         then = fold((event,), then)
     text = msgspec.Raw(msgspec.json.encode(then))

@@ -16,16 +16,17 @@ import msgspec
 from ...errors import HeadMoved, InvalidValue, SessionExists, SessionNotFound
 from ...log import events as ev
 from ...log.catalog import Page, Query, Row
-from ...log.codec import LIMITS, check_count, typed
-from ...log.events import Event, Key, NewEvent, key, new_id
-from ...log.transcript import ROLES, Message, transcript
+from ...log.codec import LIMITS
+from ...log.events import Key, NewEvent, key, new_id
+from ...log.transcript import Message
 from ...sessions.changes import check_held
-from ...sessions.conversation import newest_first
+from ...sessions.conversation import messages_of
 from ...sessions.rewind import rewind
+from ...stores.pages import existing_row
 from ...stores.port import Store
 from ..live.log import Live
 from .base import S, SessionCore, SessionPart
-from .forks import Forks, row_of
+from .forks import Forks
 from .views import ModelView
 
 MAIN = "main"
@@ -109,7 +110,7 @@ class Threads(Forks[S]):
         if where == core.key:
             await core.append(event)
             return
-        row = await row_of(core.host.store, where)
+        row = await existing_row(core.host.store, where)
         await core.host.store.append(where, [event], log=row.log)
 
     async def list(
@@ -198,7 +199,7 @@ async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> No
             problem="is 'main', the session itself",
             remedy="delete the session instead",
         )
-    row = await row_of(store, where)
+    row = await existing_row(store, where)
     if row.agent not in (None, *agents):
         raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
     main = await store.row(key(where.session, MAIN, where.tenant))
@@ -234,25 +235,3 @@ async def rewind_thread(
     await live.reach(seq)
     core.host.wake(live)
     return seq
-
-
-async def messages_of(store: Store, where: Key, limit: int | None = None) -> Messages:
-    """Return the newest `limit` messages of a thread, oldest first; without a limit, all."""
-    row = await row_of(store, where)
-    if limit is None:
-        return transcript([event async for event in store.read(where, log=row.log)])
-    check_count("limit", limit, least=1)
-    found: list[Event] = []
-    messages, removed = 0, set[int]()
-    # A call and its outcome may be far apart, but the message with the call comes first.
-    read = newest_first(store, where, log=row.log, last=row.head)
-    async with contextlib.aclosing(read):
-        async for event in read:
-            found.append(event)
-            change = typed(event) if event.kind == "queue.changed" else None
-            if isinstance(change, ev.QueueChanged):
-                removed.update(change.remove)
-            messages += event.kind in ROLES and event.seq not in removed
-            if messages == limit:
-                break
-    return transcript(reversed(found))[-limit:]

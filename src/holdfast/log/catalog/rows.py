@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ...errors import InvalidValue
 from ..codec import LIMITS, check_count, check_name, is_erased
 from ..events import ADAPTER_NAMESPACES, Event, Key, Scope
-from .encrypted_preview import size_of
+from .encrypted_preview import BOXED, size_of
 from .phases import MOVES
 
 
@@ -125,8 +125,11 @@ def apply(
     size, erased = row.bytes, row.erased
     active = row.active
     for event, change in zip(events, changes, strict=True):
-        size += size_of(event)
-        erased += is_erased(event)
+        if is_erased(event):
+            erased += 1
+            size += size_of(event)
+        else:
+            size += len(event.data) if event.v <= BOXED else size_of(event)
         for op in change:
             do, name = op.do, op.field
             if do in ("set", "seal"):

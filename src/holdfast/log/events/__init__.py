@@ -5,6 +5,7 @@ from ...environment import new_id
 from .envelope import Appended, Event, Key, NewEvent, Scope, key, to_json
 from .payloads import (
     ADAPTER_NAMESPACES,
+    ADK_STATE_TENANT,
     CORE_NAMESPACES,
     KINDS,
     RESERVED_NAMESPACES,
@@ -73,6 +74,7 @@ from .payloads import (
 
 __all__ = [
     "ADAPTER_NAMESPACES",
+    "ADK_STATE_TENANT",
     "CORE_NAMESPACES",
     "KINDS",
     "RESERVED_NAMESPACES",

@@ -137,8 +137,8 @@ class ThreadRewound(Payload, frozen=True, kw_only=True):
     """From here on the conversation is what it was right after event `to`; 0 clears it. The writer
     computes the other fields from the log, so that a fold and a row need no other event: the
     `window` after event `to`, when a driver must check the log (`due`), and the number of messages.
-    `first` is the beginning of the first message if the row shows another one, empty if no message
-    is left, and None if it stays the same."""
+    `first` is empty if the row shows a message that is no longer the first one, and None if it
+    stays the same."""
 
     to: int
     window: RewoundWindow
@@ -520,6 +520,7 @@ CORE_NAMESPACES = frozenset(
 )
 ADAPTER_NAMESPACES = frozenset({"adk", "claude", "langgraph", "openai", "pydantic_ai"})
 RESERVED_NAMESPACES = CORE_NAMESPACES | ADAPTER_NAMESPACES
+ADK_STATE_TENANT = "~adk:"  # + the tenant: logs with the state of users and apps of Google ADK
 
 KINDS: dict[str, type[Payload]] = {
     "session.created": SessionCreated,

@@ -13,9 +13,10 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from ...cancellation import ended
 from ...errors import InvalidValue, KeyReused
-from ...harness import MessageStream, Session, core_of, messages_of
+from ...harness import MessageStream, Session, core_of
 from ...log import events as ev
 from ...log.codec import typed
+from ...sessions.conversation import messages_of
 from ...values.media import Media
 from ...values.options import SendOptions
 from ...values.result import Result

@@ -28,7 +28,7 @@ from ..sql.history import blank
 from ..sql.tables import LIVE, RESTORING, KeptHash, completed
 from ..sqlite import log as logs
 from ..sqlite import remove
-from ..sqlite.payloads import PayloadStorage, Record, SqliteLogEntry, event_of
+from ..sqlite.payloads import COLUMNS, PayloadStorage, Record, SqliteLogEntry, event_of
 from ..sqlite.tables import SqliteTables
 from .folder import StoreFolder
 from .index import UNREADABLE, Index, JournalEntry, place, unpack
@@ -50,6 +50,7 @@ class FilePayloads(PayloadStorage):
     """Payloads stored in the files of a folder. `index.py` keeps the index consistent with the
     folder."""
 
+    columns = f"{COLUMNS}, hash"
     lossy = True
 
     def __init__(self, folder: StoreFolder, project: Project, index: Index) -> None:
@@ -213,7 +214,7 @@ class FilePayloads(PayloadStorage):
 
     def _holds(self, conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int, data: Raw) -> bool:
         """Return whether an existing event has this data."""
-        records = logs.records_of(conn, entry.id, seq - 1, seq, 1, False, 0)
+        records = logs.records_of(conn, entry.id, self.columns, seq - 1, seq, 1)
         try:
             return all(e.data == data for e in self.get(conn, entry.id, entry.row.key, records))
         except LogDamaged:
@@ -230,7 +231,7 @@ class FilePayloads(PayloadStorage):
                 "SELECT id, kind, v, run, actor, cause, at FROM events WHERE log = ? AND seq = ?",
                 (log, seq),
             ).fetchone()
-            event = event_of((seq, id, kind, v, run, actor, cause, at, b"", b""), bytes(data))
+            event = event_of((seq, id, kind, v, run, actor, cause, at, b""), bytes(data))
             lines[seq] = event_line(event, hash, link, self._project(event))
             self._folder.remove(self._folder.paths.apart(name, seq))
         header = path.read_bytes().partition(b"\n")[0] + b"\n"

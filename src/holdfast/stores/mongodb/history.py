@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from msgspec.structs import replace
 from pymongo.errors import DuplicateKeyError
@@ -12,7 +12,7 @@ from ...log import catalog
 from ...log.catalog import Parent, Project, Row
 from ...log.codec import erased
 from ...log.events import Event, Key, NewEvent, Scope
-from .. import hash_chain, rules
+from .. import erasure, hash_chain, rules
 from ..port import Lease
 from ..rules import Extension, LeaseState
 from . import entry as entries
@@ -25,8 +25,8 @@ from .batches import (
     known_in_batches,
     named,
 )
-from .entry import FORKING, LIVE, RESTORING, MongoLogEntry
-from .event_records import batch_of, blank, cut, newest_of, numbered, ref_of
+from .entry import FORKING, LIVE, RESTORING, Document, MongoLogEntry
+from .event_records import FoundEvent, batch_of, blank, cut, newest_of, numbered, ref_of
 from .heads import MISSED, Missed, MongoHeads
 from .log import all_events
 from .payloads import Spill, blank_chunks, put_chunks
@@ -284,7 +284,7 @@ async def erase(
         entry: MongoLogEntry | None, fresh: bool
     ) -> tuple[MongoLogEntry, list[int]] | Missed:
         entry = rules.existing(key, entry)
-        numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
+        numbers = erasure.check_erase(entry.row, entry.lease, seqs, fence)
         if not fresh:
             return MISSED
         own = [seq for seq in numbers if seq > entry.shared]
@@ -292,14 +292,21 @@ async def erase(
         return MISSED if settled is None else (settled, numbers)
 
     entry, numbers = await heads.settle(key, attempt)
+    parts = {
+        part.log: some
+        for part in entries.segments(entry)
+        if (some := [seq for seq in numbers if part.after < seq <= part.upto])
+    }
+    for log, some in parts.items():
+        if log != entry.log:
+            await _settle_base(heads, entry.scope, log, some[-1])
+        async for _, found in _batches_with(db, entry.scope, log, some):
+            erasure.check_erasable((e.seq, e.record["kind"], e.record.get("link")) for e in found)
     dropped = 0
-    for part in entries.segments(entry):
-        if some := [seq for seq in numbers if part.after < seq <= part.upto]:
-            if part.log != entry.log:
-                await _settle_base(heads, entry.scope, part.log, some[-1])
-            await blank_events(db, entry.scope, part.log, some, reason)
-            await project_anew(db, heads, project, entry.scope, part.log)
-            dropped += await drop_snapshots(db, entry.scope, part.log)
+    for log, some in parts.items():
+        await blank_events(db, entry.scope, log, some, reason)
+        await project_anew(db, heads, project, entry.scope, log)
+        dropped += await drop_snapshots(db, entry.scope, log)
     return {"payloads": len(numbers), "snapshots": dropped}
 
 
@@ -322,6 +329,21 @@ async def blank_events(
 ) -> None:
     """Replace the data of events in `batches` with `{"erased": reason}`."""
     data = erased(reason)
+    async for doc, found in _batches_with(db, scope, log, seqs):
+        first = doc["first"]
+        new = {f"events.{e.seq - first}": blank(e, data, damaged) for e in found}
+        await db.batches.update_one(named(scope, _id=doc["_id"]), {"$set": new})
+        if refs := [(e, ref) for e in found if (ref := ref_of(e.record))]:
+            await blank_chunks(db, scope, [ref for _, ref in refs])
+            gone = {f"events.{e.seq - first}.apart": "" for e, _ in refs}
+            await db.batches.update_one(named(scope, _id=doc["_id"]), {"$unset": gone})
+
+
+async def _batches_with(
+    db: MongoDatabase, scope: Scope, log: str, seqs: Sequence[int]
+) -> AsyncGenerator[tuple[Document, list[FoundEvent]], None]:
+    """Yield the documents in `batches` that hold these events, each with those of the events that
+    it holds."""
     todo = sorted(seqs)
     while todo:
         doc = await db.batches.find_one(
@@ -329,15 +351,10 @@ async def blank_events(
         )
         if doc is None:
             return
-        found = [event for event in numbered(batch_in(doc)) if event.seq in set(todo)]
-        first = doc["first"]
+        wanted = set(todo)
+        found = [event for event in numbered(batch_in(doc)) if event.seq in wanted]
         if found:
-            new = {f"events.{e.seq - first}": blank(e, data, damaged) for e in found}
-            await db.batches.update_one(named(scope, _id=doc["_id"]), {"$set": new})
-            if refs := [(e, ref) for e in found if (ref := ref_of(e.record))]:
-                await blank_chunks(db, scope, [ref for _, ref in refs])
-                gone = {f"events.{e.seq - first}.apart": "" for e, _ in refs}
-                await db.batches.update_one(named(scope, _id=doc["_id"]), {"$unset": gone})
+            yield doc, found
         todo = [seq for seq in todo if seq > doc["last"]]
 
 

@@ -9,6 +9,7 @@ from pymongo.errors import DuplicateKeyError
 from ...errors import BlobNotFound, LeaseLost
 from ...log.events import Key, Scope, new_id
 from .. import rules
+from ..blobs import is_blob, is_sha256
 from ..frames import packed, unpacked
 from ..port import BlobRef, Draft, Lease, Snapshot
 from . import entry as entries
@@ -200,7 +201,7 @@ async def put_blob(db: MongoDatabase, scope: Scope, data: bytes, sha256: str) ->
 
 async def get_blob(db: MongoDatabase, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
     missing = BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
-    if not rules.is_sha256(ref.sha256):
+    if not is_sha256(ref.sha256):
         raise missing
     doc = await db.blobs.find_one(named(scope, _id=_blob_id(scope, ref.sha256)), hint="_id_")
     if doc is None or not await has_threads(db, scope):
@@ -210,7 +211,7 @@ async def get_blob(db: MongoDatabase, scope: Scope, ref: BlobRef, *, checked: bo
     async for chunk in db.chunks.find(named(scope, _id={"$in": ids}), {"parts": 1}, hint="_id_"):
         parts[chunk["_id"]] = chunk["parts"][0]
     data = b"".join(parts.get(id, b"") for id in ids)
-    if checked and not rules.is_blob(data, ref.sha256):
+    if checked and not is_blob(data, ref.sha256):
         raise missing
     return data
 

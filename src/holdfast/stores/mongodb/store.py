@@ -23,8 +23,8 @@ from ...log.codec import LIMITS
 from ...log.events import Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
-from .. import rules
 from ..base import BaseStore
+from ..blobs import blob_name
 from ..event_loop import OwnLoop
 from ..notify import Wakes, follow
 from ..paging import Fetch
@@ -246,7 +246,7 @@ class MongoStore(BaseStore[MongoLogEntry]):
     # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        name = rules.blob_name(data, sha256)
+        name = blob_name(data, sha256)
         return await self._ride(lambda: records.put_blob(self._db, scope, data, name), long=True)
 
     get_blob = on_database(records.get_blob, long=True)

@@ -1,8 +1,12 @@
 """Batching of appends: several calls of the append function share one transaction and one flush.
 
-At most `WRITERS` connections append at a time. Appends that arrive when all are busy are queued and
-sent in batches. A call that only reads does not affect the rest of its batch. If a batch fails,
-each call is retried on its own; the event ids make the retry safe.
+One connection appends at a time. Appends that arrive meanwhile are queued, and are its next batch:
+the larger a batch, the less each append costs, however many processes share the database. Another
+connection appends too when a full batch waits, or when no batch has started for some time, because
+a row is locked elsewhere or the network is slow.
+
+A call that only reads does not affect the rest of its batch. If a batch fails, each call is retried
+on its own; the event ids make the retry safe.
 """
 
 from __future__ import annotations
@@ -15,8 +19,12 @@ from asyncpg import Record
 from ...log.events import Key
 from .database import PostgresDatabase
 
-WRITERS = 4  # connections that append at a time
-TOGETHER = 8  # appends per transaction: a row that is locked elsewhere delays all of them
+WRITERS = 4  # connections that append at a time, at most
+TOGETHER = 32  # appends per transaction
+# Seconds for which a batch waits until it is as large as the last one: the writers of the last one
+# are about to append again.
+GATHER = 0.002
+LATE = 0.05  # seconds without a new batch after which another connection appends too
 
 
 class _Waiting(NamedTuple):
@@ -33,34 +41,60 @@ class Calls:
         self._database = database
         self._sql = sql
         self._waiting: list[_Waiting] = []
+        self._enough = TOGETHER  # waiting calls with which the next batch starts at once
         self._busy = 0
+        self._timer: asyncio.TimerHandle | None = None  # of the next batch
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, key: Key, values: list[Any], within: float | None) -> Record:
         """Call the function and return its row. Each attempt is limited to `within` seconds."""
         self._database.own_loop.check()
-        if self._busy < WRITERS:
+        if not self._busy and not self._waiting:
             self._busy += 1
             try:
                 return await self._alone(values, within)
             finally:
-                self._busy -= 1
-                self._next()
+                self._ended(1)
         waiting = _Waiting(key, values, within, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
+        if len(self._waiting) >= self._enough:
+            self._next()
+        elif self._timer is None:
+            self._next_after(LATE)
         return await waiting.answer
 
+    def _ended(self, size: int) -> None:
+        """Start the next batch after one of this size, as soon as it is as large."""
+        self._busy -= 1
+        if len(self._waiting) >= size:
+            self._next()
+        else:
+            self._enough = size
+            self._next_after(GATHER)
+
     def _next(self) -> None:
-        """Start waiting calls while connections are available."""
-        while self._waiting and self._busy < WRITERS:
+        """Start the next batch, if a connection may be used. Otherwise it starts when one is
+        free."""
+        if self._busy < WRITERS:
             some, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            self._enough = TOGETHER
             self._busy += 1
             task = asyncio.create_task(self._together(some))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        self._next_after(LATE)
+
+    def _next_after(self, seconds: float) -> None:
+        """Start the next batch later, unless it starts before."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting and self._busy < WRITERS:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._next)
 
     async def _together(self, some: list[_Waiting]) -> None:
         # Sorted by key, so that two transactions lock the same logs in the same order.
+        size = len(some)
         some = sorted((one for one in some if not one.answer.done()), key=lambda one: one.key)
         try:
             if len(some) > 1 and not await self._in_one(some):
@@ -69,8 +103,7 @@ class Calls:
             elif len(some) == 1:
                 await self._in_turn(some[0])
         finally:
-            self._busy -= 1
-            self._next()
+            self._ended(size)
 
     async def _in_one(self, some: list[_Waiting]) -> bool:
         try:

@@ -34,8 +34,8 @@ MISSES = 2  # lost races before an append waits for the lock
 
 _row = msgspec.json.Decoder(Row).decode
 
-_ENTRY = "id, version, base, shared, token, owner, since, until, renewed, mark, doc"
-_KEYED = "tenant = $1 AND session = $2 AND thread = $3"
+ENTRY = "id, version, base, shared, token, owner, since, until, renewed, mark, doc"
+KEYED = "tenant = $1 AND session = $2 AND thread = $3"
 
 
 class PostgresLogEntry(NamedTuple):
@@ -76,7 +76,7 @@ class KnownHeads:
 async def lookup(link: Link, key: Key, *, lock: str = "") -> PostgresLogEntry | None:
     """Return the log with this key, if it exists."""
     record = await link.row(
-        f"SELECT {_ENTRY} FROM hf.logs WHERE {_KEYED} {lock}", key.tenant, key.session, key.thread
+        f"SELECT {ENTRY} FROM hf.logs WHERE {KEYED} {lock}", key.tenant, key.session, key.thread
     )
     return None if record is None else entry_of(record)
 
@@ -91,7 +91,7 @@ async def existing(
 
 async def entry_by_id(link: Link, id: int) -> PostgresLogEntry:
     """Return a log that exists, in any state."""
-    record = await link.row(f"SELECT {_ENTRY} FROM hf.logs WHERE id = $1", id)
+    record = await link.row(f"SELECT {ENTRY} FROM hf.logs WHERE id = $1", id)
     assert record is not None
     return entry_of(record)
 
@@ -183,6 +183,7 @@ class PostgresAppend:
         self._entry: PostgresLogEntry | None = None
         self._known: dict[str, int] = {}
         self._looked = False  # whether the two above come from the database
+        self.version: tuple[int, int] | None = None  # id and version of the log that was written
 
     async def __call__(self) -> Extension:
         async with self._heads.turns.of(self._key):
@@ -283,6 +284,7 @@ class PostgresAppend:
         lease = plan.lease_state or (entry.lease if entry else LeaseState())
         left = PostgresLogEntry(answer["id"], answer["version"], base, shared, lease, plan.row)
         self._heads.put(self._key, left)
+        self.version = left.id, left.version
 
 
 def _any(column: list[str | None]) -> list[str | None] | None:

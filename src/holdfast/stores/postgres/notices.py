@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import time
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...cancellation import cancellable, ended
 from ...log.events import Key
@@ -28,6 +28,8 @@ LOOK = 1.0  # seconds between two polls while notices arrive
 POLL = 0.05  # seconds between two polls where notices cannot be received
 GATHER, OFTEN = 0.01, 0.05  # seconds in which appends share a notice, and the same under load
 LATELY = 0.2  # seconds since the last notice that count as load
+LogVersion: TypeAlias = tuple[int, int]  # the id and the version of a log
+
 MOST = 400  # digests that fit into a notice of at most 8,000 bytes
 
 
@@ -42,15 +44,20 @@ class PostgresNotices:
         self._grown: set[str] = set()
         self._said = asyncio.Event()
         self._silent = asyncio.Event()  # set while no notice is waiting
-        self._seen: dict[Key, tuple[int, int] | None] = {}
+        self._seen: dict[Key, LogVersion | None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._process = 0  # the server's process id of our connection
         self._hears = False
         self._closed = False
 
-    def grew(self, key: Key, done: Extension | None = None) -> None:
-        """Notify followers that this process committed an append or another change to a log."""
+    def grew(
+        self, key: Key, done: Extension | None = None, version: LogVersion | None = None
+    ) -> None:
+        """Notify followers that this process committed an append or another change to a log.
+        `version` is the version of the log after an append."""
         self._wakes.tell(key, done)
+        if version is not None and self._seen.get(key) == (version[0], version[1] - 1):
+            self._seen[key] = version  # the next poll need not wake the followers for this
         if self._closed or not self._says or (name := digest(key)) in self._grown:
             return
         self._grown.add(name)
@@ -158,10 +165,16 @@ class PostgresNotices:
                     now = await self._database.run(lambda link: _heads(link, keys), whole=False)  # noqa: B023
             except Exception:  # noqa: S112 - a read reports the error; polling continues
                 continue
-            for key in keys:
-                if key not in self._seen or self._seen[key] != now.get(key):
-                    self._wakes.wake(key)
-            self._seen = {key: now.get(key) for key in keys}
+            self._seen = {key: self._compared(key, now.get(key)) for key in keys}
+
+    def _compared(self, key: Key, now: LogVersion | None) -> LogVersion | None:
+        """Wake the followers of a log if another process changed it. Returns the version that they
+        know then."""
+        seen = self._seen.get(key)
+        if seen is not None and now is not None and seen[0] == now[0] and seen[1] >= now[1]:
+            return seen  # this process may have appended since the poll
+        self._wakes.wake(key)
+        return now
 
     async def aclose(self) -> None:
         """Send the remaining notices, then stop."""
@@ -173,7 +186,7 @@ class PostgresNotices:
         await ended(*tasks)
 
 
-async def _heads(link: Link, keys: list[Key]) -> dict[Key, tuple[int, int]]:
+async def _heads(link: Link, keys: list[Key]) -> dict[Key, LogVersion]:
     records = await link.rows(
         "SELECT l.tenant, l.session, l.thread, l.id, l.version FROM unnest($1::text[], $2::text[],"
         " $3::text[]) AS k (tenant, session, thread) JOIN hf.logs AS l ON l.tenant = k.tenant"

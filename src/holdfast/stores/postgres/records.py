@@ -8,6 +8,7 @@ from msgspec.structs import astuple
 from ...errors import SessionNotFound
 from ...log.events import Key, Scope
 from .. import rules
+from ..blobs import found_blob, is_sha256
 from ..port import BlobRef, Draft, Lease, Snapshot
 from ..rules import LeaseState
 from .database import Link
@@ -183,7 +184,7 @@ async def _exists(link: Link, scope: Scope) -> bool:
 
 async def get_blob(link: Link, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
     column = None
-    if rules.is_sha256(ref.sha256):
+    if is_sha256(ref.sha256):
         column = await link.value(
             "SELECT data FROM hf.blobs WHERE tenant = $1 AND session = $2 AND sha256 = $3",
             scope.tenant,
@@ -191,7 +192,7 @@ async def get_blob(link: Link, scope: Scope, ref: BlobRef, *, checked: bool = Tr
             ref.sha256,
         )
     data = None if column is None else bytes(column[1:])
-    return rules.found_blob(scope, ref, data, checked=checked)
+    return found_blob(scope, ref, data, checked=checked)
 
 
 async def blobs(link: Link, scope: Scope) -> list[BlobRef]:

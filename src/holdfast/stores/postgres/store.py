@@ -17,8 +17,8 @@ from ...log.codec import LIMITS
 from ...log.events import Event, Key, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
-from .. import rules
 from ..base import BaseStore
+from ..blobs import blob_name
 from ..notify import Wakes, follow
 from ..paging import Fetch, Page, ReadBounds
 from ..port import BlobRef, Damage, Lease, StoreInfo
@@ -96,7 +96,7 @@ class PostgresStore(BaseStore[Restore]):
         )
         done = await append()
         if done.fresh:
-            self._notices.grew(request.key, done)
+            self._notices.grew(request.key, done, append.version)
         return done
 
     def _fetch(self) -> Fetch:
@@ -211,7 +211,7 @@ class PostgresStore(BaseStore[Restore]):
     # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        name = rules.blob_name(data, sha256)
+        name = blob_name(data, sha256)
         return await self._run(lambda link: records.put_blob(link, scope, data, name), within=SLOW)
 
     get_blob = on_link(records.get_blob, within=SLOW)

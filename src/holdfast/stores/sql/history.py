@@ -14,7 +14,7 @@ from ...log import catalog
 from ...log.catalog import Parent, Row
 from ...log.codec import erased, fingerprint
 from ...log.events import Event, Key, NewEvent
-from .. import hash_chain, rules
+from .. import erasure, hash_chain, rules
 from ..port import Lease
 from .tables import LIVE, RESTORING, E, KeptHash, LogTables, Segment
 
@@ -131,8 +131,11 @@ async def erase(
 ) -> dict[str, int]:
     """Replace the data of events, rebuild the rows, and drop the snapshots."""
     entry = await tables.locked(key)
-    numbers = rules.check_erase(entry.row, entry.lease, seqs, fence)
+    numbers = erasure.check_erase(entry.row, entry.lease, seqs, fence)
     parts = by_holder(await tables.segments(entry), numbers)
+    for log, some in parts.items():
+        found = await tables.hashes(log, some)
+        erasure.check_erasable((seq, kind, link) for seq, _, kind, _, _, link in found)
     await tables.erasing(parts, reason)
     dropped = 0
     for log, some in parts.items():

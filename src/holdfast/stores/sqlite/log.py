@@ -30,13 +30,13 @@ _row_decoder = msgspec.json.Decoder(Row)
 _encode = msgspec.json.Encoder().encode
 
 # The fields that the indexes of `logs` use, in the order of its columns.
-_columns = attrgetter(
-    "user", "workspace", "agent", "phase", "run", "created", "active", "stale_at", "wake"
-)
+_COLUMNS = ("user", "workspace", "agent", "phase", "run", "created", "active", "stale_at", "wake")
+_columns = attrgetter(*_COLUMNS)
+_UNSET = object()  # differs from every value of a column
 _maps = attrgetter(*catalog.MAPS)
+_envelope = attrgetter("seq", "id", "kind", "v", "run", "actor", "cause", "at")
 
 _ENTRY = "id, base, shared, token, owner, since, until, renewed, mark, doc"
-_EVENT = "seq, id, kind, v, run, actor, cause, at, data, hash"
 
 INSERT = (
     "INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data, link)"
@@ -249,8 +249,7 @@ def write(
 
 def record_of(log: int, event: Event, hash: bytes, data: bytes, link: bytes | None) -> Record:
     """Return the values of the `INSERT` statement for an event."""
-    e = event
-    return (log, e.seq, e.id, e.kind, e.v, e.run, e.actor, e.cause, e.at, hash, data, link)
+    return (log, *_envelope(event), hash, data, link)
 
 
 def save_lease(conn: sqlite3.Connection, id: int, state: LeaseState) -> None:
@@ -277,14 +276,12 @@ def drop_drafts(conn: sqlite3.Connection, log: int, changes: Iterable[RowChange]
 def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> None:
     """Replace the row `old`, and update an index only if its fields changed. `old` is None for a
     log that is not listed yet."""
-    if old is not None and _columns(old) == _columns(new):
-        conn.execute("UPDATE logs SET doc = ? WHERE id = ?", (_encode(new), id))
-    else:
-        conn.execute(
-            "UPDATE logs SET user = ?, workspace = ?, agent = ?, phase = ?, run = ?,"
-            " created = ?, active = ?, stale_at = ?, wake = ?, doc = ? WHERE id = ?",
-            (*_columns(new), _encode(new), id),
-        )
+    # SQLite rewrites every index of a column that is set, even if its value stays the same.
+    before = (_UNSET,) * len(_COLUMNS) if old is None else _columns(old)
+    after = _columns(new)
+    places = () if before == after else tuple([n for n, v in enumerate(after) if v != before[n]])
+    values = [after[place] for place in places]
+    conn.execute(_row_sql(places), (*values, _encode(new), id))
     if old is None:
         old = Row(tenant=new.tenant, session=new.session, thread=new.thread, log=new.log)
     changed = _maps(old) != _maps(new)
@@ -292,6 +289,13 @@ def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> No
         _save_terms(conn, id, old, new)
     if changed or old.sealed != new.sealed:
         _save_pending(conn, id, old, new)
+
+
+@cache
+def _row_sql(places: tuple[int, ...]) -> str:
+    """Return the statement that sets the columns at these places of `_COLUMNS` and `doc`."""
+    columns = "".join(f"{_COLUMNS[place]} = ?, " for place in places)
+    return f"UPDATE logs SET {columns}doc = ? WHERE id = ?"
 
 
 def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
@@ -339,23 +343,24 @@ def read_page(tx: Transaction, key: Key, bounds: ReadBounds) -> Page:
     parts = [(entry.id, 0, upto)] if entry.base is None else segments(conn, entry)
     events: list[Event] = []
     damage: LogDamaged | None = None
-    size = 0
     for part, low, high in reversed(parts) if reverse else parts:
         first, last = max(low, after), min(high, upto)
         if first >= last:
             continue
-        records = records_of(conn, part, first, last, bounds.page - len(events), reverse, size)
+        limit, size = bounds.page - len(events), sum([len(event.data) for event in events])
+        records = records_of(
+            conn, part, payloads.columns, first, last, limit, reverse=reverse, size=size
+        )
         if not bounds.inline:
             records = [_stubbed(record) for record in records]
         try:
             for event in payloads.get(conn, part, key, records):
                 events.append(event)
-                size += len(event.data)
         except LogDamaged as error:
             damage = error
             break
         reached = first + 1 if reverse else last
-        if not records or records[-1][0] != reached or len(events) >= bounds.page:
+        if not events or events[-1].seq != reached or len(events) >= bounds.page:
             break  # the next segment follows only when this one is read to its end
     return entry.row.log, *dense(key, after, upto, events, damage, reverse=reverse)
 
@@ -363,17 +368,19 @@ def read_page(tx: Transaction, key: Key, bounds: ReadBounds) -> Page:
 def records_of(
     conn: sqlite3.Connection,
     log: int,
+    columns: str,
     after: int,
     upto: int,
     limit: int,
-    reverse: bool,
-    size: int,
+    *,
+    reverse: bool = False,
+    size: int = 0,
 ) -> list[Record]:
     """Return some records of a log's own events. Large data, or `size` bytes in total, end the page
     early."""
     order = "DESC" if reverse else "ASC"
     cursor = conn.execute(
-        f"SELECT {_EVENT} FROM events WHERE log = ? AND seq > ? AND seq <= ?"
+        f"SELECT {columns} FROM events WHERE log = ? AND seq > ? AND seq <= ?"
         f" ORDER BY seq {order} LIMIT ?",
         (log, after, upto, limit),
     )
@@ -391,4 +398,4 @@ def records_of(
 
 def _stubbed(record: Record) -> Record:
     data = record[8]
-    return (*record[:8], b"s" + data[1:], record[9]) if data[:1] == b"p" else record
+    return (*record[:8], b"s" + data[1:], *record[9:]) if data[:1] == b"p" else record

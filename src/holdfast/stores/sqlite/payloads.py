@@ -10,17 +10,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from msgspec import Raw
 
 from ...log.catalog import Row
 from ...log.events import Event, Key, Scope
 from .. import rules
-from ..frames import FRAME, packed, spoiled, unpacked
+from ..frames import FRAME, head_of, packed, spoiled, unpacked
 from ..rules import APART, Extension, LeaseState
 from ..sql.tables import KeptHash
 
-Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data, hash
+Record = tuple[Any, ...]  # `COLUMNS` of an event, and perhaps more
+
+COLUMNS = "seq, id, kind, v, run, actor, cause, at, data"
 
 
 class SqliteLogEntry(NamedTuple):
@@ -47,6 +50,8 @@ class PayloadStorage:
     event's SHA-256, which is more expensive.
     """
 
+    columns = COLUMNS
+    """The columns of the records that `get` takes."""
     lossy = False
     """Whether a placeholder can replace a lost event."""
 
@@ -99,17 +104,22 @@ class PayloadStorage:
         """Yield the events of some records of one log. Raises `LogDamaged` at the first unreadable
         event."""
         for record in records:
-            data = record[8]
-            if data[:1] == b"p":
-                (data,) = conn.execute(
-                    "SELECT data FROM payloads WHERE log = ? AND seq = ?", (log, record[0])
-                ).fetchone() or (b"",)
-            if data[:1] == b"s":
-                yield event_of(record, data[1:])
-            elif (sound := unpacked(data)) is not None:
-                yield event_of(record, sound)
-            else:
-                raise spoiled(key, event_of(record, data[FRAME:]))
+            yield sound_event(record) or self._get_other(conn, log, key, record)
+
+    def _get_other(self, conn: sqlite3.Connection, log: int, key: Key, record: Record) -> Event:
+        """Return an event whose data is stored apart, or its stub. Raises `LogDamaged` if the data
+        is unreadable."""
+        column: bytes = record[8]
+        if column[:1] == b"s":
+            return event_of(record, column[1:])
+        if column[:1] == b"p":
+            (column,) = conn.execute(
+                "SELECT data FROM payloads WHERE log = ? AND seq = ?", (log, record[0])
+            ).fetchone() or (b"",)
+        data = unpacked(column)
+        if data is None:
+            raise spoiled(key, event_of(record, column[FRAME:]))
+        return event_of(record, data)
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
         """Prepare to erase the events with these numbers from these logs, all or none."""
@@ -160,7 +170,19 @@ class PayloadStorage:
 
 def event_of(record: Record, data: bytes) -> Event:
     """Build an event from its record and its data."""
-    seq, id, kind, v, run, actor, cause, at, _, _ = record
+    seq, id, kind, v, run, actor, cause, at, _ = record[:9]
+    return Event(
+        kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at
+    )
+
+
+def sound_event(record: Record) -> Event | None:
+    """Build an event from its record; None if the record does not hold its data, or the data is
+    damaged. One step for what `unpacked` and `event_of` do, because every read takes it."""
+    seq, id, kind, v, run, actor, cause, at, column = record[:9]
+    data = column[FRAME:]
+    if not data or head_of(column) != (b"j", crc32(data)):
+        return None
     return Event(
         kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at
     )

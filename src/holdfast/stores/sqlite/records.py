@@ -10,6 +10,7 @@ from msgspec import Raw
 from ...errors import SessionNotFound
 from ...log.events import Key, Scope
 from .. import rules
+from ..blobs import found_blob, is_sha256
 from ..port import BlobRef, Draft, Lease, Snapshot
 from ..rules import LeaseState
 from .log import existing, known_ids, save_lease
@@ -138,10 +139,10 @@ def put_blob(tx: Transaction, scope: Scope, data: bytes, sha256: str) -> BlobRef
 
 
 def get_blob(tx: Transaction, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-    owner = _owner(tx.conn, scope) if rules.is_sha256(ref.sha256) else None
+    owner = _owner(tx.conn, scope) if is_sha256(ref.sha256) else None
     column = None if owner is None else _blob(tx.conn, owner, ref.sha256)
     data = None if column is None else tx.payloads.get_blob(scope, ref.sha256, column)
-    return rules.found_blob(scope, ref, data, checked=checked)
+    return found_blob(scope, ref, data, checked=checked)
 
 
 def blobs(tx: Transaction, scope: Scope) -> list[BlobRef]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...errors import (
-    HoldfastError,
     InvalidValue,
     StoreDamaged,
     StoreError,
@@ -209,17 +208,18 @@ def translated(path: str | None = None) -> Iterator[None]:
     error as the cause. `path` is the path of the database, if known."""
     try:
         yield
-    except HoldfastError:
-        raise
-    except (sqlite3.OperationalError, OSError) as error:
-        raise StoreUnavailable(problem=f"the database is unavailable: {error}") from error
-    except sqlite3.Error as error:
-        if is_damage(error):
-            what = "the database file" if path is None else f"database file {path!r}"
-            raise StoreDamaged(
-                problem=f"{what} is damaged ({error}): replace it with a backup"
-            ) from error
-        raise StoreError(problem=f"the store failed: {error}") from error
+    except (sqlite3.Error, OSError) as error:
+        raise translation(error, path) from error
+
+
+def translation(error: sqlite3.Error | OSError, path: str | None = None) -> StoreError:
+    """Return the Holdfast error for an error of the driver."""
+    if isinstance(error, (sqlite3.OperationalError, OSError)):
+        return StoreUnavailable(problem=f"the database is unavailable: {error}")
+    if is_damage(error):
+        what = "the database file" if path is None else f"database file {path!r}"
+        return StoreDamaged(problem=f"{what} is damaged ({error}): replace it with a backup")
+    return StoreError(problem=f"the store failed: {error}")
 
 
 def is_damage(error: sqlite3.Error) -> bool:

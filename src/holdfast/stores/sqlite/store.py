@@ -25,8 +25,8 @@ from ...log.codec import LIMITS
 from ...log.events import Event, Key, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
-from .. import rules
 from ..base import BaseStore
+from ..blobs import blob_name
 from ..notify import Wakes, follow
 from ..paging import Fetch
 from ..port import BlobRef, Damage, Durability, Lease, StoreInfo
@@ -39,9 +39,10 @@ from . import log as logs
 from . import queries, records, remove, schema, verification
 from .identity import DatabaseFile, inode, replaced
 from .payloads import PayloadStorage
+from .readers import Readers
 from .tables import SqliteTables
 from .transaction import reads, writes
-from .writer import Readers, Reopen, SqliteWriter
+from .writer import Reopen, SqliteWriter
 
 MODE = 0o600  # permissions of a file that is created: only its owner
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
@@ -224,7 +225,7 @@ class SqliteStore(BaseStore[Restore]):
     # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        name = rules.blob_name(data, sha256)
+        name = blob_name(data, sha256)
         return await self._writer.run(
             lambda conn: records.put_blob(self._tables(conn), scope, data, name),
             size=len(data),

@@ -18,7 +18,7 @@ from ..sql.tables import LIVE, RESTORING, KeptHash, Lock, Segment
 from ..verify import StoredEvent
 from . import log as logs
 from . import records, remove
-from .payloads import Record, SqliteLogEntry, event_of
+from .payloads import COLUMNS, Record, SqliteLogEntry, event_of
 from .transaction import Transaction
 
 
@@ -76,16 +76,10 @@ class SqliteTables(Transaction):
         logs.write(self.conn, self.payloads, entry, plan)
 
     async def events(self, key: Key, log: int, after: int, upto: int) -> list[StoredEvent]:
-        found = logs.records_of(self.conn, log, after, upto, PAGE_EVENTS, False, 0)
-        links = dict(
-            self.conn.execute(
-                "SELECT seq, link FROM events WHERE log = ? AND seq > ? AND seq <= ?"
-                " ORDER BY seq LIMIT ?",
-                (log, after, upto, PAGE_EVENTS),
-            )
-        )
+        columns = f"{COLUMNS}, hash, link"
+        found = logs.records_of(self.conn, log, columns, after, upto, PAGE_EVENTS)
         return [
-            StoredEvent(event, record[9], links[event.seq], problem)
+            StoredEvent(event, record[9], record[10], problem)
             for record, (event, problem) in zip(found, self._read(key, log, found), strict=True)
         ]
 

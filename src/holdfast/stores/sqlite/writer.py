@@ -1,5 +1,4 @@
-"""The writer thread, which also watches for commits of other processes, and the pool of reader
-connections.
+"""The writer thread, which also watches for commits of other processes.
 
 All waiting jobs run in one transaction, so that many sessions share one fsync. A rejected job (a
 `HoldfastError`) writes nothing and does not affect the others; a failed transaction fails all of
@@ -18,53 +17,24 @@ import queue
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from ...errors import HoldfastError, StoreDamaged, StoreError, StoreUnavailable
 from ...file_lock import FileLock
 from ..event_loop import OwnLoop
-from .identity import DatabaseFile, Identity, replaced
+from .identity import DatabaseFile, replaced
 from .payloads import PayloadStorage, Recent
-from .schema import translated
+from .schema import translated, translation
+from .waiting import Waiting, copied, deliver
 
 T = TypeVar("T")
-Job = Callable[[sqlite3.Connection], Any]
 Reopen = Callable[[bool], sqlite3.Connection]
 
 MOST_JOBS = 256
 MOST_BYTES = 8 << 20
 MOST_RECENT = 1_024
-RENEWALS = 5  # times that a read starts again because the files were replaced
 LOOK = 0.02  # seconds between two checks for commits of other processes, while there are followers
-
-
-class _Waiting:
-    """A job and the future of its caller. If `alone` is true, the job runs outside a transaction,
-    as VACUUM requires. If `tidy` is true, the job updates `SqliteWriter.recent` itself. `done` is
-    called with the result, even if the caller was cancelled."""
-
-    __slots__ = ("alone", "done", "error", "future", "job", "result", "size", "tidy")
-
-    def __init__(
-        self,
-        job: Job,
-        future: asyncio.Future[Any],
-        *,
-        size: int = 0,
-        alone: bool = False,
-        tidy: bool = False,
-        done: Callable[[Any], None] | None = None,
-    ) -> None:
-        self.job = job
-        self.future = future
-        self.size = size
-        self.alone = alone
-        self.tidy = tidy
-        self.done = done
-        self.result: Any = None
-        self.error: BaseException | None = None
 
 
 class SqliteWriter:
@@ -96,8 +66,10 @@ class SqliteWriter:
         self._seen = -1
         self._watching, self._changed = watching, changed
         self._loop, self._own = asyncio.get_running_loop(), OwnLoop("the store")
-        self._gathered: list[_Waiting] = []
-        self._handed: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
+        self._gathered: list[Waiting] = []
+        self._busy = 0  # jobs that were handed to the thread and are not delivered
+        self._latest = 0  # how many jobs were handed over together last
+        self._handed: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
@@ -112,13 +84,13 @@ class SqliteWriter:
     ) -> T:
         """Run a job. Returns its result when its transaction is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._put(_Waiting(job, future, size=size, tidy=tidy, done=done))
+        self._put(Waiting(job, future, size=size, tidy=tidy, done=done))
         return await future
 
     async def run_alone(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a job outside a transaction and return its result."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._put(_Waiting(job, future, alone=True))
+        self._put(Waiting(job, future, alone=True))
         return await future
 
     async def refresh(self) -> None:
@@ -136,23 +108,32 @@ class SqliteWriter:
         """Start watching for commits of other processes, because there is a follower."""
         self._handed.put([])
 
-    def _put(self, waiting: _Waiting) -> None:
+    def _put(self, waiting: Waiting) -> None:
         self._own.check()
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
-        if not self._gathered:
+        self._gathered.append(waiting)
+        if self._busy == 0 and self._latest == 1:
+            # Jobs come one at a time, so this one has nothing to wait for.
+            self._hand_over()
+        elif len(self._gathered) == 1:
             # One iteration of the loop later, so that all appends of this iteration are queued
             # together and share a transaction.
             self._loop.call_soon(self._hand_over)
-        self._gathered.append(waiting)
 
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []
         if gathered:
+            self._latest = len(gathered)
+            self._busy += self._latest
             self._handed.put(gathered)
 
+    def _deliver(self, batch: list[Waiting]) -> None:
+        self._busy -= len(batch)
+        deliver(batch)
+
     def _work(self) -> None:
-        todo: deque[_Waiting] = deque()
+        todo: deque[Waiting] = deque()
         while True:
             if not todo:
                 handed = self._next()
@@ -170,9 +151,9 @@ class SqliteWriter:
                     break
                 batch.append(todo.popleft())
             self._carry_out(batch)
-            self._loop.call_soon_threadsafe(_deliver, batch)
+            self._loop.call_soon_threadsafe(self._deliver, batch)
 
-    def _next(self) -> list[_Waiting] | None:
+    def _next(self) -> list[Waiting] | None:
         """Return the next jobs. While waiting for jobs, check for commits of other processes."""
         while self._watching():
             try:
@@ -190,7 +171,7 @@ class SqliteWriter:
                     self._check_file()
             self._check_recent()
 
-    def _more(self, todo: deque[_Waiting]) -> bool:
+    def _more(self, todo: deque[Waiting]) -> bool:
         try:
             handed = self._handed.get_nowait()
         except queue.Empty:
@@ -201,26 +182,39 @@ class SqliteWriter:
         todo.extend(handed)
         return bool(todo)
 
-    def _carry_out(self, batch: list[_Waiting]) -> None:
+    def _carry_out(self, batch: list[Waiting]) -> None:
         try:
-            with translated(self._file.path), self._lock:
+            with self._lock:
                 self._check_file()
                 try:
-                    with translated(self._file.path):
-                        self._perform(batch)
-                except StoreError as error:
-                    damaged = isinstance(error, StoreDamaged)
-                    if self._reopen is None or not (damaged or self._file.is_replaced()):
-                        raise
-                    self._open_again(rebuild=damaged)
                     self._perform(batch)
+                except (sqlite3.Error, OSError, StoreError) as error:
+                    self._perform_again(batch, self._told(error))
                 if self._reopen is None:
                     self._file.check()  # otherwise the writes are lost in a removed file
         except BaseException as error:
+            told = self._told(error)
             for waiting in batch:
-                waiting.error = waiting.error or _copy(error)
+                waiting.error = waiting.error or copied(told)
 
-    def _perform(self, batch: list[_Waiting]) -> None:
+    def _told(self, error: BaseException) -> BaseException:
+        """Return the error to raise to callers, which for an error of the driver is another one."""
+        if not isinstance(error, (sqlite3.Error, OSError)):
+            return error
+        told = translation(error, self._file.path)
+        told.__cause__ = error
+        return told
+
+    def _perform_again(self, batch: list[Waiting], error: BaseException) -> None:
+        """Perform jobs in a database that is opened again, if it was replaced or is damaged. Raises
+        the error otherwise."""
+        damaged = isinstance(error, StoreDamaged)
+        if self._reopen is None or not (damaged or self._file.is_replaced()):
+            raise error
+        self._open_again(rebuild=damaged)
+        self._perform(batch)
+
+    def _perform(self, batch: list[Waiting]) -> None:
         if batch[0].alone:
             batch[0].result = batch[0].job(self._conn)
         else:
@@ -241,7 +235,7 @@ class SqliteWriter:
         self._conn.close()
         self._conn, self._seen = conn, -1
 
-    def _transact(self, batch: list[_Waiting]) -> None:
+    def _transact(self, batch: list[Waiting]) -> None:
         conn = self._conn
         conn.execute("BEGIN IMMEDIATE")
         try:
@@ -304,183 +298,3 @@ def _check(conn: sqlite3.Connection) -> None:
         for (text,) in conn.execute("PRAGMA quick_check(1)"):
             if text != "ok":
                 raise StoreDamaged(problem=f"the database file is damaged ({text})")
-
-
-def _copy(error: BaseException) -> BaseException:
-    """Copy an error for each waiting caller, since callers raise it in different tasks."""
-    if not isinstance(error, HoldfastError):
-        return error
-    copy = type(error)(**error.fields)
-    copy.__cause__ = error.__cause__
-    return copy
-
-
-def _deliver(batch: list[_Waiting]) -> None:
-    for waiting in batch:
-        if waiting.done is not None and waiting.error is None:
-            waiting.done(waiting.result)
-        if waiting.future.done():
-            continue  # its caller was cancelled
-        if waiting.error is not None:
-            waiting.future.set_exception(waiting.error)
-        else:
-            waiting.future.set_result(waiting.result)
-
-
-class _Replaced(Exception):
-    """The database files are not the files that the writer has open."""
-
-
-class Readers:
-    """A few read-only connections, each used by one thread at a time. If a read finds other files
-    than the writer has open, or a damaged database, the writer reopens or rebuilds the database,
-    and the read starts again."""
-
-    def __init__(
-        self,
-        connect: Callable[[], sqlite3.Connection],
-        file: DatabaseFile,
-        writer: SqliteWriter,
-        *,
-        most: int = 4,
-    ) -> None:
-        self._connect = connect
-        self._file = file
-        self._writer = writer
-        self._idle: list[tuple[Identity, sqlite3.Connection]] = []
-        self._threads = ThreadPoolExecutor(most, thread_name_prefix="holdfast-reader")
-        self._loop, self._own = asyncio.get_running_loop(), OwnLoop("the store")
-        self._gathered: list[_Waiting] = []
-        self._closed = False
-
-    async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a job that sees one consistent state of the database, and return its result."""
-        return await self._renewing(
-            lambda: self._loop.run_in_executor(self._threads, self._run, job)
-        )
-
-    async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a short job and return its result. All short jobs of one iteration of the event loop
-        run together in one thread, because the handover to a thread costs more than reading a
-        row."""
-
-        def soon() -> asyncio.Future[T]:
-            if not self._gathered:
-                self._loop.call_soon(self._hand_over)
-            future: asyncio.Future[T] = self._loop.create_future()
-            self._gathered.append(_Waiting(job, future))
-            return future
-
-        return await self._renewing(soon)
-
-    async def _renewing(self, begin: Callable[[], asyncio.Future[T]]) -> T:
-        """Run a read and return its result. The read is repeated if the database was reopened
-        meanwhile."""
-        damage: StoreDamaged | None = None
-        for _ in range(RENEWALS):
-            self._check_open()
-            try:
-                return await begin()
-            except _Replaced:
-                await self._writer.refresh()
-            except StoreDamaged as error:
-                if damage is not None:
-                    raise
-                damage = error
-                await self._writer.rebuild(damage)
-        raise StoreUnavailable(
-            problem=f"{self._file.path!r} is replaced repeatedly: try again later"
-        )
-
-    def _check_open(self) -> None:
-        self._own.check()
-        if self._closed:
-            raise StoreUnavailable(problem="the store is closed")
-
-    def _hand_over(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            self._threads.submit(self._run_all, gathered)
-
-    def _run_all(self, gathered: list[_Waiting]) -> None:
-        opened = self._file.opened
-
-        def each(conn: sqlite3.Connection) -> None:
-            for waiting in gathered:
-                try:
-                    with translated(self._file.path), self._noticing(opened):
-                        waiting.result = waiting.job(conn)
-                except Exception as error:
-                    waiting.error = error
-
-        try:
-            self._run(each)
-        except BaseException as error:
-            for waiting in gathered:
-                waiting.error = waiting.error or _copy(error)
-        self._loop.call_soon_threadsafe(_deliver, gathered)
-
-    def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        with translated(self._file.path):
-            opened, conn = self._take()
-            try:
-                with self._noticing(opened):
-                    conn.execute("BEGIN")
-                    return job(conn)
-            finally:
-                # Ended before anything is awaited: an open transaction would block the checkpoint.
-                self._give_back(opened, conn)
-
-    @contextlib.contextmanager
-    def _noticing(self, opened: Identity) -> Iterator[None]:
-        """Context manager that raises `_Replaced` instead of an error that occurs because the files
-        were replaced."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            if self._file.is_replaced() or self._file.opened != opened:
-                raise _Replaced from error
-            raise
-
-    def _give_back(self, opened: Identity, conn: sqlite3.Connection) -> None:
-        """End the transaction of a connection. If this fails, the connection is not used again."""
-        try:
-            if conn.in_transaction:
-                conn.execute("COMMIT")
-        except sqlite3.Error:
-            conn.close()
-        else:
-            self._idle.append((opened, conn))
-
-    def _take(self) -> tuple[Identity, sqlite3.Connection]:
-        """Return a connection to the files that the writer has open."""
-        opened = self._file.opened
-        if self._file.is_replaced():
-            raise _Replaced
-        while self._idle:
-            try:
-                known, conn = self._idle.pop()
-            except IndexError:
-                break  # another thread was faster
-            if known == opened:
-                return known, conn
-            conn.close()
-        return opened, self._connected(opened)
-
-    def _connected(self, opened: Identity) -> sqlite3.Connection:
-        with contextlib.ExitStack() as undo, self._noticing(opened):
-            conn = self._connect()
-            undo.callback(conn.close)
-            conn.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()  # opens all files
-            if self._file.is_replaced() or self._file.opened != opened:
-                raise _Replaced
-            undo.pop_all()
-        return conn
-
-    async def aclose(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._hand_over()
-            await asyncio.to_thread(self._threads.shutdown)
-            for _, conn in self._idle:
-                conn.close()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InvalidValue
+from ...log.events import ADK_STATE_TENANT
 
 RESERVED = "holdfast.vault"  # the session, and the tenant, that hold only keys
 ENV = "env:"
@@ -103,7 +104,9 @@ class Vault:
         return f"{name}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}"
 
     def masters(self, tenant: str) -> tuple[Master, ...]:
-        """Return the master keys of a tenant; the first encrypts."""
+        """Return the master keys of a tenant; the first encrypts. The state that Google ADK's
+        adapter keeps for a tenant is encrypted with the keys of that tenant."""
+        tenant = tenant.removeprefix(ADK_STATE_TENANT)
         own = self._own(tenant, self)
         return self._keys if own is self else _masters(f"tenants.{tenant}", own)
 

@@ -18,10 +18,12 @@ from msgspec.structs import replace
 from ...errors import BlobNotFound, InvalidValue, KeyMissing, LogDamaged
 from ...log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from ...log.codec import LIMITS, check_data, check_size, check_stored
+from ...log.conversation import REWOUND
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt
 from ...values.stream_items import CaughtUp
 from .. import rules
+from ..blobs import blob_name, is_blob
 from ..checked import CheckedStore
 from ..frames import damaged
 from ..pages import every_row
@@ -264,7 +266,7 @@ class VaultStore(WrappedStore, CheckedStore):
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         check_size("data", data, SMALLER.blob_bytes)
         _check_place(scope)
-        name = rules.blob_name(data, sha256)
+        name = blob_name(data, sha256)
         ring = await self._writing(Key(scope.tenant, scope.session, "main"))
         place = ("blob", name)
         sealed = await _large(len(data), ring.encrypt_bytes, scope.session, place, data)
@@ -276,7 +278,7 @@ class VaultStore(WrappedStore, CheckedStore):
 
         def open(ring: Ring) -> bytes:
             data = ring.decrypt_bytes(scope.session, ("blob", ref.sha256), sealed)
-            if checked and not rules.is_blob(data, ref.sha256):
+            if checked and not is_blob(data, ref.sha256):
                 raise Unsealed
             return data
 
@@ -386,13 +388,19 @@ class VaultStore(WrappedStore, CheckedStore):
             except LogDamaged as error:
                 seq, cause = error.seq, error.__cause__
                 if isinstance(cause, Unsealed):  # otherwise the inner store has reported it
-                    if cause.why in (PLAIN, ALTERED):
+                    if cause.why in (PLAIN, ALTERED) and not await self._is_rewind(row, seq):
                         forged.append(seq)
                     found.append(Damage(problem="unreadable", detail=cause.why, key=key, seq=seq))
         if not (repair and forged):
             return found
         await self.erase(key, forged, reason="damaged")
         return [replace(damage, repaired=damage.seq in forged) for damage in found]
+
+    async def _is_rewind(self, row: Row, seq: int) -> bool:
+        """Return whether an event is a rewind, which cannot be erased."""
+        read = self.inner.read(row.key, after=seq - 1, before=seq + 1, log=row.log)
+        async with aclosing(read) as events:
+            return [event.kind async for event in events] == [REWOUND]
 
     async def _first_own(self, row: Row) -> int:
         """Return the number after which a log's own events begin. Shared events are reported with

@@ -1,0 +1,35 @@
+"""Which events may be erased, for all stores. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..errors import InvalidValue
+from ..log.catalog import Row
+from ..log.codec import check_count
+from ..log.conversation import REWOUND
+from .hash_chain import is_erased
+from .port import Lease
+from .rules import LeaseState, check_fence
+
+
+def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease | None) -> list[int]:
+    """Return the numbers to erase, without duplicates. Raises `InvalidValue` for a number that the
+    log does not have."""
+    for seq in seqs:
+        check_count("seqs", seq, least=1, most=row.head)
+    if fence is not None:
+        check_fence(row, lease, fence)
+    return sorted(set(seqs))
+
+
+def check_erasable(events: Iterable[tuple[int, str, bytes | None]]) -> None:
+    """Raise `InvalidValue` for a rewind among these (number, kind, kept bytes): without it, the
+    conversation would come back. One that a repair replaced may be erased again."""
+    for seq, kind, kept in events:
+        if kind == REWOUND and not is_erased(kept):
+            raise InvalidValue(
+                field="seqs",
+                problem=f"event {seq} is a rewind, which cannot be erased",
+                remedy="erase the messages; a rewind has no copy of them",
+            )
