@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from .adapters import adapter_adk, adapter_langgraph, adapter_openai
 from .finding import find
 from .finding_shared import find_mongodb, find_postgres
 from .harness import harness_late, harness_recovery, harness_turn
@@ -57,6 +58,9 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "import": importing,
     "redact": redaction,
     "portal": portal,
+    "adapter-openai": adapter_openai,
+    "adapter-langgraph": adapter_langgraph,
+    "adapter-adk": adapter_adk,
     "harness-turn": harness_turn,
     "harness-late": harness_late,
     "harness-recovery": harness_recovery,

@@ -267,35 +267,36 @@ def _added(session: Any, turns: int) -> Loop:
     return run
 
 
-def _adk_turns(open: Callable[[], Any], sessions: int, turns: int) -> float:
+def adk_events(number: int) -> list[Any]:
+    """Return a turn as four events."""
     events = need("google.adk.events.event", "google-adk")
     types = need("google.genai.types", "google-adk")
-
-    def entries(number: int) -> list[Any]:
-        texts = turn(number)
-        call = types.Part(
-            function_call=types.FunctionCall(
-                id=texts.call, name="lookup", args={**texts.arguments, "thought": texts.thought}
-            )
+    texts = turn(number)
+    call = types.Part(
+        function_call=types.FunctionCall(
+            id=texts.call, name="lookup", args={**texts.arguments, "thought": texts.thought}
         )
-        response = types.Part(
-            function_response=types.FunctionResponse(
-                id=texts.call, name="lookup", response=texts.result
-            )
+    )
+    response = types.Part(
+        function_response=types.FunctionResponse(
+            id=texts.call, name="lookup", response=texts.result
         )
-        parts = [
-            ("user", "user", types.Part(text=texts.question)),
-            ("shop", "model", call),
-            ("shop", "user", response),
-            ("shop", "model", types.Part(text=texts.answer)),
-        ]
-        return [
-            events.Event(
-                author=author, invocation_id="run", content=types.Content(role=role, parts=[part])
-            )
-            for author, role, part in parts
-        ]
+    )
+    parts = [
+        ("user", "user", types.Part(text=texts.question)),
+        ("shop", "model", call),
+        ("shop", "user", response),
+        ("shop", "model", types.Part(text=texts.answer)),
+    ]
+    return [
+        events.Event(
+            author=author, invocation_id="run", content=types.Content(role=role, parts=[part])
+        )
+        for author, role, part in parts
+    ]
 
+
+def _adk_turns(open: Callable[[], Any], sessions: int, turns: int) -> float:
     async def main() -> float:
         service = open()
         opened = [
@@ -306,7 +307,7 @@ def _adk_turns(open: Callable[[], Any], sessions: int, turns: int) -> float:
         def loop(session: Any) -> Loop:
             async def run() -> None:
                 for number in range(turns):
-                    for event in entries(number):
+                    for event in adk_events(number):
                         await service.append_event(session, event)
 
             return run

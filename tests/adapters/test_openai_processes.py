@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 
@@ -36,6 +37,27 @@ async def test_process_killed_after_any_call_has_lost_nothing(tmp_path: Path) ->
 def killed(url: str, stop: int) -> int:
     words = ("-m", "tests.adapters.openai_writer", url, str(stop))
     return forks.run(*words, needs=NEEDED, cwd=ROOT).returncode
+
+
+def test_paused_run_is_approved_in_another_process_and_survives_its_crash(tmp_path: Path) -> None:
+    effects = tmp_path / "effects"
+    effects.touch()
+
+    def agent(crash: str) -> tuple[int, str]:
+        url = f"sqlite:{tmp_path}/log.db"
+        words = ("-m", "tests.adapters.openai_agent", url, crash, str(effects))
+        done = forks.run(*words, needs=NEEDED, cwd=ROOT, capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    assert agent("paused") == (-signal.SIGKILL, "")
+    assert effects.read_text() == ""
+    assert agent("tool") == (-signal.SIGKILL, "")
+    assert effects.read_text() == "42\n"
+    code, items = agent("never")
+    assert code == 0
+    outputs = ["order 42 was shipped", "refund", "refunded 42", None]
+    assert json.loads(items) == [None, "look_up", *outputs]
+    assert effects.read_text() == "42\n42\n"  # the SDK repeats a call whose result is not known
 
 
 def test_example_continues_its_conversation(tmp_path: Path) -> None:

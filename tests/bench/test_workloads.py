@@ -62,6 +62,11 @@ TINY = Sizes(
     large=2,
     hops=5,
     posts=2,
+    turns_adapter=3,
+    turns_adk=3,
+    turns_langgraph=3,
+    late_adapter=9,
+    window_adapter=2,
 )
 
 

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import servers
+from ..adapters.published import checks as published
+from ..adapters.published.runs import SUITES
 from ..bundle.core.checks import large
 from ..client import checks as client
 from ..crash.checks.clocks import set_back, skewed_races
@@ -160,6 +162,15 @@ def _checks() -> Iterator[Check]:
         )
     for kind in places.PLACES:
         yield _counted(kind, "real cluster", real, heavy=REAL, small=BRIEF)
+    for kind in published.KINDS:
+        for project in SUITES:
+            yield _counted(
+                kind,
+                f"published tests of {project}",
+                partial(published.published, project=project),
+                heavy={"sample": False},
+                small={"sample": True},
+            )
     yield Check(
         "http document",
         lambda folder, tick: openapi.checked(examples=200, tick=tick),

@@ -15,7 +15,7 @@ from ...log import events as ev
 from ...log.codec import typed
 from ...log.events import Event, NewEvent, new_id
 from ..foreign import outcome_text
-from ..json_values import is_call_id, storable
+from ..json_values import is_call_id
 
 FIELD = "langgraph"
 NATIVE = ("message.received", "message.completed", "tool.finished")
@@ -33,14 +33,14 @@ Fields = dict[str, Any]  # of a message, with `type`; fields that are empty are 
 
 
 def fields_of(message: BaseMessage) -> Fields | None:
-    """Return the fields of a message, or None if JSON cannot hold all of it."""
+    """Return the fields of a message, or None if the message is not made of its fields alone."""
     name = TYPES.get(type(message))
     if name is None:
         return None
     fields = {key: value for key, value in message.model_dump().items() if value not in EMPTY}
     fields["type"] = name
     try:
-        same = storable(fields) and message_of(fields) == message
+        same = message_of(fields) == message
     except (TypeError, ValueError):
         return None
     return fields if same else None

@@ -3,7 +3,8 @@
 A code is a JSON object with one field that names the form: `json` (the value itself), `text` (JSON
 that stores reject, as text), `message` (the fields of a LangChain message), `list`, `tuple` and
 `map` (codes of the items), `send` and `interrupt` (of LangGraph), and `typed` (what the serializer
-made of any other value: a name, and bytes in base64).
+made of any other value: a name, and bytes in base64). `message_text` is a message with fields that
+stores reject, as text.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ class Codec:
         ((form, content),) = code.items()
         match form:
             case "json":
-                return content
+                return copied(content)
             case "text":
                 return json.loads(content)
             case "message":
-                return message_of(content)
+                return message_of(copied(content))
+            case "message_text":
+                return message_of(json.loads(content))
             case "list":
                 return [self.decode(item) for item in content]
             case "tuple":
@@ -76,8 +79,7 @@ class Codec:
         if made is dict and all(type(key) is str and storable(key) for key in value):
             return {"map": {key: self._item(item, depth) for key, item in value.items()}}
         if isinstance(value, BaseMessage):
-            fields = fields_of(value)
-            return None if fields is None else {"message": fields}
+            return _message(value)
         if made is Interrupt and value == Interrupt(value=value.value, id=value.id):
             return {"interrupt": [self._item(value.value, depth), value.id]}
         if made is Send and value == Send(value.node, value.arg):
@@ -109,12 +111,29 @@ def is_json(value: Any) -> bool:
     return True
 
 
+def _message(message: BaseMessage) -> Code | None:
+    fields = fields_of(message)
+    code = _json(fields) if fields is not None and is_json(fields) else None
+    if fields is None or code is None:
+        return None
+    return {"message": fields} if "json" in code else {"message_text": code["text"]}
+
+
 MOST = 10_000_000  # values in a tree; a list that contains itself has more
+
+
+def copied(value: Any) -> Any:
+    """Return a JSON value with lists and objects of its own: a graph may change those that it has,
+    and codes stay in memory."""
+    made = type(value)
+    if made is dict:
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if made is list else value
 
 
 def _json(value: Any) -> Code | None:
     if storable(value):
-        return {"json": value}
+        return {"json": copied(value)}
     try:
         text = json.dumps(value)
     except (ValueError, RecursionError):

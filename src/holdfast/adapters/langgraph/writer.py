@@ -203,12 +203,18 @@ async def write_writes(
         for index, (channel, value) in enumerate(writes)
     ]
     event = NewEvent.of(WRITES, {**data, "writes": coded})
+    tried: int | None = None
 
     async def attempt(repeated: bool) -> None:
+        nonlocal tried
         if not log.current:
             await log.refresh(store)
-        number = await log.count_writes(store, ns, checkpoint) if log.log else 0
+        if tried is not None:  # the reply was lost: it may be in the log
+            number = tried
+        else:
+            number = await log.count_writes(store, ns, checkpoint) if log.log else 0
         while True:
+            tried = number
             id = names.writes_event(ns, checkpoint, number)
             sent = NewEvent(kind=WRITES, data=event.data, id=id)
             try:

@@ -144,7 +144,8 @@ class HoldfastSession:
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[Item], bool] | None = None
     ) -> CompactionSnapshot | None:
-        found = await self._ask(lambda store: tail(store, self._at, limit))
+        # One item more shows whether there are others before them.
+        found = await self._ask(lambda store: tail(store, self._at, limit + 1))
         if found is None:
             return CompactionSnapshot([], True, _nothing_replaced)
         count = len(found.items)
@@ -163,8 +164,7 @@ class HoldfastSession:
             self._failed.forget()
             return await self._opening.run(replace)
 
-        complete = found.complete and cut == 0
-        return CompactionSnapshot(found.items[cut:], complete, replace_suffix)
+        return CompactionSnapshot(found.items[cut:], cut == 0, replace_suffix)
 
     # Calls of the store
 

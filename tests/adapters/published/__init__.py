@@ -1,0 +1,1 @@
+"""The tests that the SDKs publish, run on our adapters."""
