@@ -57,7 +57,7 @@ class _OpenAI:
 
     async def begin(self, name: str) -> WriteTurn:
         session = self._make(name)
-        return lambda number: session.add_items(openai_items(number))  # type: ignore[no-any-return]
+        return lambda number: session.add_items(openai_items(number))
 
     async def load(self, name: str) -> int:
         return len(await self._make(name).get_items())

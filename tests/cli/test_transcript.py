@@ -18,7 +18,7 @@ def answer(text: str, *calls: dict[str, object]) -> NewEvent:
 
 
 async def talk(store: Store) -> None:
-    call = {"id": "c1", "name": "look", "arguments": {"order": "42"}}
+    call: dict[str, object] = {"id": "c1", "name": "look", "arguments": {"order": "42"}}
     fences = {"call": "c1", "outcome": "ok", "result": "a ``` fence\nand \x1b[31mred"}
     events = [
         created(agent="shop", user="ann"),

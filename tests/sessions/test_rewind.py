@@ -52,10 +52,10 @@ async def test_a_row_shows_the_conversation_that_is_left(sessions: Sessions) -> 
     row = await sessions.rewind("s", second)
     assert (row.counts["messages"], row.first_message) == (4, None)
     await put(sessions.store, "message.received", {"text": "four"})
-    row = await sessions.get("s")
-    assert row is not None
-    assert (row.counts["messages"], row.first_message) == (5, "four")
-    assert (row.user, row.phase) == ("ann", "active")
+    last = await sessions.get("s")
+    assert last is not None
+    assert (last.counts["messages"], last.first_message) == (5, "four")
+    assert (last.user, last.phase) == ("ann", "active")
 
 
 async def test_a_rewind_that_names_no_actor_is_of_the_sessions_actor(store: Store) -> None:
