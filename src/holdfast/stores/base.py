@@ -10,14 +10,16 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from ..errors import StoreError
-from ..log.catalog import Parent
+from ..log.catalog import Parent, SearchQuery
 from ..log.events import Appended, Event, Key, NewEvent, Scope
 from ..values.records import Receipt, Remains
+from ..values.search import IndexProgress, SearchPage
 from .checked import CheckedStore
 from .hash_chain import seals
 from .paging import Fetch, ReadBounds, batches, read_in_pages
 from .port import Acquire, Lease
 from .rules import SORTS, AppendRequest, Extension
+from .search import no_index, scan
 
 R = TypeVar("R")  # a store's state of a restore in progress
 
@@ -108,6 +110,14 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     @abstractmethod
     def _restored(self, key: Key) -> None:
         """Notify followers of a restored log."""
+
+    async def search(
+        self, query: SearchQuery, *, cursor: str | None = None, limit: int = 20
+    ) -> SearchPage:
+        return await scan(self, query, cursor=cursor, limit=limit)
+
+    def reindex(self) -> AsyncGenerator[IndexProgress, None]:
+        return no_index()
 
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
