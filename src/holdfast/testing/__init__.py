@@ -1,9 +1,9 @@
 """Tools for testing programs that use Holdfast, and custom stores.
 
-`StoreContract` states the store port as tests, and `SearchContract` what its search finds, and
-`AdapterContract` the guarantees of an adapter for an SDK. `holdfast.testing.faults` injects failures into a store; `holdfast.testing.plugin`
-provides pytest fixtures. The contracts and the plugin need the extra `testing`; the faults need no
-extra.
+`StoreContract` states the store port as tests, `SearchContract` what its search finds, and
+`AdapterContract` the guarantees of an adapter for an SDK. `holdfast.testing.faults` injects
+failures into a store; `holdfast.testing.plugin` provides pytest fixtures. The contracts and the
+plugin need the extra `testing`; the faults need no extra.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def parse_query(text: str) -> TextQuery:
             problem="names nothing to look for",
             remedy="pass at least one word, phrase, from: or tool:",
         )
-    if sum(map(len, (*clauses, *roles, *tools))) > MOST_CLAUSES:
+    if sum(len(some) for pair in (clauses, roles, tools) for some in pair) > MOST_CLAUSES:
         raise InvalidValue(
             field="query",
             problem="has too many words",

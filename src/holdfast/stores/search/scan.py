@@ -43,7 +43,8 @@ async def scan(
 
 async def no_index() -> AsyncGenerator[IndexProgress, None]:
     """Yield nothing: the progress of a store without an index."""
-    for progress in ():
+    none: tuple[IndexProgress, ...] = ()
+    for progress in none:
         yield progress
 
 
