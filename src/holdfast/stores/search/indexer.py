@@ -156,7 +156,8 @@ class Indexer:
         return link == position.link
 
     async def _read(self, row: Row, position: LogPosition) -> Advance | None:
-        """Read the next events of a log. Returns None if there are none, as after it was deleted."""
+        """Read the next events of a log. Returns None if there are none, as after a
+        delete."""
         seq, rewinds = position.seq, list(position.rewinds)
         docs: list[Doc] = []
         names: dict[str, str] = {}
