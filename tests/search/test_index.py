@@ -224,7 +224,9 @@ async def test_an_indexer_does_not_write_what_was_removed_meanwhile(
         assert places(await find(store, "flew")) == [("b", "main", 1)]
 
 
-async def test_a_removal_that_took_too_long_is_repeated(tmp_path: Path) -> None:
+async def test_a_removal_that_took_too_long_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The indexer takes it for interrupted, and indexes the session again; then it goes on."""
     async with opened("sqlite", tmp_path) as store, opened("sqlite", tmp_path) as other:
         await said(store, "a", f"a {WORD} flew")
@@ -238,7 +240,7 @@ async def test_a_removal_that_took_too_long_is_repeated(tmp_path: Path) -> None:
             await resume.wait()
             return await hide(*args)
 
-        store._hide = slow  # type: ignore[method-assign]
+        monkeypatch.setattr(store, "_hide", slow)
         deleting = asyncio.create_task(store.delete(key("a").scope))
         await ready.wait()
         assert len(await find(other, "flew")) == 2  # the session is still there

@@ -7,6 +7,7 @@ removed last event to the next one, and a restored backup has other events.
 
 from __future__ import annotations
 
+from ...log.codec import LARGEST
 from ..search import ChangedLogs
 from ..sql.tables import LIVE, RESTORING
 from .log import row_of
@@ -24,12 +25,12 @@ def changed_logs(tx: Transaction, mark: str | None) -> ChangedLogs:
         whole = found is None or found[0] != id
     # Events of a restore in progress belong to a log only later: the mark stays before them.
     (first,) = conn.execute(
-        "SELECT min(e.rid) FROM logs AS l JOIN events AS e ON e.log = l.id WHERE l.state = ?",
-        (RESTORING,),
+        "SELECT min(e.rid) FROM logs AS l INDEXED BY logs_state CROSS JOIN events AS e"
+        f" ON e.log = l.id WHERE l.state <> 0 AND l.state = {RESTORING}"
     ).fetchone()
     newest = conn.execute(
-        "SELECT rid, id FROM events WHERE ? IS NULL OR rid < ? ORDER BY rid DESC LIMIT 1",
-        (first, first),
+        "SELECT rid, id FROM events WHERE rid < ? ORDER BY rid DESC LIMIT 1",
+        (LARGEST if first is None else first,),
     ).fetchone()
     if whole:
         records = conn.execute("SELECT id, doc FROM logs WHERE state = ?", (LIVE,)).fetchall()
