@@ -24,13 +24,13 @@ MOST_SESSIONS = 1_000
 
 class _Place(Struct, frozen=True):
     """Where a scan continues: `after` is the cursor of the sessions before this one, which `began`
-    at a time; `thread`, when it was `created`, and `before` name the next event of the session."""
+    at a time; `thread` (its place among the threads) and `before` name the next event of the
+    session."""
 
     after: str | None = None
     session: str | None = None
     began: int = 0
-    created: int = 0
-    thread: str = ""
+    thread: tuple[int, bool, str] = (0, False, "")
     before: int | None = None
 
 
@@ -97,8 +97,7 @@ class _Scan:
             stopped = await self._search(main, place if same else _Place())
             if stopped is not None:
                 row, before = stopped
-                at = (main.session, main.created, row.created, row.thread, before)
-                return _Place(place.after, *at)
+                return _Place(place.after, main.session, main.created, _order(row), before)
         return None if after is None else _Place(after)
 
     async def _session(self, after: str | None) -> tuple[Row | None, str | None]:
@@ -119,19 +118,17 @@ class _Scan:
     async def _search(self, main: Row, place: _Place) -> tuple[Row, int] | None:
         """Search the threads of a session. If the page is full before the end, returns the thread
         and the number before which to continue."""
-        begin = (place.created, place.thread)
         earlier: list[Row] = []
-        async with aclosing(threads_of(self._store, main.tenant, main.session)) as rows:
-            async for row in rows:
-                if not self._matching.takes_thread(row, main):
-                    continue
-                if (row.created, row.thread) >= begin:
-                    resumed = place.before if (row.created, row.thread) == begin else None
-                    before = row.head + 1 if resumed is None else resumed
-                    stopped = await self._search_thread(row, main, earlier, before)
-                    if stopped is not None:
-                        return row, stopped
-                earlier.append(row)
+        async with aclosing(threads_of(self._store, main.tenant, main.session)) as found:
+            rows = [row async for row in found if self._matching.takes_thread(row, main)]
+        for row in sorted(rows, key=_order):
+            if _order(row) >= place.thread:
+                resumed = place.before if _order(row) == place.thread else None
+                before = row.head + 1 if resumed is None else resumed
+                stopped = await self._search_thread(row, main, earlier, before)
+                if stopped is not None:
+                    return row, stopped
+            earlier.append(row)
         return None
 
     async def _search_thread(
@@ -161,3 +158,9 @@ class _Scan:
 
     async def _in_conversation(self, row: Row, seq: int) -> bool:
         return await in_conversation(self._store, row, seq)
+
+
+def _order(row: Row) -> tuple[int, bool, str]:
+    """Return the place of a thread among the threads of its session: a fork comes after the thread
+    that it was forked from, also if both were created in the same moment."""
+    return row.created, row.parent is not None, row.thread
