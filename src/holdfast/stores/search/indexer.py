@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +27,8 @@ from .matching import with_tool
 CLAIMED = 10.0  # seconds for which a process claims the work
 LOGS = 64  # logs and events that are written together
 EVENTS = 1_000
+REST = 9  # times as long as a batch took, the indexer rests while nobody waits for it
+LONGEST_REST = 1.0  # seconds
 TRIES = 5  # for a log of which events are removed meanwhile
 STALE_MS = 60_000  # after this time, a removal that did not end counts as interrupted
 
@@ -52,6 +54,8 @@ class Indexer:
         self._index = index
         self._changes = changes
         self._owner = new_id()
+        self.hurry = asyncio.Event()
+        """Set while a caller waits for the index."""
 
     async def catch_up(self, report: Report | None = None) -> bool:
         """Index what changed. Returns whether the index then has all that was in the store when the
@@ -67,16 +71,25 @@ class Indexer:
             await self._index.reset()
             changed = await self._changes(None)
         done, left = 0, 0
+        loop = asyncio.get_running_loop()
         for start in range(0, len(changed.rows), LOGS):
+            began = loop.time()
             left += await self._index_logs(changed.rows[start : start + LOGS])
             done = min(start + LOGS, len(changed.rows))
             if report is not None:
                 report(done, len(changed.rows))
+            await self._rest(loop.time() - began)
             if not await self._index.claim(self._owner, CLAIMED):
                 return False
         if not left:
             await self._index.mark(changed.mark)
         return not left
+
+    async def _rest(self, took: float) -> None:
+        """Leave the processor to others, until a caller waits for the index."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(REST * took, LONGEST_REST)):
+                await self.hurry.wait()
 
     async def _has_strangers(self, rows: Sequence[Row]) -> bool:
         """Return whether the index has logs that are not in the store any more, as after a backup

@@ -53,6 +53,7 @@ class TextSearch:
         self._indexer = Indexer(store, index, changes)
         self._running: asyncio.Task[bool] | None = None
         self._background: asyncio.Task[None] | None = None
+        self._waiting = 0  # callers that wait for the index
         self._progress = IndexProgress(done=0, total=0)
 
     async def search(self, query: SearchQuery, *, cursor: str | None, limit: int) -> SearchPage:
@@ -62,7 +63,7 @@ class TextSearch:
         if query.session is not None:
             await existing_row(self._store, Key(query.tenant, query.session, "main"))
         below = _below(query, cursor)
-        behind = not await self._caught_up(PATIENCE)
+        behind = not await self._waited()
         if self._background is None:
             self._background = asyncio.create_task(self._keep_up())
         hits, more = await self._find(query, matching, below, limit)
@@ -77,7 +78,7 @@ class TextSearch:
         self._progress = IndexProgress(done=0, total=0)
         finished = False
         while not finished:
-            finished = await self._caught_up(PATIENCE)
+            finished = await self._waited()
             yield self._progress
 
     def removing(
@@ -105,6 +106,17 @@ class TextSearch:
         await self._index.aclose()
 
     # Indexing
+
+    async def _waited(self) -> bool:
+        """Bring the index up to date at full speed, for a bounded time. Returns whether it is."""
+        self._waiting += 1
+        self._indexer.hurry.set()
+        try:
+            return await self._caught_up(PATIENCE)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._indexer.hurry.clear()
 
     async def _caught_up(self, within: float) -> bool:
         """Bring the index up to date, for some time at most. Returns whether it is; otherwise the
