@@ -62,7 +62,7 @@ LOG = """
 events
 codec
 catalog state conversation
-transcript
+transcript search
 """
 CORE_FLOORS = {part: n for n, line in enumerate(LOG.split("\n")) for part in line.split()}
 

@@ -19,10 +19,10 @@ from holdfast import Harness, InvalidValue, events
 from holdfast.bundle.redaction.fields import listed
 from holdfast.events import KINDS
 from holdfast.log.catalog.encrypted_preview import CLEAR
+from holdfast.log.search import SEARCHED
 from holdfast.log.state.fold import STEPS
 from holdfast.server import routes
 from holdfast.server.app import ROUTES
-from holdfast.sessions import search
 from holdfast.stores.file import FileStore
 from holdfast.stores.registry import SCHEMES
 from holdfast.stores.sqlite import SqliteStore
@@ -65,30 +65,34 @@ CHANGE_NO_STATE = {
 
 # Which readers of a log look at which kinds; the others have neither text nor decisions for them.
 READERS = {
-    "thread.forked": "transcript",
+    "session.created": "search",
+    "thread.created": "search",
+    "thread.forked": "search transcript",
+    "thread.renamed": "search",
     "thread.rewound": "transcript",
     "message.received": "search transcript audit",
     "message.completed": "search transcript audit",
     "message.interrupted": "search transcript",
     "run.started": "transcript audit",
-    "run.finished": "transcript",
+    "run.finished": "search transcript",
     "model.called": "transcript audit",
     "tool.started": "transcript audit",
     "tool.nested": "audit",
     "tool.finished": "search transcript audit",
-    "pending.opened": "audit",
+    "pending.opened": "search audit",
     "pending.voted": "audit",
     "pending.settled": "audit",
     "queue.changed": "transcript",
+    "context.added": "search",
     "compaction.made": "search",
 }
 UNREAD = """
-session.created session.touched session.suspended session.resumed session.expired session.pinned
-session.held session.timed session.moved session.reopened session.adopted thread.created
-thread.reported thread.renamed label.added label.removed metadata.changed surface.attached
+session.touched session.suspended session.resumed session.expired session.pinned
+session.held session.timed session.moved session.reopened session.adopted
+thread.reported label.added label.removed metadata.changed surface.attached
 surface.detached run.resumed run.waiting abort.requested progress.reported pending.warned
 pending.extended mode.changed model.changed state.changed permission.changed grant.given
-grant.revoked task.changed context.built context.added context.removed timer.set timer.cleared
+grant.revoked task.changed context.built context.removed timer.set timer.cleared
 timer.fired timer.planned checkpoint.made checkpoint.dropped
 """
 
@@ -111,17 +115,17 @@ tool.started.key tool.started.name
 
 # Texts of events that a search does not look at: names, reasons, and what another event also holds.
 UNSEARCHED = """
-abort.requested.reason checkpoint.made.label context.added.content context.built.messages
+abort.requested.reason checkpoint.made.label context.built.messages
 context.built.system label.added.label label.removed.label message.completed.thought
 metadata.changed.drop metadata.changed.reason mode.changed.reason pending.opened.risk
-pending.opened.title pending.settled.channel pending.settled.reason pending.voted.channel
-pending.voted.reason run.finished.error run.finished.stack run.resumed.reason session.created.labels
+pending.settled.channel pending.settled.reason pending.voted.channel
+pending.voted.reason run.finished.stack run.resumed.reason session.created.labels
 session.adopted.reason
-session.created.title session.created.workspace session.expired.reason session.held.hold
+session.created.workspace session.expired.reason session.held.hold
 session.held.reason session.moved.to session.pinned.reason session.reopened.reason
 session.resumed.reason session.suspended.reason session.timed.reason session.touched.reason
-state.changed.drop surface.attached.reason surface.detached.reason thread.created.title
-thread.forked.title thread.renamed.title thread.rewound.first timer.set.text
+state.changed.drop surface.attached.reason surface.detached.reason thread.rewound.first
+timer.set.text
 """
 
 # Content that an encrypted store keeps in clear text, because lists and queries go by it.
@@ -154,7 +158,7 @@ def test_every_kind_changes_the_state_or_is_listed() -> None:
 
 def test_every_kind_is_searched_transcribed_and_audited_or_is_listed() -> None:
     found = {
-        "search": {*search.SEARCHED},
+        "search": {*SEARCHED},
         "transcript": kinds_in("log/transcript.py"),
         "audit": kinds_in("sessions/audit.py"),
     }
@@ -194,7 +198,7 @@ def test_every_text_of_an_event_is_searched_or_is_listed() -> None:
         f"{kind}.{name}"
         for kind, payload in KINDS.items()
         for name, role in listed(payload).items()
-        if role == "text" and name not in search.SEARCHED.get(kind, ())
+        if role == "text" and name not in SEARCHED.get(kind, ())
     }
     assert unsearched == {*UNSEARCHED.split()}
 

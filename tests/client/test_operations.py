@@ -24,6 +24,7 @@ VERBS: dict[str, Verb] = {
     "erase_any_person": lambda client, _: client.people.erase("ada", reason="asked for"),
     "export_any_person": lambda client, _: client.people.export("ada"),
     "resolve": lambda client, _: client.resolve("slack", "C1"),
+    "search": lambda client, _: client.search("heron"),
     "list_sessions": lambda client, _: client.list(),
     "create_session": lambda client, _: client.get_or_create(),
     "get_or_create_session": lambda client, _: client.get_or_create("s"),

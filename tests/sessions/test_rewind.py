@@ -119,9 +119,9 @@ async def test_a_log_that_a_newer_version_wrote_is_not_rewound(sessions: Session
 async def test_words_that_were_rewound_away_are_not_found(sessions: Sessions) -> None:
     first, _ = await talked(sessions, "a heron", "a pelican")
     await sessions.rewind("s", first)
-    assert [hit.excerpt async for hit in sessions.search("s", "pelican")] == []
-    found = [hit.excerpt async for hit in sessions.search("s", "heron")]
-    assert found == ["a heron", "re: a heron"]
+    assert [hit.excerpt for hit in (await sessions.search("pelican", session="s")).hits] == []
+    found = [hit.excerpt for hit in (await sessions.search("heron", session="s")).hits]
+    assert found == ["re: a heron", "a heron"]
 
 
 async def test_a_fork_still_finds_what_its_parent_rewound_away(sessions: Sessions) -> None:
@@ -129,8 +129,10 @@ async def test_a_fork_still_finds_what_its_parent_rewound_away(sessions: Session
     first = NewEvent.of("thread.forked", {"parent": "main", "at": second})
     await sessions.store.fork(KEY, "side", at=second, first=first)
     await sessions.rewind("s", 0)
-    found = [(hit.thread, hit.excerpt) async for hit in sessions.search("s", "pelican")]
-    assert found == [("side", "a pelican"), ("side", "re: a pelican")]
+    found = [
+        (hit.thread, hit.excerpt) for hit in (await sessions.search("pelican", session="s")).hits
+    ]
+    assert found == [("side", "re: a pelican"), ("side", "a pelican")]
 
 
 async def test_the_audit_still_has_the_calls_that_were_rewound_away(sessions: Sessions) -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from holdfast import InvalidValue, SessionNotFound, Sessions, Store, tool
 from holdfast.events import KINDS
+from holdfast.log.search import SEARCHED
 from holdfast.models.port import FromModel
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.sessions import Found
-from holdfast.sessions.search import SEARCHED
 from tests.harness.kernel.scene import helper, only, read, script, serve
 
 
@@ -20,7 +20,7 @@ async def look(order: str) -> dict[str, str]:
 
 
 async def found(store: Store, words: str, id: str = "s") -> list[Found]:
-    return [hit async for hit in Sessions(store).search(id, words)]
+    return (await Sessions(store).search(words, session=id)).hits
 
 
 @pytest.mark.parity("user-demand", 74)
@@ -83,7 +83,7 @@ async def test_whoever_goes_back_takes_nothing_of_the_vendors_along(store: Store
 async def test_nothing_and_nowhere_are_refused(store: Store) -> None:
     with pytest.raises(SessionNotFound, match="nobody"):
         await found(store, "x", "nobody")
-    with pytest.raises(InvalidValue, match="words"):
+    with pytest.raises(InvalidValue, match="query"):
         await found(store, "")
 
 

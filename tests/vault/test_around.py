@@ -213,7 +213,7 @@ async def life(sessions: Sessions, clock: Clock) -> list[Any]:
     clock.go(HOUR)
     seen.append((await sessions.purge_expired(Retention(keep=0, grace=0))).deleted)
     await look()
-    seen.append([found.seq async for found in sessions.search("a", "nothing")])
+    seen.append([found.seq for found in (await sessions.search("nothing", session="a")).hits])
     await sessions.hold("a", "Case 7")
     await look()
     try:
@@ -236,7 +236,7 @@ async def test_a_person_is_given_out_and_erased(store: Store) -> None:
     given = [record async for record in sessions.export_person("ben")]
     assert SECRET in str([record.event.json() for record in given if record.event])
     assert SECRET in str([record.row for record in given])
-    assert [found.excerpt async for found in sessions.search("shared", SECRET)] != []
+    assert [found.excerpt for found in (await sessions.search(SECRET, session="shared")).hits] != []
     done = await sessions.erase_person("ben", reason="asked to")
     assert (done.sessions, done.events, done.refused) == (["own"], {"shared": 1}, {})
     row = await sessions.get("shared")
@@ -246,7 +246,7 @@ async def test_a_person_is_given_out_and_erased(store: Store) -> None:
     assert events[1].json() == {"erased": "asked to"}
     assert events[2].json() == {"text": "Hers"}
     assert ids((await sessions.find()).items) == ["shared"]
-    assert [found.excerpt async for found in sessions.search("shared", SECRET)] == []
+    assert [found.excerpt for found in (await sessions.search(SECRET, session="shared")).hits] == []
     await sound(store)
 
 

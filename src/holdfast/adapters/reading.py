@@ -10,7 +10,7 @@ from ..errors import LogDamaged
 from ..log.catalog import Row
 from ..log.conversation import rewound_to
 from ..log.events import Event, Key
-from ..sessions.conversation import newest_first
+from ..stores.conversation import newest_first
 from ..stores.port import Store
 
 log = logging.getLogger("holdfast.adapters")

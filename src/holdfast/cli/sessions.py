@@ -128,7 +128,7 @@ async def sessions(
     With `--json`, prints one object: `{"items": […], "cursor": …}`.
     """
     out = common.output()
-    now, cursor = _since(cursor)
+    now, cursor = first_page_time(cursor)
     query = filters.query(common.tenant, now)
     async with common.open() as store:
         page = await store.find(query, cursor=cursor, limit=limit)
@@ -146,7 +146,7 @@ async def sessions(
         out.note(f"for more, add: --cursor {page.cursor}")
 
 
-def _since(cursor: str | None) -> tuple[int, str | None]:
+def first_page_time(cursor: str | None) -> tuple[int, str | None]:
     """Return the time that durations are subtracted from, and the cursor for the store. All pages
     of a list use the time of the first page, which is a part of our cursor."""
     first, dot, rest = (cursor or "").partition(".")

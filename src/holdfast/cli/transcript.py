@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..log.events import Key
 from ..log.transcript import Message, ToolCall
-from ..sessions.conversation import messages_of
+from ..stores.conversation import messages_of
 from .event_text import cut
 from .options import DEFAULTS, Common, Session, Thread
 from .output import json_text, plain, plain_lines

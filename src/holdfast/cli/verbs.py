@@ -9,6 +9,7 @@ HELP = """Durable sessions for AI agents: chat, approve tool calls, inspect and 
 holdfast chat
 holdfast sessions --store sqlite:shop.db
 holdfast show customer-42
+holdfast search 'order_4711 "late delivery"' --since 7d
 holdfast VERB --help
 ```
 """
@@ -38,6 +39,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "serve": (RUNNING, "serve:serve", "Serve agents over HTTP until Ctrl-C."),
     "token": (RUNNING, "token:token", "Print the local token of a server on this machine."),
     "sessions": (READING, "sessions:sessions", "List sessions, most recently active first."),
+    "search": (READING, "search:search", "Search the text of all sessions, newest first."),
     "show": (READING, "show:show", "Show a session: its state and its latest events."),
     "transcript": (READING, "transcript:transcript", "Print the conversation of a session."),
     "tail": (READING, "tail:tail", "Show the latest events of a session and follow new ones."),
@@ -51,6 +53,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "repair": (UPKEEP, "verify:repair", "Verify a store or a session, and repair damage."),
     "delete": (UPKEEP, "delete:delete", "Delete a session or one of its threads permanently."),
     "purge": (UPKEEP, "delete:purge", "Remove deleted data from the files of a store."),
+    "reindex": (UPKEEP, "search:reindex", "Build the search index of a store anew."),
     "copy": (UPKEEP, "copy:copy", "Copy or move sessions to another store."),
     "export": (UPKEEP, "export:export", "Export a session to a file."),
     "import": (UPKEEP, "import_bundle:import_", "Import a session from a file."),

@@ -151,6 +151,15 @@ class Client:
         query = {**filters, "cursor": cursor, "limit": limit}
         return await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
 
+    async def search(
+        self, query: str, *, cursor: str | None = None, limit: int = 20, **filters: Any
+    ) -> wire.FoundPage:
+        """Return a page of the events whose text matches, newest first within each store, over all
+        sessions that the key may see. Filters: `session`, `user`, `agent`, `phase`, `kind`,
+        `label`, `since`, `until`, `store`. A page may have fewer hits than `limit` and a cursor."""
+        wanted = {**filters, "q": query, "cursor": cursor, "limit": limit}
+        return await self._transport.call("GET", "/v1/search", wire.FoundPage, query=wanted)
+
     async def delete(self, id: str) -> Receipt:
         """Stop a session, and delete all its data."""
         return await self.session(id).delete()

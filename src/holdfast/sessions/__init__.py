@@ -4,12 +4,13 @@
 event of thread `main`, and the row is updated in the same append.
 """
 
+from ..log.search import declare_text
 from ..values.records import PersonErased, PersonRecord
+from ..values.search import Found, SearchPage
 from .affinity import AffinityResolver, Inbound, MostRecent
 from .audit import Audited, Decided
 from .lifecycle import HOUR, Sessions
 from .outbound import Delivery
-from .search import Found
 from .sweep import Purged, Retention, Sweeper, Swept
 from .transitions import Transition
 
@@ -26,8 +27,10 @@ __all__ = [
     "PersonRecord",
     "Purged",
     "Retention",
+    "SearchPage",
     "Sessions",
     "Sweeper",
     "Swept",
     "Transition",
+    "declare_text",
 ]

@@ -16,13 +16,13 @@ from ..log.events import Key, Payload, new_id, to_json
 from ..stores.pages import existing_row
 from ..stores.port import Store
 from ..values.records import PersonErased, PersonRecord, Receipt
+from ..values.search import SearchPage
 from . import affinity, audit, outbound, people, queries, search, surfaces, sweep, transitions
 from .affinity import AffinityResolver, Inbound, MostRecent
 from .audit import Audited
 from .changes import Changes, check_live, delete, touch
 from .outbound import Delivery, Send
 from .rewind import rewind
-from .search import Found
 from .sweep import Purged, Retention, Swept
 from .transitions import Transition
 
@@ -405,11 +405,41 @@ class Sessions:
         """Yield the phase changes after event `after`; with `wait`, also future changes."""
         return transitions.follow(self.changes, id, after, wait)
 
-    def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
-        """Yield where these words occur, ignoring case, in messages, calls, results and summaries
-        of all threads, oldest first in each. It also finds text that was compacted, but not text
-        that a rewind removed. It reads the whole conversation."""
-        return search.search(self.changes, id, words)
+    async def search(
+        self,
+        query: str,
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        phase: Phase | Iterable[Phase] | None = None,
+        kind: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        labels: Iterable[str] = (),
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> SearchPage:
+        """Return a page of the places where all these words occur, newest first: in messages,
+        calls, results, titles, notices and summaries of all sessions, or of one `session`.
+
+        The query language knows `"a phrase"`, `prefix*`, `-without`, `from:user`, `tool:refund`.
+        `since` and `until` are times of events, UTC in ms. Text that was compacted is found, but
+        not text that was erased or that a rewind removed. Continue with the page's `cursor`."""
+        return await search.search(
+            self.changes,
+            query,
+            session=session,
+            user=user,
+            agent=agent,
+            phase=phase,
+            kind=kind,
+            since=since,
+            until=until,
+            labels=labels,
+            limit=limit,
+            cursor=cursor,
+        )
 
     def audit(self, id: str) -> AsyncGenerator[Audited, None]:
         """Yield every tool call of the session, in all threads: who requested it, what was

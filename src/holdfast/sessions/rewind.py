@@ -32,9 +32,9 @@ from ..log.codec import check_count, check_name, typed
 from ..log.conversation import REWOUND
 from ..log.events import Event, Key, NewEvent, ids, new_id
 from ..log.state import VERSION, State, fold
+from ..stores.conversation import newest_first
 from ..stores.pages import existing_row
 from ..stores.port import Store
-from .conversation import newest_first
 
 PATIENCE = 60.0  # seconds for which a rewind is retried while others write
 KEY = 480  # bytes of a caller's idempotency key

@@ -6,18 +6,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from contextlib import suppress
-from typing import Generic, TypeVar
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from typing import Generic, TypeVar, cast
 
 from ..errors import StoreError
-from ..log.catalog import Parent
+from ..log.catalog import Parent, SearchQuery
 from ..log.events import Appended, Event, Key, NewEvent, Scope
 from ..values.records import Receipt, Remains
+from ..values.search import IndexProgress, SearchPage
 from .checked import CheckedStore
 from .hash_chain import seals
 from .paging import Fetch, ReadBounds, batches, read_in_pages
-from .port import Acquire, Lease
+from .port import Acquire, Lease, Store
 from .rules import SORTS, AppendRequest, Extension
+from .search import TextSearch, no_index, scan
 
 R = TypeVar("R")  # a store's state of a restore in progress
 
@@ -109,10 +111,31 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     def _restored(self, key: Key) -> None:
         """Notify followers of a restored log."""
 
+    _texts: TextSearch | None = None
+    """The search by an index, for stores that have one."""
+
+    async def search(
+        self, query: SearchQuery, *, cursor: str | None = None, limit: int = 20
+    ) -> SearchPage:
+        if self._texts is None:
+            return await scan(cast(Store, self), query, cursor=cursor, limit=limit)
+        return await self._texts.search(query, cursor=cursor, limit=limit)
+
+    def reindex(self) -> AsyncGenerator[IndexProgress, None]:
+        return no_index() if self._texts is None else self._texts.reindex()
+
+    def _removing(
+        self, target: Scope | Key, seqs: Sequence[int] | None = None
+    ) -> AbstractAsyncContextManager[None]:
+        """Context manager around the removal of events, which removes their words from the
+        index."""
+        return nullcontext() if self._texts is None else self._texts.removing(target, seqs)
+
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        removed = await self._erase(key, seqs, reason=reason, fence=fence)
+        async with self._removing(key, seqs):
+            removed = await self._erase(key, seqs, reason=reason, fence=fence)
         return Receipt(removed=removed, remains=self._left_behind())
 
     @abstractmethod
@@ -125,7 +148,8 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
         self, target: Scope | Key, *, fence: Lease | None = None, expected: int | None = None
     ) -> Receipt:
         scope = target.scope if isinstance(target, Key) else target
-        removed, deleted = await self._hide(target, fence, expected)
+        async with self._removing(target):
+            removed, deleted = await self._hide(target, fence, expected)
         await self._sweep(scope)
         shared = await self._shared_still(scope, deleted)
         counted = {sort: removed[sort] for sort in SORTS}

@@ -12,9 +12,10 @@ from functools import wraps
 from typing import Any
 
 from ..errors import InvalidValue
-from ..log.catalog import PendingQuery, Query, check_query
+from ..log.catalog import PendingQuery, Query, SearchQuery, check_query
 from ..log.codec import LIMITS, check, check_count, check_key, check_name, check_size
 from ..log.events import Key, NewEvent, Scope
+from ..log.search import parse_query
 from .blobs import is_sha256
 from .port import Acquire, Lease, StoreInfo
 from .rules import check_lease
@@ -23,8 +24,8 @@ from .rules import check_lease
 class CheckedStore:
     """Base class of stores: checks the arguments of each method that a subclass defines.
 
-    A coroutine raises when it is awaited; `read`, `follow` and `verify` raise when they are
-    called.
+    A coroutine raises when it is awaited; `read`, `follow`, `verify` and `reindex`
+    raise when they are called.
     """
 
     info: Callable[..., StoreInfo]
@@ -152,8 +153,15 @@ def _delete(
         )
 
 
-def _find(query: Query | PendingQuery, *, cursor: str | None = None, limit: int = 50) -> None:
+def _find(
+    query: Query | PendingQuery | SearchQuery, *, cursor: str | None = None, limit: int = 50
+) -> None:
     check_query(query, limit)
+
+
+def _search(query: SearchQuery, *, cursor: str | None = None, limit: int = 20) -> None:
+    check_query(query, limit)
+    parse_query(query.text)
 
 
 def _claim(tenant: str, name: str, owner: Scope, **_: Any) -> None:
@@ -218,11 +226,17 @@ def _scope(scope: Scope, *_: Any, **__: Any) -> None:
     check_key(scope)
 
 
+def _nothing() -> None:
+    """Check nothing: the method takes no arguments."""
+
+
 def _owner(owner: Scope) -> None:
     check_key(owner)
 
 
-STREAMS = frozenset({"read", "follow", "verify"})  # methods that return an async generator
+STREAMS = frozenset(
+    {"read", "follow", "verify", "reindex"}
+)  # methods that return an async generator
 
 # `renew` and `release` take a lease that a store made; `purge`, `info` and `aclose` take nothing.
 CHECKS: dict[str, Callable[..., object]] = {
@@ -240,6 +254,8 @@ CHECKS: dict[str, Callable[..., object]] = {
     "rows": _rows,
     "find": _find,
     "pending": _find,
+    "search": _search,
+    "reindex": _nothing,
     "claim": _claim,
     "unclaim": _claim,
     "claims": _owner,

@@ -13,10 +13,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Raw, Struct
 
-from ..log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
+from ..log.catalog import Page, Parent, Pending, PendingQuery, Query, Row, SearchQuery
 from ..log.codec import Limits
 from ..log.events import Appended, Event, Key, NewEvent, Scope, envelope
 from ..values.records import Receipt
+from ..values.search import IndexProgress, SearchPage
 from ..values.stream_items import CaughtUp
 
 Durability: TypeAlias = Literal["none", "process", "machine"]
@@ -218,6 +219,25 @@ class Store(Protocol):
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
     ) -> Page[Pending]:
         """Return a page of the inbox over all sessions of a tenant, oldest first."""
+        ...
+
+    async def search(
+        self, query: SearchQuery, *, cursor: str | None = None, limit: int = 20
+    ) -> SearchPage:
+        """Return a page of the events of a tenant whose text matches, newest first. An event that
+        forks share is returned once; erased events, and events that a rewind removed, are not.
+
+        One call does a bounded amount of work: a page with a cursor may have fewer matches than
+        `limit`, or none. A store without an index reads the events themselves
+        (`SearchPage.scanned`): then the matches are sorted within each page, and the pages go
+        through the sessions from the newest to the oldest.
+        """
+        ...
+
+    def reindex(self) -> AsyncGenerator[IndexProgress, None]:
+        """Drop the index of the texts and create a new one, and yield the progress. Yields nothing
+        if the store has no index. The index can be dropped at any time: no other data depends on
+        it."""
         ...
 
     async def claim(

@@ -46,6 +46,8 @@ class WrappedStore:
     rows = _passed_on(Store.rows)
     find = _passed_on(Store.find)
     pending = _passed_on(Store.pending)
+    search = _passed_on(Store.search)
+    reindex = _passed_on(Store.reindex)
     claim = _passed_on(Store.claim)
     unclaim = _passed_on(Store.unclaim)
     claims = _passed_on(Store.claims)

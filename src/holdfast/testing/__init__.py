@@ -1,9 +1,9 @@
 """Tools for testing programs that use Holdfast, and custom stores.
 
-`StoreContract` states the store port as tests, and `AdapterContract` the guarantees of an adapter
-for an SDK. `holdfast.testing.faults` injects failures into a store; `holdfast.testing.plugin`
-provides pytest fixtures. The contracts and the plugin need the extra `testing`; the faults need no
-extra.
+`StoreContract` states the store port as tests, `SearchContract` what its search finds, and
+`AdapterContract` the guarantees of an adapter for an SDK. `holdfast.testing.faults` injects
+failures into a store; `holdfast.testing.plugin` provides pytest fixtures. The contracts and the
+plugin need the extra `testing`; the faults need no extra.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .faults import Die, Fail, Fault, FaultyStore, Stall
 
 if TYPE_CHECKING:
     from .adapter_contract import AdapterContract
+    from .search_contract import SearchContract
     from .store_contract import StoreContract
 
 _TESTS = (
@@ -26,11 +27,25 @@ _TESTS = (
     "records_contract",
     "catalog_contract",
     "hostile_contract",
+    "search_contract",
 )
 
-_CONTRACTS = {"AdapterContract": "adapter_contract", "StoreContract": "store_contract"}
+_CONTRACTS = {
+    "AdapterContract": "adapter_contract",
+    "SearchContract": "search_contract",
+    "StoreContract": "store_contract",
+}
 
-__all__ = ["AdapterContract", "Die", "Fail", "Fault", "FaultyStore", "Stall", "StoreContract"]
+__all__ = [
+    "AdapterContract",
+    "Die",
+    "Fail",
+    "Fault",
+    "FaultyStore",
+    "SearchContract",
+    "Stall",
+    "StoreContract",
+]
 
 
 def __dir__() -> list[str]:

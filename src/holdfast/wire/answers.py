@@ -11,6 +11,7 @@ from ..log.events import Event
 from ..log.transcript import Message
 from ..values.pending import Ask
 from ..values.records import PersonErased, Remains
+from ..values.search import SearchPage
 from ..values.status import Queued
 from ..values.usage import Usage
 
@@ -45,6 +46,13 @@ class PendingPage(Struct, frozen=True, kw_only=True):
     items: list[Pending]
     cursor: str | None = None
     tag: str = ""
+    missing: list[str] = []
+
+
+class FoundPage(SearchPage, frozen=True, kw_only=True):
+    """Matches of a search, newest first within each store. `missing` lists the stores that could
+    not be reached for this page or an earlier one."""
+
     missing: list[str] = []
 
 

@@ -16,7 +16,7 @@ from ...log.codec import typed
 from ...log.conversation import REWOUND
 from ...log.events import Event, Key
 from ...log.state import VERSION, State, fold
-from ...sessions.conversation import newest_first
+from ...stores.conversation import newest_first
 from ...stores.port import Snapshot, Store
 from ...values.display import since
 from .prompt_history import History

@@ -20,7 +20,7 @@ from ...log import events as ev
 from ...log.events import Event, Key
 from ...log.state import State
 from ...log.transcript import Message, transcript
-from ...sessions.conversation import newest_first
+from ...stores.conversation import newest_first
 from ..agents.agent import ROLES, Agent, Context, Instructions, Mode, settled
 from ..agents.config import CONTEXT
 from ..faults import RunFault, classify, context_outcome

@@ -20,8 +20,8 @@ from ...log.codec import LIMITS
 from ...log.events import Key, NewEvent, key, new_id
 from ...log.transcript import Message
 from ...sessions.changes import check_held
-from ...sessions.conversation import messages_of
 from ...sessions.rewind import rewind
+from ...stores.conversation import messages_of
 from ...stores.pages import existing_row
 from ...stores.port import Store
 from ..live.log import Live

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -58,6 +58,25 @@ class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     what: str | None = None
     assignee: str | None = None
     user: str | None = None
+
+
+class SearchQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A full-text search: the `text` in the query language, and filters. `user`, `phases` and
+    `labels` are those of the session, `agent` is that of the thread or else of the session;
+    `since` (inclusive) and `until` (exclusive) are times of events, UTC in ms."""
+
+    named: ClassVar = "SearchQuery"
+
+    text: str
+    tenant: str = "main"
+    session: str | None = None
+    user: str | None = None
+    agent: str | None = None
+    phases: tuple[str, ...] = ()
+    kind: str | None = None
+    since: int | None = None
+    until: int | None = None
+    labels: tuple[str, ...] = ()
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
@@ -129,14 +148,16 @@ def pending_matches(query: PendingQuery, item: Pending) -> bool:
 
 # Cursors
 
+AnyQuery: TypeAlias = Query | PendingQuery | SearchQuery
 
-def make_cursor(query: Query | PendingQuery, value: int, tie: int | str) -> str:
+
+def make_cursor(query: AnyQuery, value: int, tie: int | str) -> str:
     """Return a cursor for the position after (value, tie) in the results of `query`."""
     text = msgspec.json.encode((_digest(query), value, tie))
     return base64.urlsafe_b64encode(text).decode()
 
 
-def read_cursor(query: Query | PendingQuery, cursor: str) -> tuple[int, int | str]:
+def read_cursor(query: AnyQuery, cursor: str) -> tuple[int, int | str]:
     """Return the position that a cursor represents. Raises `InvalidValue` for a cursor of another
     query."""
     try:
@@ -155,12 +176,12 @@ def read_cursor(query: Query | PendingQuery, cursor: str) -> tuple[int, int | st
     return value, tie
 
 
-def _digest(query: Query | PendingQuery) -> str:
+def _digest(query: AnyQuery) -> str:
     text = query.named.encode() + msgspec.json.encode(query, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def check_query(query: Query | PendingQuery, limit: int) -> None:
+def check_query(query: AnyQuery, limit: int) -> None:
     """Reject empty strings, unknown orders and invalid limits, instead of treating them as
     "all"."""
     check_count("limit", limit, least=1, most=LIMITS.page)
@@ -174,6 +195,7 @@ def check_query(query: Query | PendingQuery, limit: int) -> None:
         "label",
         "what",
         "assignee",
+        "kind",
     ):
         value = getattr(query, name, None)
         if value == "":
@@ -182,6 +204,18 @@ def check_query(query: Query | PendingQuery, limit: int) -> None:
             check_name(name, value)
     if isinstance(query, Query):
         _check_find(query)
+    elif isinstance(query, SearchQuery):
+        _check_search(query)
+
+
+def _check_search(query: SearchQuery) -> None:
+    for name in ("since", "until"):
+        if getattr(query, name) is not None:
+            check_count(name, getattr(query, name), least=0)
+    for phase in query.phases:
+        check_name("phase", phase)
+    for label in query.labels:
+        check_name("labels", label)
 
 
 def _check_find(query: Query) -> None:

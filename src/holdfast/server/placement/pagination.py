@@ -12,12 +12,13 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from ...errors import HoldfastError, InvalidValue
-from ...log.catalog import Page, PendingQuery, Query, Row
+from ...log.catalog import Page, PendingQuery, Query, Row, SearchQuery
 from ...stores.port import Store
 from ..engines import TenantStore
 from .locator import SessionLocator, rank, same
 
 T = TypeVar("T")
+AnyQuery: TypeAlias = Query | PendingQuery | SearchQuery
 Fetch: TypeAlias = Callable[[Store, "str | None", int], Awaitable[Page[T]]]
 Sift: TypeAlias = Callable[[TenantStore, list[T]], Awaitable[list[T]]]
 LONGEST = 1_000  # characters of a cursor
@@ -37,7 +38,7 @@ class StoresPage(NamedTuple, Generic[T]):
 
 async def page(
     places: SessionLocator,
-    query: Query | PendingQuery,
+    query: AnyQuery,
     fetch: Fetch[T],
     *,
     store: str | None = None,
@@ -87,7 +88,7 @@ class _Walk(Generic[T]):
     def __init__(
         self,
         places: SessionLocator,
-        query: Query | PendingQuery,
+        query: AnyQuery,
         fetch: Fetch[T],
         kinds: Sequence[str],
         limit: int,
@@ -147,7 +148,7 @@ class _Walk(Generic[T]):
 
 
 def _read(
-    query: Query | PendingQuery, kinds: Sequence[str], cursor: str | None, *, one: bool
+    query: AnyQuery, kinds: Sequence[str], cursor: str | None, *, one: bool
 ) -> tuple[int, str | None, set[str]]:
     """Parse a cursor. Returns the store that the cursor points to, the store's own cursor, and the
     stores that were skipped. A cursor without a store points to the first store."""
@@ -165,7 +166,7 @@ def _read(
     return names[first], inner or None, {kinds[names[name]] for name in rest if name in names}
 
 
-def _name(query: Query | PendingQuery, kind: str) -> str:
+def _name(query: AnyQuery, kind: str) -> str:
     """Return the name of a store in cursors."""
     about = (query.named, query, kind)
     text = msgspec.json.encode(about, order="deterministic")

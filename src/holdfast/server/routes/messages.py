@@ -16,7 +16,7 @@ from ...errors import InvalidValue, KeyReused
 from ...harness import MessageStream, Session, core_of
 from ...log import events as ev
 from ...log.codec import typed
-from ...sessions.conversation import messages_of
+from ...stores.conversation import messages_of
 from ...values.media import Media
 from ...values.options import SendOptions
 from ...values.result import Result

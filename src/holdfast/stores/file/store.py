@@ -111,6 +111,9 @@ class FileStore(SqliteStore):
             page = await super()._page(key, bounds)
         return page
 
+    def _search_path(self) -> str:
+        return str(Path(self._file.path).with_name("search.db"))
+
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:

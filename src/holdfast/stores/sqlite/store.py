@@ -31,12 +31,15 @@ from ..notify import Wakes, follow
 from ..paging import Fetch
 from ..port import BlobRef, Damage, Durability, Lease, StoreInfo
 from ..rules import APART, AppendRequest, Extension
+from ..search import TextSearch
+from ..search.sqlite import SqliteTextIndex
 from ..sql import history
 from ..sql.history import Restore
 from ..sql.tables import completed
 from ..url_options import check_path, read_option
 from . import log as logs
 from . import queries, records, remove, schema, verification
+from .changes import changed_logs
 from .identity import DatabaseFile, inode, replaced
 from .payloads import PayloadStorage
 from .readers import Readers
@@ -85,6 +88,8 @@ class SqliteStore(BaseStore[Restore]):
             changed=self._wakes.wake_all,
         )
         self._readers = Readers(self._connect, file, self._writer)
+        index = SqliteTextIndex(self._search_path(), like=file.path)
+        self._texts: TextSearch = TextSearch(self, index, self._changed_logs)
 
     @classmethod
     async def open(
@@ -113,6 +118,10 @@ class SqliteStore(BaseStore[Restore]):
             project=project,
             clock=clock,
         )
+
+    def _search_path(self) -> str:
+        """Return the path of the index of texts, which can be removed at any time."""
+        return f"{self._file.path}.search"
 
     def _connect(self) -> sqlite3.Connection:
         return schema.connect(self._file.path, synchronous="NORMAL")
@@ -176,6 +185,7 @@ class SqliteStore(BaseStore[Restore]):
             pass
 
     _shared_still = reads(remove.shared_still)
+    _changed_logs = reads(changed_logs)
 
     def _left_behind(self) -> tuple[Remains, ...]:
         return (
@@ -189,6 +199,7 @@ class SqliteStore(BaseStore[Restore]):
                 what="copies of changed pages, until SQLite overwrites them",
                 remedy="holdfast purge",
             ),
+            *self._texts.left_behind(self._search_path()),
         )
 
     # The catalog
@@ -278,6 +289,7 @@ class SqliteStore(BaseStore[Restore]):
 
     async def purge(self) -> Receipt:
         await self._sweep(None)
+        await self._texts.purge()
         return await self._writer.run_alone(self._vacuum)
 
     def _vacuum(self, conn: sqlite3.Connection) -> Receipt:
@@ -304,6 +316,7 @@ class SqliteStore(BaseStore[Restore]):
         )
 
     async def aclose(self) -> None:
+        await self._texts.aclose()
         await self._readers.aclose()
         self._wakes.wake_all()
         await self._writer.finish()

@@ -16,11 +16,12 @@ from typing import TypeVar, TypeVarTuple
 from msgspec.structs import replace
 
 from ...errors import BlobNotFound, InvalidValue, KeyMissing, LogDamaged
-from ...log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
+from ...log.catalog import Page, Parent, Pending, PendingQuery, Query, Row, SearchQuery
 from ...log.codec import LIMITS, check_data, check_size, check_stored
 from ...log.conversation import REWOUND
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt
+from ...values.search import IndexProgress, SearchPage
 from ...values.stream_items import CaughtUp
 from .. import rules
 from ..blobs import blob_name, is_blob
@@ -28,6 +29,7 @@ from ..checked import CheckedStore
 from ..frames import damaged
 from ..pages import every_row
 from ..port import Acquire, BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
+from ..search import no_index, scan
 from ..wrapped import WrappedStore
 from . import encryption
 from .data_keys import DataKeyInfo, Resealed, Rings
@@ -220,6 +222,15 @@ class VaultStore(WrappedStore, CheckedStore):
             for row in page.items
         ]
         return replace(page, items=rows)
+
+    async def search(
+        self, query: SearchQuery, *, cursor: str | None = None, limit: int = 20
+    ) -> SearchPage:
+        """Search by decrypting: an index of the words would reveal them."""
+        return await scan(self, query, cursor=cursor, limit=limit)
+
+    def reindex(self) -> AsyncGenerator[IndexProgress, None]:
+        return no_index()
 
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50

@@ -12,8 +12,8 @@ from ..log.codec import check_count, typed
 from ..log.conversation import rewound_to
 from ..log.events import Event, Key
 from ..log.transcript import ROLES, Message, transcript
-from ..stores.pages import existing_row
-from ..stores.port import Store
+from .pages import existing_row
+from .port import Store
 
 SKIPPED = 256  # events to read and drop at most; to skip more, a new read is started
 

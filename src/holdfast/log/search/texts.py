@@ -1,0 +1,182 @@
+"""The texts of an event that a search finds, for every kind of event. Pure.
+
+Programs declare the texts of their own kinds with `declare_text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ...errors import InvalidValue
+from .. import events as ev
+from ..catalog.encrypted_preview import BOXED
+from ..codec import is_erased, typed
+from ..events import ADAPTER_NAMESPACES, RESERVED_NAMESPACES, Call, Event
+
+MOST = 32_768  # characters of one event that are searched
+
+# The fields that are searched: the texts of people, models and tools, titles and notices. Other
+# kinds of events hold names, settings and bookkeeping, or text that another event also holds.
+SEARCHED = {
+    "session.created": ("title",),
+    "thread.created": ("title",),
+    "thread.forked": ("title",),
+    "thread.renamed": ("title",),
+    "message.received": ("text",),
+    "message.completed": ("text", "calls"),
+    "message.interrupted": ("text",),
+    "tool.finished": ("result", "content", "error"),
+    "pending.opened": ("title",),
+    "context.added": ("content",),
+    "compaction.made": ("summary",),
+    "run.finished": ("error",),
+}
+ROLES = {
+    "message.received": "user",
+    "message.completed": "assistant",
+    "message.interrupted": "assistant",
+    "tool.finished": "tool",
+}
+# The fields of events of adapters that hold text; the others are ids, types and settings.
+_ADAPTER_FIELDS = frozenset(
+    {"text", "content", "arguments", "input", "output", "result", "summary", "title", "message"}
+)
+
+TextFunction: TypeAlias = Callable[[Any], "str | Iterable[str] | None"]
+_declared: dict[str, TextFunction] = {}
+
+
+class EventText(Struct, frozen=True):
+    """The searched text of one event: its passages, its role, and the tools that it calls. `call`
+    is the call that a tool result belongs to."""
+
+    passages: list[str]
+    role: str | None = None
+    tools: tuple[str, ...] = ()
+    call: str | None = None
+
+
+def declare_text(kind: str, text: TextFunction) -> None:
+    """Declare the searched text of events of a program's own kind. `text` takes the data of an
+    event and returns its text, or several. Declare it in every process that opens the store, before
+    the first search; after a change, run `holdfast reindex`."""
+    if kind.partition(".")[0] in RESERVED_NAMESPACES:
+        raise InvalidValue(
+            field="kind",
+            problem=f"{kind!r} is in a reserved namespace",
+            remedy="declare the text of kinds of your own",
+        )
+    _declared[kind] = text
+
+
+def event_text(event: Event) -> EventText | None:
+    """Return the searched text of an event, or None if it has none."""
+    if is_erased(event) or event.v >= BOXED:
+        return None
+    fields = SEARCHED.get(event.kind)
+    if fields is None:
+        passages = _limited(_declared_text(event))
+        return EventText(passages) if passages else None
+    payload = typed(event)
+    if payload is None:
+        return None
+    calls = getattr(payload, "calls", ())
+    found = _limited(
+        text
+        for name in fields
+        for text in (_calls(calls) if name == "calls" else plain(getattr(payload, name)))
+    )
+    tools = tuple(dict.fromkeys(call.name for call in calls))
+    call = payload.call if isinstance(payload, ev.ToolFinished) else None
+    role = ROLES.get(event.kind)
+    return EventText(found, role, tools, call) if found or tools or call else None
+
+
+def named_calls(event: Event) -> Iterator[tuple[str, str]]:
+    """Yield the calls that an event names, as (id of the call, name of the tool)."""
+    payload = typed(event) if event.kind in _NAMING else None
+    if isinstance(payload, ev.MessageCompleted):
+        yield from ((call.id, call.name) for call in payload.calls)
+    elif isinstance(payload, ev.ToolStarted):
+        yield payload.call, payload.name
+    elif isinstance(payload, ev.ToolNested):
+        yield payload.call.id, payload.call.name
+
+
+_NAMING = frozenset({"message.completed", "tool.started", "tool.nested"})
+
+
+def plain(value: Any) -> Iterator[str]:
+    """Yield the text of a JSON value: each string, number and name in it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if isinstance(item, (dict, list)):
+                yield str(name)
+                yield from plain(item)
+            else:
+                yield f"{name}: {' '.join(plain(item))}"
+    elif isinstance(value, list):
+        for item in value:
+            yield from plain(item)
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif value is not None:
+        yield str(value)
+
+
+def _calls(calls: Iterable[Call]) -> Iterator[str]:
+    for call in calls:
+        yield call.name
+        yield from plain(call.arguments)
+
+
+def _declared_text(event: Event) -> Iterator[str]:
+    declared = _declared.get(event.kind)
+    if declared is None and event.kind.partition(".")[0] not in ADAPTER_NAMESPACES:
+        return
+    try:
+        data = event.json()
+        found = _fields(data) if declared is None else declared(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, ValueError):
+        return  # the data is not what the function expects
+    yield from (found,) if isinstance(found, str) else found or ()
+
+
+def _fields(value: Any, *, inside: bool = False) -> list[str]:
+    """Return the strings in those fields of a JSON value that hold text. A string that is itself a
+    JSON object is read as one."""
+    if isinstance(value, str):
+        if value.startswith("{"):
+            try:
+                return _fields(msgspec.json.decode(value))
+            except (msgspec.MsgspecError, RecursionError):
+                pass
+        return [value] if inside else []
+    if isinstance(value, list):
+        return [text for item in value for text in _fields(item, inside=inside)]
+    if isinstance(value, dict):
+        return [
+            text
+            for name, item in value.items()
+            for text in _fields(item, inside=name in _ADAPTER_FIELDS)
+        ]
+    return []
+
+
+def _limited(texts: Iterable[str]) -> list[str]:
+    """Return texts up to the limit, without empty ones."""
+    found: list[str] = []
+    left = MOST
+    for text in texts:
+        if left <= 0:
+            break
+        if text and not text.isspace():
+            found.append(text[:left])
+            left -= len(text)
+    return found

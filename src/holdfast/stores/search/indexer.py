@@ -1,0 +1,210 @@
+"""Brings an index up to date with the logs of a store, by batches.
+
+The store names the logs that changed since a mark. For each, the indexer reads the events after its
+position, and the index takes them only if the position and the epoch of the session are still the
+same: then nothing of the session was removed since they were read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...environment import new_id, wall_clock
+from ...errors import LogDamaged, LogReplaced, SessionNotFound
+from ...log.catalog import Row
+from ...log.conversation import rewound_to
+from ...log.events import Event
+from ...log.search import EventText, event_text, named_calls
+from ..port import Store
+from .index import Advance, Doc, LogPosition, TextIndex, doc_of
+from .matching import with_tool
+
+CLAIMED = 10.0  # seconds for which a process claims the work
+LOGS = 64  # logs and events that are written together
+EVENTS = 1_000
+REST = 9  # times as long as a batch took, the indexer rests while nobody waits for it
+LONGEST_REST = 1.0  # seconds
+TRIES = 5  # for a log of which events are removed meanwhile
+STALE_MS = 60_000  # after this time, a removal that did not end counts as interrupted
+
+
+class ChangedLogs(Struct, frozen=True, kw_only=True):
+    """The logs that changed since a mark, and the mark after them. `whole` says that these are all
+    logs of the store."""
+
+    rows: Sequence[Row]
+    mark: str
+    whole: bool = False
+
+
+Changes = Callable[[str | None], Awaitable[ChangedLogs]]
+Report = Callable[[int, int], None]
+
+
+class Indexer:
+    """Reads logs of a store, and writes their terms to an index."""
+
+    def __init__(self, store: Store, index: TextIndex, changes: Changes) -> None:
+        self._store = store
+        self._index = index
+        self._changes = changes
+        self._owner = new_id()
+        self.hurry = asyncio.Event()
+        """Set while a caller waits for the index."""
+
+    async def catch_up(self, report: Report | None = None) -> bool:
+        """Index what changed. Returns whether the index then has all that was in the store when the
+        call began. It does not if another process claimed the work, or if events were removed
+        again and again."""
+        await self._finish_removals()
+        changed = await self._changes(await self._index.mark() or None)
+        if not (changed.rows or changed.whole):
+            return True
+        if not await self._index.claim(self._owner, CLAIMED):
+            return False
+        if changed.whole and await self._has_strangers(changed.rows):
+            await self._index.reset()
+            changed = await self._changes(None)
+        done, left = 0, 0
+        loop = asyncio.get_running_loop()
+        for start in range(0, len(changed.rows), LOGS):
+            began = loop.time()
+            left += await self._index_logs(changed.rows[start : start + LOGS])
+            done = min(start + LOGS, len(changed.rows))
+            if report is not None:
+                report(done, len(changed.rows))
+            await self._rest(loop.time() - began)
+            if not await self._index.claim(self._owner, CLAIMED):
+                return False
+        if not left:
+            await self._index.mark(changed.mark)
+        return not left
+
+    async def _rest(self, took: float) -> None:
+        """Leave the processor to others, until a caller waits for the index."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(REST * took, LONGEST_REST)):
+                await self.hurry.wait()
+
+    async def _has_strangers(self, rows: Sequence[Row]) -> bool:
+        """Return whether the index has logs that are not in the store any more, as after a backup
+        was restored. Their terms are not known any more."""
+        known = {row.log for row in rows}
+        strange = [position for position in await self._index.logs() if position.log not in known]
+        if not strange:
+            return False
+        found = await self._store.rows([position.key for position in strange[:LOGS]])
+        return any(
+            row is None or row.log != position.log
+            for row, position in zip(found, strange, strict=False)
+        )
+
+    async def _finish_removals(self) -> None:
+        """Index the sessions again whose removal was interrupted."""
+        for scope, owner in await self._index.abandoned(wall_clock() - STALE_MS):
+            logs = await self._index.bury(scope, owner)
+            rows = await self._store.rows([position.key for position in logs])
+            gone = [
+                position.log
+                for position, row in zip(logs, rows, strict=True)
+                if row is None or row.log != position.log
+            ]
+            again = [position.log for position in logs if position.log not in gone]
+            await self._index.unbury(scope, owner, gone=gone, again=again)
+
+    async def _index_logs(self, rows: Sequence[Row]) -> int:
+        """Index some logs up to their heads. Returns the number of logs that could not be."""
+        todo = list(rows)
+        for _ in range(TRIES):
+            todo = await self._index_once(todo)
+            if not todo:
+                return 0
+            await asyncio.sleep(0)
+        return len(todo)
+
+    async def _index_once(self, rows: Sequence[Row]) -> list[Row]:
+        """Index some logs up to their heads. Returns those to try again."""
+        buried: list[Row] = []
+        batch: list[Advance] = []
+        positions = await self._index.positions(rows)
+        for row, first in zip(rows, positions, strict=True):
+            if first.seq == row.head and first.link == row.link:
+                continue
+            if first.epoch is None:
+                buried.append(row)
+                continue
+            if not await self._continues(row, first):
+                await self._index.reset()
+                return list(rows)
+            position = first
+            while position.seq < row.head:
+                advance = await self._read(row, position)
+                if advance is None:
+                    break
+                batch.append(advance)
+                position = advance.after
+                if sum(len(one.docs) for one in batch) >= EVENTS:
+                    if await self._index.add(batch) < len(batch):
+                        return list(rows)
+                    batch = []
+        if batch and await self._index.add(batch) < len(batch):
+            return list(rows)
+        return buried
+
+    async def _continues(self, row: Row, position: LogPosition) -> bool:
+        """Return whether the log still has the events that the index has of it."""
+        if position.seq == 0:
+            return True
+        if position.seq > row.head:
+            return False
+        try:
+            link = await self._store.link(row.key, position.seq, log=row.log)
+        except (SessionNotFound, LogReplaced):
+            return True  # deleted meanwhile, with its terms
+        return link == position.link
+
+    async def _read(self, row: Row, position: LogPosition) -> Advance | None:
+        """Read the next events of a log. Returns None if there are none, as after a
+        delete."""
+        seq, rewinds = position.seq, list(position.rewinds)
+        docs: list[Doc] = []
+        names: dict[str, str] = {}
+        tenant = await self._index.tenant(row.tenant)
+        try:
+            events = self._store.read(
+                row.key, after=seq, before=row.head + 1, limit=EVENTS // 2, log=row.log
+            )
+            try:
+                async with aclosing(events):
+                    async for event in events:
+                        names.update(named_calls(event))
+                        seq = event.seq
+                        if (to := rewound_to(event)) is not None:
+                            rewinds.append((seq, to))
+                        text = await self._text(row, event, names)
+                        doc = None if text is None else doc_of(event, row.key, tenant, text)
+                        if doc is not None:
+                            docs.append(doc)
+            except LogDamaged as error:
+                if seq == position.seq:
+                    seq = error.seq  # without this event
+            if seq == position.seq:
+                return None
+            link = await self._store.link(row.key, seq, log=row.log)
+        except (SessionNotFound, LogReplaced):
+            return None
+        after = replace(position, seq=seq, link=link, rewinds=tuple(rewinds))
+        return Advance(before=position, after=after, docs=docs)
+
+    async def _text(self, row: Row, event: Event, names: dict[str, str]) -> EventText | None:
+        text = event_text(event)
+        if text is None or text.call is None:
+            return text
+        if text.call in names:
+            return replace(text, tools=(names[text.call],))
+        return await with_tool(self._store, row, event, text)

@@ -1,0 +1,489 @@
+"""An index of texts in an SQLite file of its own, next to the database: FTS5 without the texts.
+
+FTS5 removes the terms of an event only if it is given them; `docs` has their checksum. The file is
+not part of the data: it can be removed at any time, also while it is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...environment import new_id, wall_clock
+from ...errors import StoreUnavailable
+from ...log.catalog import Row
+from ...log.events import Key, Scope
+from ...log.search import Condition
+from .index import (
+    EDITION,
+    Advance,
+    Candidate,
+    Doc,
+    KeptDoc,
+    LogPosition,
+    NoIndex,
+    place_of,
+)
+
+T = TypeVar("T")
+
+APPLICATION = 0x486F6C73  # "Hols"
+BUSY_MS = 30_000
+BUCKETS = 256
+ERASES_AT_ONCE = (3, 42)  # the first version of SQLite that overwrites removed terms
+# FTS5 takes every character outside of ASCII as part of a term.
+TABLES = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE tenants (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY, log TEXT NOT NULL UNIQUE,
+    tenant TEXT NOT NULL, session TEXT NOT NULL, thread TEXT NOT NULL,
+    seq INTEGER NOT NULL, link TEXT, rewinds TEXT NOT NULL
+);
+CREATE INDEX logs_session ON logs (tenant, session);
+CREATE TABLE docs (
+    id INTEGER PRIMARY KEY, log INTEGER NOT NULL, seq INTEGER NOT NULL, crc INTEGER NOT NULL,
+    extra TEXT
+);
+CREATE UNIQUE INDEX docs_seq ON docs (log, seq);
+CREATE TABLE buried (
+    owner TEXT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, session, owner)
+) WITHOUT ROWID;
+CREATE TABLE epochs (bucket INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5(
+    terms, content='', detail=none, columnsize=0, tokenize="ascii tokenchars '_:@#='"
+);
+"""
+_LOG = "log, tenant, session, thread, seq, link, rewinds"
+
+
+class SqliteTextIndex:
+    """An index in the file `path`. A new file gets the permissions of the file `like`."""
+
+    def __init__(self, path: str, like: str) -> None:
+        self.path = path
+        self._like = like
+        self._conn: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-search")
+        self._closed = False
+
+    async def _run(self, job: Callable[[sqlite3.Connection], T], *, create: bool = False) -> T:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._transact, job, create
+        )
+
+    def _transact(self, job: Callable[[sqlite3.Connection], T], create: bool) -> T:
+        try:
+            conn = self._open(create=create)
+            if conn is None:
+                raise NoIndex
+            conn.execute("BEGIN IMMEDIATE")
+            try:
+                done = job(conn)
+                conn.execute("COMMIT")
+            except BaseException:
+                if conn.in_transaction:
+                    conn.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            if "no such module" in str(error):
+                raise _NoFts from error
+            if _is_damaged(error):
+                self._drop()
+                raise NoIndex from error
+            raise StoreUnavailable(problem=f"the search index is unavailable: {error}") from error
+        return done
+
+    def _drop(self) -> None:
+        """Remove a damaged index, which can always be built again."""
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    @property
+    def keeps_words(self) -> bool:
+        return self._file is not None and sqlite3.sqlite_version_info < ERASES_AT_ONCE
+
+    # The file
+
+    def _open(self, *, create: bool) -> sqlite3.Connection | None:
+        """Return the connection to the file that is at the path now."""
+        found = _identity(self.path)
+        if self._conn is not None and found != self._file:
+            self._conn.close()
+            self._conn = None
+        if self._conn is None:
+            if found is None and not create:
+                return None
+            self._conn = self._connect(create=create)
+            self._file = _identity(self.path)
+        return self._conn
+
+    def _connect(self, *, create: bool) -> sqlite3.Connection | None:
+        if create:
+            mode = os.stat(self._like).st_mode & 0o666
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, mode))
+        try:
+            conn = _prepared(self.path, create=create)
+        except sqlite3.DatabaseError as error:
+            if not _is_damaged(error):
+                raise
+            self._drop()
+            conn = self._connect(create=True) if create else None
+        return conn
+
+    async def exists(self) -> bool:
+        def look() -> bool:
+            return self._open(create=False) is not None
+
+        if self._conn is None and not await asyncio.to_thread(os.path.exists, self.path):
+            return False
+        return await asyncio.get_running_loop().run_in_executor(self._thread, look)
+
+    async def create(self) -> bool:
+        try:
+            await self._run(lambda conn: None, create=True)
+        except _NoFts:
+            return False
+        return True
+
+    async def reset(self) -> None:
+        await self._run(_reset)
+
+    async def optimize(self) -> None:
+        await self._run(lambda conn: conn.execute("INSERT INTO words (words) VALUES ('optimize')"))
+
+        def vacuum() -> None:
+            if (conn := self._open(create=False)) is not None:
+                conn.execute("VACUUM")
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, vacuum)
+
+    async def aclose(self) -> None:
+        def close() -> None:
+            if self._conn is not None:
+                self._conn.close()
+                self._conn = None
+
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, close)
+            self._thread.shutdown(wait=False)
+
+    # Indexing
+
+    async def claim(self, owner: str, seconds: float) -> bool:
+        def claim(conn: sqlite3.Connection) -> bool:
+            now = wall_clock()
+            holder, _, until = (_meta(conn, "claim") or "").rpartition(" ")
+            if holder not in ("", owner) and now < int(until) <= now + int(seconds * 2000):
+                return False
+            _set_meta(conn, "claim", f"{owner} {now + int(seconds * 1000)}")
+            return True
+
+        return await self._run(claim)
+
+    async def mark(self, mark: str | None = None) -> str | None:
+        def mark_(conn: sqlite3.Connection) -> str | None:
+            if mark is not None:
+                _set_meta(conn, "mark", mark)
+            return _meta(conn, "mark")
+
+        return await self._run(mark_)
+
+    async def tenant(self, name: str) -> int:
+        def number(conn: sqlite3.Connection) -> int:
+            conn.execute("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (name,))
+            (id,) = conn.execute("SELECT id FROM tenants WHERE name = ?", (name,)).fetchone()
+            return int(id)
+
+        return await self._run(number)
+
+    async def positions(self, rows: Sequence[Row]) -> list[LogPosition]:
+        return await self._run(lambda conn: [_position(conn, row.log, row.key) for row in rows])
+
+    async def logs(self) -> list[LogPosition]:
+        def logs(conn: sqlite3.Connection) -> list[LogPosition]:
+            return [_decoded(record) for record in conn.execute(f"SELECT {_LOG} FROM logs")]
+
+        return await self._run(logs)
+
+    async def add(self, batch: Sequence[Advance]) -> int:
+        def add(conn: sqlite3.Connection) -> int:
+            return sum(_advance(conn, one) for one in batch)
+
+        return await self._run(add)
+
+    # Searching
+
+    async def find(
+        self, wanted: Sequence[Condition], below: int, least: int, limit: int
+    ) -> list[Candidate]:
+        def find(conn: sqlite3.Connection) -> list[Candidate]:
+            found = conn.execute(
+                "SELECT d.id, d.seq AS number, l.log, l.tenant, l.session, l.thread, l.seq, l.link,"
+                " l.rewinds FROM words CROSS JOIN docs AS d ON d.id = words.rowid"
+                " CROSS JOIN logs AS l ON l.id = d.log"
+                " WHERE words MATCH ? AND words.rowid < ? AND words.rowid >= ?"
+                " ORDER BY words.rowid DESC LIMIT ?",
+                (_expression(wanted), below, least, limit),
+            )
+            return [
+                Candidate(id=id, seq=seq, position=_decoded(record)) for id, seq, *record in found
+            ]
+
+        return await self._run(find)
+
+    # Removing
+
+    async def bury(self, scope: Scope, owner: str) -> list[LogPosition]:
+        def bury(conn: sqlite3.Connection) -> list[LogPosition]:
+            conn.execute(
+                "INSERT OR REPLACE INTO buried (owner, tenant, session, at) VALUES (?, ?, ?, ?)",
+                (owner, scope.tenant, scope.session, wall_clock()),
+            )
+            _raise_epoch(conn, scope)
+            found = conn.execute(
+                f"SELECT {_LOG} FROM logs WHERE tenant = ? AND session = ?",
+                (scope.tenant, scope.session),
+            )
+            return [_decoded(record) for record in found]
+
+        return await self._run(bury)
+
+    async def docs(self, log: str, after: int, limit: int) -> list[KeptDoc]:
+        def docs(conn: sqlite3.Connection) -> list[KeptDoc]:
+            found = conn.execute(
+                "SELECT d.id, d.seq, d.crc, d.extra FROM docs AS d JOIN logs AS l ON l.id = d.log"
+                " WHERE l.log = ? AND d.seq > ? ORDER BY d.seq LIMIT ?",
+                (log, after, limit),
+            )
+            return [
+                KeptDoc(id=id, log=log, seq=seq, crc=crc, extra=extra)
+                for id, seq, crc, extra in found
+            ]
+
+        return await self._run(docs)
+
+    async def remove(self, docs: Sequence[tuple[KeptDoc, str]]) -> None:
+        def remove(conn: sqlite3.Connection) -> None:
+            for doc, terms in docs:
+                if conn.execute("DELETE FROM docs WHERE id = ?", (doc.id,)).rowcount:
+                    conn.execute(
+                        "INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)",
+                        (doc.id, terms),
+                    )
+
+        await self._run(remove)
+
+    async def unbury(
+        self, scope: Scope, owner: str, *, gone: Sequence[str], again: Sequence[str]
+    ) -> bool:
+        def unbury(conn: sqlite3.Connection) -> bool:
+            was = conn.execute(
+                "DELETE FROM buried WHERE tenant = ? AND session = ? AND owner = ?",
+                (scope.tenant, scope.session, owner),
+            ).rowcount
+            _raise_epoch(conn, scope)
+            for log in again:
+                conn.execute(
+                    "UPDATE logs SET seq = 0, link = NULL, rewinds = '[]' WHERE log = ?", (log,)
+                )
+            if again:
+                _set_meta(conn, "mark", "")  # so that these logs are looked at
+            left = False
+            for log in gone:
+                (docs,) = conn.execute(
+                    "SELECT EXISTS (SELECT 1 FROM docs AS d JOIN logs AS l ON l.id = d.log"
+                    " WHERE l.log = ?)",
+                    (log,),
+                ).fetchone()
+                left = left or bool(docs)
+                conn.execute("DELETE FROM logs WHERE log = ?", (log,))
+            if left:
+                _reset(conn)  # their terms are not known any more
+            return bool(was)
+
+        return await self._run(unbury)
+
+    async def abandoned(self, before: int) -> list[tuple[Scope, str]]:
+        def abandoned(conn: sqlite3.Connection) -> list[tuple[Scope, str]]:
+            found = conn.execute(
+                "SELECT tenant, session, owner FROM buried WHERE at < ?", (before,)
+            )
+            return [(Scope(tenant, session), owner) for tenant, session, owner in found]
+
+        return await self._run(abandoned)
+
+
+class _NoFts(Exception):
+    """This SQLite was built without FTS5."""
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_damaged(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _prepared(path: str, *, create: bool) -> sqlite3.Connection | None:
+    """Open the file, and create the tables. An index of another edition is dropped."""
+    conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        conn.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        # Changed pages are overwritten, and no second file keeps them for long.
+        conn.execute("PRAGMA secure_delete = ON")
+        conn.execute("PRAGMA journal_mode = TRUNCATE")
+        conn.execute("PRAGMA synchronous = NORMAL")
+        conn.execute("BEGIN IMMEDIATE")
+        (edition,) = conn.execute("PRAGMA user_version").fetchone()
+        if edition != EDITION:
+            tables = conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            if not (create or tables):
+                conn.execute("ROLLBACK")
+                conn.close()
+                return None
+            if ("words",) in tables:
+                conn.execute("DROP TABLE words")
+            for (name,) in conn.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            ).fetchall():
+                conn.execute(f'DROP TABLE "{name}"')
+            _create(conn)
+        conn.execute("COMMIT")
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _create(conn: sqlite3.Connection) -> None:
+    for statement in TABLES.split(";\n"):
+        conn.execute(statement)
+    if sqlite3.sqlite_version_info >= ERASES_AT_ONCE:
+        conn.execute("INSERT INTO words (words, rank) VALUES ('secure-delete', 1)")
+    _set_meta(conn, "identity", new_id())
+    conn.execute(f"PRAGMA application_id = {APPLICATION}")
+    conn.execute(f"PRAGMA user_version = {EDITION}")
+
+
+def _reset(conn: sqlite3.Connection) -> None:
+    conn.execute("INSERT INTO words (words) VALUES ('delete-all')")
+    for table in ("logs", "docs", "tenants"):
+        conn.execute(f"DELETE FROM {table}")
+    _set_meta(conn, "identity", new_id())
+    _set_meta(conn, "mark", "")
+
+
+def _meta(conn: sqlite3.Connection, name: str) -> str | None:
+    found = conn.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _set_meta(conn: sqlite3.Connection, name: str, value: str) -> None:
+    conn.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+
+
+def _epoch(conn: sqlite3.Connection, scope: Scope) -> str | None:
+    """Return the epoch of a session, or None while events of it are removed."""
+    names = (scope.tenant, scope.session)
+    if conn.execute("SELECT 1 FROM buried WHERE tenant = ? AND session = ?", names).fetchone():
+        return None
+    found = conn.execute("SELECT number FROM epochs WHERE bucket = ?", (_bucket(scope),)).fetchone()
+    return f"{_meta(conn, 'identity')}/{found[0] if found else 0}"
+
+
+def _raise_epoch(conn: sqlite3.Connection, scope: Scope) -> None:
+    conn.execute(
+        "INSERT INTO epochs (bucket, number) VALUES (?, 1)"
+        " ON CONFLICT (bucket) DO UPDATE SET number = number + 1",
+        (_bucket(scope),),
+    )
+
+
+def _bucket(scope: Scope) -> int:
+    return zlib.crc32(f"{scope.tenant}\n{scope.session}".encode()) % BUCKETS
+
+
+def _position(conn: sqlite3.Connection, log: str, key: Key) -> LogPosition:
+    epoch = _epoch(conn, key.scope)
+    found = conn.execute(f"SELECT {_LOG} FROM logs WHERE log = ?", (log,)).fetchone()
+    if found is None:
+        return LogPosition(log=log, key=key, epoch=epoch)
+    return msgspec.structs.replace(_decoded(found), epoch=epoch)
+
+
+def _decoded(record: Sequence[Any]) -> LogPosition:
+    log, tenant, session, thread, seq, link, rewinds = record
+    return LogPosition(
+        log=log,
+        key=Key(tenant, session, thread),
+        seq=seq,
+        link=link,
+        rewinds=msgspec.json.decode(rewinds, type=tuple[tuple[int, int], ...]),
+    )
+
+
+def _advance(conn: sqlite3.Connection, advance: Advance) -> bool:
+    """Write the next events of a log, if it is still at the position before them."""
+    before, after = advance.before, advance.after
+    if before.epoch is None or _position(conn, before.log, before.key) != before:
+        return False
+    key = after.key
+    conn.execute(
+        "INSERT INTO logs (log, tenant, session, thread, seq, link, rewinds)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log) DO UPDATE"
+        " SET seq = excluded.seq, link = excluded.link, rewinds = excluded.rewinds",
+        (
+            after.log,
+            *(key.tenant, key.session, key.thread),
+            *(after.seq, after.link, msgspec.json.encode(after.rewinds).decode()),
+        ),
+    )
+    (log,) = conn.execute("SELECT id FROM logs WHERE log = ?", (after.log,)).fetchone()
+    for doc in advance.docs:
+        _add_doc(conn, log, after.log, doc)
+    return True
+
+
+def _add_doc(conn: sqlite3.Connection, log: int, name: str, doc: Doc) -> None:
+    known = conn.execute("SELECT 1 FROM docs WHERE log = ? AND seq = ?", (log, doc.seq)).fetchone()
+    if known:
+        return  # indexed again from the start, and not removed before
+    id = place_of(doc.at, name, doc.seq)
+    while True:
+        try:
+            conn.execute(
+                "INSERT INTO docs (id, log, seq, crc, extra) VALUES (?, ?, ?, ?, ?)",
+                (id, log, doc.seq, doc.crc, doc.extra),
+            )
+            break
+        except sqlite3.IntegrityError:
+            id += 1  # another event has this place
+    conn.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (id, doc.terms))
+
+
+def _expression(wanted: Sequence[Condition]) -> str:
+    """Return the query as FTS5 reads it. The terms have no quotes."""
+    parts = [(f'"{one.term}"' + (" *" if one.prefix else ""), one.negative) for one in wanted]
+    positive = " AND ".join(text for text, negative in parts if not negative)
+    return f"({positive})" + "".join(f" NOT {text}" for text, negative in parts if negative)

@@ -1,0 +1,44 @@
+"""The logs that changed since a mark, for the index of texts.
+
+Events are numbered in the order of their commits (`rid`), so the mark is the last event that was
+seen. If that event is not there any more, all logs may have changed: SQLite gives the number of a
+removed last event to the next one, and a restored backup has other events.
+"""
+
+from __future__ import annotations
+
+from ...log.codec import LARGEST
+from ..search import ChangedLogs
+from ..sql.tables import LIVE, RESTORING
+from .log import row_of
+from .transaction import Transaction
+
+
+def changed_logs(tx: Transaction, mark: str | None) -> ChangedLogs:
+    """Return the logs that changed since `mark`, or all logs."""
+    conn = tx.conn
+    rid, _, id = (mark or "").partition(" ")
+    last = int(rid) if rid else 0
+    whole = True
+    if id:
+        found = conn.execute("SELECT id FROM events WHERE rid = ?", (last,)).fetchone()
+        whole = found is None or found[0] != id
+    # Events of a restore in progress belong to a log only later: the mark stays before them.
+    (first,) = conn.execute(
+        "SELECT min(e.rid) FROM logs AS l INDEXED BY logs_state CROSS JOIN events AS e"
+        f" ON e.log = l.id WHERE l.state <> 0 AND l.state = {RESTORING}"
+    ).fetchone()
+    newest = conn.execute(
+        "SELECT rid, id FROM events WHERE rid < ? ORDER BY rid DESC LIMIT 1",
+        (LARGEST if first is None else first,),
+    ).fetchone()
+    if whole:
+        records = conn.execute("SELECT id, doc FROM logs WHERE state = ?", (LIVE,)).fetchall()
+    else:
+        records = conn.execute(
+            "SELECT id, doc FROM logs WHERE state = ?"
+            " AND id IN (SELECT DISTINCT log FROM events WHERE rid > ?)",
+            (LIVE, last),
+        ).fetchall()
+    rows = [row_of(conn, id, doc) for id, doc in records]
+    return ChangedLogs(rows=rows, mark=f"{newest[0]} {newest[1]}" if newest else "", whole=whole)
