@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable
 from weakref import WeakSet
 
+from ..cancellation import forget
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
 from ..log import events as ev
 from ..log.catalog import Row
@@ -99,6 +100,7 @@ class OpenSessions:
         if opening is None:
             opening = self._opening[where] = asyncio.create_task(self._open(where, created))
             opening.add_done_callback(lambda _: self._opening.pop(where, None))
+            opening.add_done_callback(forget)  # all callers may be cancelled
         try:
             return await asyncio.shield(opening)
         except SessionNotFound:

@@ -17,7 +17,7 @@ from ...redact import Redactor
 from .cluster import Cluster, SimulatedProcess
 from .faults import InjectedFault, Strike
 from .judges import judge
-from .loop import Runaway
+from .loop import Runaway, coroutine_name
 from .outcome import SimulationOutcome
 from .scenario import Scenario
 from .users import Users
@@ -221,8 +221,9 @@ class Simulation:
         logs = {key: [*log.events] for key, log in server._logs.items()}
         for process in (*self.cluster.gone, *self.cluster.places):
             for context in process.loop.errors:
-                error = context.get("exception")
-                said = f"{context.get('message')}: {error!r}"
+                task = context.get("task") or context.get("future")
+                where = f" ({coroutine_name(task)})" if isinstance(task, asyncio.Task) else ""
+                said = f"{context.get('message')}{where}: {context.get('exception')!r}"
                 self.problems.append(f"{process.name}: {said}")
         return SimulationOutcome(
             scenario=self.scenario,
