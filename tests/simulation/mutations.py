@@ -48,6 +48,7 @@ from holdfast.harness.workers import drivers, recovery
 from holdfast.log import events as ev
 from holdfast.log.events import Event, NewEvent, ids, new_id
 from holdfast.stores import notify, rules
+from holdfast.stores.memory import MemoryStore
 from holdfast.testing.simulation import judges, simulation
 from holdfast.testing.simulation.scenario import Scenario, draw
 
@@ -166,6 +167,26 @@ def keep_drafts() -> Iterator[None]:
         return replace(made, changes=kept)
 
     with patch.object(rules, "extended", keeping):
+        yield
+
+
+# Lookups
+
+
+@mutation("the number of an event is looked up in the wrong place")
+def wrong_numbers() -> Iterator[None]:
+    seqs = MemoryStore.seqs
+
+    async def shifted(self: Any, *args: Any, **options: Any) -> dict[str, int]:
+        return {id: seq + 1 for id, seq in (await seqs(self, *args, **options)).items()}
+
+    with patch.object(MemoryStore, "seqs", shifted):
+        yield
+
+
+@mutation("the log to which an event was appended is not found by its id")
+def locate_nothing() -> Iterator[None]:
+    with patch.object(MemoryStore, "_holds", lambda *_: False):
         yield
 
 

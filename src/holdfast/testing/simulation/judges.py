@@ -353,6 +353,23 @@ def readers(outcome: SimulationOutcome) -> Iterator[str]:
             yield f"{reading.session}: a reader saw {reading.seqs}"
 
 
+def found(outcome: SimulationOutcome) -> Iterator[str]:
+    """Check that lookups return the numbers that events have in the log."""
+    for told in outcome.told:
+        if told.action != "find" or told.session in outcome.deleted:
+            continue
+        if told.status.startswith("wrong"):
+            yield f"{told.session}: #{told.tag} looked up event {told.seq}: {told.status}"
+        elif told.status == "found":
+            log = next((log for k, log in outcome.logs.items() if _is_main(k, told.session)), [])
+            if (told.seq, told.item) not in {(event.seq, event.id) for event in log}:
+                yield f"{told.session}: event {told.seq} ({told.item}) is not in the log"
+
+
+def _is_main(key: Key, session: str) -> bool:
+    return (key.session, key.thread) == (session, "main")
+
+
 def texts(outcome: SimulationOutcome) -> Iterator[str]:
     """Check that streamed text is in the log, and that no drafts remain."""
     said: dict[tuple[Key, str], str] = {}
@@ -532,6 +549,7 @@ JUDGES: dict[str, Judge] = {
     "decided": decided,
     "approved": approved,
     "readers": readers,
+    "found": found,
     "texts": texts,
     "cuts": cuts,
     "lost": lost,

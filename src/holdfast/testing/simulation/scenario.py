@@ -16,8 +16,8 @@ SUMMARISE: Any = ("on", "fails", "slow", "long", "simulated/other")
 Action = Literal[
     "send", "post", "steer", "interrupt", "limited", "typed", "modelled", "notify", "timer",
     "abort", "queue", "approve", "deny", "answer", "extend", "duel", "respond", "rule", "mode",
-    "model", "state", "read", "vanish", "look", "close", "attach", "fork", "edit", "regenerate",
-    "restore", "rewind", "copy", "delete", "delete_thread",
+    "model", "state", "read", "vanish", "look", "find", "close", "attach", "fork", "edit",
+    "regenerate", "restore", "rewind", "copy", "delete", "delete_thread",
 ]  # fmt: skip
 
 MESSAGES = (
@@ -36,6 +36,7 @@ SETTINGS = ("timer", "queue", "rule", "mode", "model", "state", "read", "look", 
 THREADS = ("fork", "edit", "regenerate", "restore", "copy", "delete_thread", "delete")
 
 REWINDS = ("restore", "look", "regenerate")  # half of these actions become a rewind
+LOOKUPS = ("mode", "model", "state", "read")  # a third of these actions becomes a lookup
 
 PLAIN = ("", "", "note", "charge", "note+charge", "count", "refund", "mail", "fail", "charge/note")
 MORE = (
@@ -139,7 +140,11 @@ def _step(
         pick=random.randrange(60),
     )
     # Derived from values that are already drawn, so that other scenarios do not change.
-    return replace(step, action="rewind") if action in REWINDS and step.pick % 2 else step
+    if action in REWINDS and step.pick % 2:
+        return replace(step, action="rewind")
+    if full and action in LOOKUPS and step.pick % 3 == 0:
+        return replace(step, action="find")
+    return step
 
 
 def _fault(random: Random, processes: int, span: float) -> InjectedFault:
