@@ -160,6 +160,10 @@ GOOD: dict[str, SimulationOutcome] = {
     "an answer": outcome(*PLAIN, told=[told("post", seq=2), told("send", "done", run=RUN)]),
     "a call": outcome(*DONE, effects=[CHARGED]),
     "a crash": outcome(*LOST, effects=[CHARGED], strikes=[CRASH]),
+    "an effect in a thread that was deleted and made again": outcome(
+        *PLAIN, child=(CREATED,), effects=[replace(CHARGED, thread=CHILD.thread, call="old")],
+        deleted=[f"s0/{CHILD.thread}"],
+    ),
     "an approval": outcome(*ASKED, settled(actor=ANN), *REFUND, effects=[REFUNDED]),
     "two approvals": outcome(*WIRE, voted(ANN), voted(BOB), settled(actor=BOB), *WIRED),
     "a timer": outcome(CREATED, TIMER, RANG, FIRED, started(3), called(), said(), ended()),

@@ -79,6 +79,7 @@ class Scenario(Struct, frozen=True):
     summarise: Literal["on", "fails", "slow", "long", "simulated/other"] | None = None
     fallback: bool = False  # whether another model answers if the first one fails
     slots: int = 1000  # logs that a process recovers concurrently
+    versions: tuple[int, ...] = ()  # of the agent, at the start of each place (default: 0)
 
     @property
     def ends(self) -> float:
@@ -112,6 +113,7 @@ def draw(seed: str, level: Level = "plain") -> Scenario:
         summarise=random.choice((None, *SUMMARISE)) if full else None,
         fallback=full and random.random() < 0.5,
         slots=random.choice((1, 2, 1000)) if full else 1000,
+        versions=tuple(random.choice((0, 0, 0, 1)) for _ in range(processes)) if full else (),
     )
 
 

@@ -47,7 +47,7 @@ class Simulation:
         self.users = Users(self.cluster, self.fault, self.deleted)
         self.problems: list[str] = []
         self.gone: dict[str, None] = {}  # sessions that users deleted
-        self._versions = [0] * scenario.processes
+        self._versions = [*scenario.versions, *[0] * scenario.processes][: scenario.processes]
 
     def fault(self, error: BaseException) -> None:
         """Record an exception that must not occur."""
