@@ -178,7 +178,9 @@ class Simulation:
         if self._versions and all(version % 2 for version in self._versions):
             # Restart one process with the older version: open calls may need its own tool.
             process = self.cluster.places[0]
-            if not process.dead:
+            if process.dead or process.server is None:
+                self._versions[0] += 1  # it is about to start again
+            else:
                 process.spawn(self._shut_down(process, 0.1))
         scheduler.run(lambda: False, self.cluster.faults.last)
         limit = scheduler.now + SETTLING
