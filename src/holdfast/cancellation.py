@@ -18,8 +18,14 @@ async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=pause)
     for task in tasks:
-        if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not report it
+        forget(task)
+
+
+def forget(task: asyncio.Future[Any]) -> None:
+    """Ignore the result of a task that has ended, so that asyncio does not report its error. As a
+    callback of a task whose waiters may all be cancelled, `task.add_done_callback(forget)`."""
+    if not task.cancelled():
+        task.exception()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from .cancellation import ended
+from .cancellation import ended, forget
 from .errors import InvalidValue, StoreError, StoreUnavailable
 
 T = TypeVar("T")
@@ -151,8 +151,7 @@ class _Call(Generic[T]):
 
     def _ended(self, task: asyncio.Task[T]) -> None:
         self._calls.discard(self)
-        if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not report it
+        forget(task)
         with contextlib.suppress(RuntimeError):  # the caller's loop has ended
             self._wake()
 

@@ -11,6 +11,7 @@ Nothing else runs: what is covered is covered by seeds alone. `--seed` is the fi
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = ROOT / "src/holdfast/harness"
-LOOP = ("decide", "perform", "run_loop", "lease", "driver", "tool_call", "model_call")
+LOOP = ("decide", "perform", "run_loop", "run_start", "lease", "driver", "tool_call", "model_call")
 FILES = (
     *(HARNESS / f"loop/{name}.py" for name in LOOP),
     *(HARNESS / f"workers/{n}.py" for n in ("drivers", "recovery")),
@@ -29,7 +30,7 @@ FILES = (
 
 
 def measure(first: int, schedules: int) -> dict[Path, dict[str, Any]]:
-    """The report of coverage.py about each file, after this many schedules of each level."""
+    """The report of coverage.py about each file, after this many schedules of all levels."""
     if not hasattr(sys, "monitoring"):
         sys.exit("use Python 3.12 or later: before, cancelled coroutines confuse the tracer")
     try:
@@ -42,15 +43,28 @@ def measure(first: int, schedules: int) -> dict[Path, dict[str, Any]]:
         made.start()
         # Imported now, so that what runs at import counts too.
         simulation = importlib.import_module("holdfast.testing.simulation")
-        for level in ("plain", "full"):
-            seeds = map(str, range(first, first + schedules))
-            for failure in simulation.run(seeds, level).failures:
-                print(f"{level} seed {failure.seed}: {failure.problems}")
+        mutations = importlib.import_module("tests.simulation.mutations")
+        for number in range(first, first + schedules):
+            scenario, level = mutations.schedule(number)
+            if number % 40 == 39:
+                scenario, level = rare(scenario, number // 40), "rare"
+            if problems := simulation.simulate(scenario).problems:
+                print(f"{level} {number}: {problems}")
+            if number % 20 == 19:
+                gc.collect()
         made.stop()
         target = Path(folder) / "coverage.json"
         made.json_report(outfile=str(target))
         found = json.loads(target.read_bytes())["files"]
     return {Path(name).resolve(): report for name, report in found.items()}
+
+
+def rare(scenario: Any, number: int) -> Any:
+    """The scenario with a program in its first message that takes long to play."""
+    structs = importlib.import_module("msgspec.structs")
+    programs = importlib.import_module("holdfast.testing.simulation.scenario").RARE
+    first = structs.replace(scenario.steps[0], program=programs[number % len(programs)])
+    return structs.replace(scenario, steps=(first, *scenario.steps[1:]))
 
 
 def rows(reports: dict[Path, dict[str, Any]], detail: bool) -> Iterator[str]:
@@ -74,7 +88,7 @@ def _row(name: str, taken: int, known: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--schedules", type=int, default=400, help="of each level")
+    parser.add_argument("--schedules", type=int, default=400, help="how many; default: 400")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--missing", action="store_true", help="list the branches not taken")
     given = parser.parse_args()

@@ -4,6 +4,7 @@ Each mutation patches product code at run time. The simulation then plays schedu
 judge reports a problem. Run as a command, this prints the table:
 
     python -m tests.simulation.mutations [--most N] [--json] [NAME ...]
+    python -m tests.simulation.mutations --markdown > docs/simulation-mutations.md
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -48,8 +50,10 @@ from holdfast.harness.workers import drivers, recovery
 from holdfast.log import events as ev
 from holdfast.log.events import Event, NewEvent, ids, new_id
 from holdfast.stores import notify, rules
+from holdfast.stores.memory import MemoryStore
 from holdfast.testing.simulation import judges, simulation
-from holdfast.testing.simulation.scenario import Scenario, draw
+from holdfast.testing.simulation.faults import InjectedFault
+from holdfast.testing.simulation.scenario import Scenario, Step, draw
 
 folding = importlib.import_module("holdfast.log.state.fold")  # `fold` is also a function there
 
@@ -166,6 +170,26 @@ def keep_drafts() -> Iterator[None]:
         return replace(made, changes=kept)
 
     with patch.object(rules, "extended", keeping):
+        yield
+
+
+# Lookups
+
+
+@mutation("the number of an event is looked up in the wrong place")
+def wrong_numbers() -> Iterator[None]:
+    seqs = MemoryStore.seqs
+
+    async def shifted(self: Any, *args: Any, **options: Any) -> dict[str, int]:
+        return {id: seq + 1 for id, seq in (await seqs(self, *args, **options)).items()}
+
+    with patch.object(MemoryStore, "seqs", shifted):
+        yield
+
+
+@mutation("the log to which an event was appended is not found by its id")
+def locate_nothing() -> Iterator[None]:
+    with patch.object(MemoryStore, "_holds", lambda *_: False):
         yield
 
 
@@ -895,6 +919,52 @@ def _tight(scenario: Scenario) -> Scenario:
     return replace(scenario, steps=tuple(near), faults=())
 
 
+def _hooked(scenario: Scenario) -> Scenario:
+    """Many short runs in one session, by processes whose agents have hooks, and others."""
+    random = Random(scenario.seed)
+    places = scenario.processes
+    steps = [
+        Step(
+            at=round(0.1 + n * 0.04 + random.uniform(0.0, 0.04), 4),
+            action="send",
+            tag=f"m{n}",
+            place=random.randrange(places),
+        )
+        for n in range(80)
+    ]
+    versions = tuple(place % 2 for place in range(places))
+    return replace(scenario, steps=tuple(steps), faults=(), versions=versions)
+
+
+def _sluggish(scenario: Scenario) -> Scenario:
+    """The same, on a store that is slow for a while."""
+    slow = InjectedFault(at=0.1, kind="slow", value=0.3)
+    return replace(_hooked(scenario), faults=(slow,))
+
+
+def _counting(scenario: Scenario) -> Scenario:
+    """Users who change the state of one session at the same time, in several processes."""
+    steps = [
+        Step(at=round(0.5 + 0.3 * (n // 4), 1), action="state", tag=f"m{n}", place=n)
+        for n in range(24)
+    ]
+    first = Step(at=0.1, action="send", tag="first")
+    return replace(scenario, steps=(first, *steps), faults=())
+
+
+def _results(scenario: Scenario) -> Scenario:
+    """Runs with several calls, on a network that loses replies all the time."""
+    steps = [
+        Step(at=0.1 + 2 * n, action="send", tag=f"m{n}", program="note+charge+slow", place=n)
+        for n in range(6)
+    ]
+    lost = [
+        InjectedFault(at=round(0.14 + 0.37 * n, 2), kind="lost_reply", place=n // 5)
+        for n in range(30)
+    ]
+    return replace(scenario, steps=tuple(steps), faults=tuple(lost))
+
+
 def _votes(scenario: Scenario) -> Scenario:
     """Calls that need two approvals, and one person who approves all the time."""
     actions: tuple[Any, Any] = ("send", "approve")
@@ -926,6 +996,10 @@ LEVELS: dict[str, Callable[[Scenario], Scenario]] = {
     "burst": _burst,
     "tight": _tight,
     "votes": _votes,
+    "hooked": _hooked,
+    "sluggish": _sluggish,
+    "counting": _counting,
+    "results": _results,
     "rolling": _only("restart", 0.5),
     "frozen": _only("pause", 7.0),
     "lossy": _only("lost_reply"),
@@ -985,22 +1059,51 @@ def find(name: str, most: int = MOST, first: int = 0) -> Found:
     return Found(name, None, seconds=time.process_time() - began)
 
 
+PAGE = """# Mutations
+
+This page is for people who want to know what the judges of the [simulation](simulation.md) notice.
+Each row is a change that breaks Holdfast, the number of the first schedule that fails with it, and
+the judge that reports it. Schedules are played in a fixed order, at most {most} for a mutation.
+
+`python -m tests.simulation.mutations --markdown` prints this page.
+
+| mutation | what is broken | schedule | level | judge |
+|---|---|---|---|---|
+"""
+
+
+def _row(found: Found) -> str:
+    """The row of a mutation in the table of the page."""
+    about = MUTATIONS[found.mutation].about
+    if found.schedule is not None:
+        return (
+            f"| `{found.mutation}` | {about} | {found.schedule} | {found.level} | {found.judge} |"
+        )
+    why = EQUIVALENT.get(found.mutation, "not found")
+    return f"| `{found.mutation}` | {about} | - | - | {why} |"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the table of mutations; the result is the number of those that were not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations")
     parser.add_argument("--most", type=int, default=MOST, help="schedules per mutation")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument("--markdown", action="store_true", help="print the table as a page")
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutations to try (default: all)")
     given = parser.parse_args(arguments)
     if unknown := [name for name in given.names if name not in MUTATIONS]:
         parser.error(f"unknown mutations: {', '.join(unknown)}")
     missed = 0
+    if given.markdown:
+        sys.stdout.write(PAGE.format(most=given.most))
     for name in given.names or MUTATIONS:
         found = find(name, given.most)
         known = "equivalent" if name in EQUIVALENT else "NOT FOUND"
         missed += found.schedule is None and name not in EQUIVALENT
         if given.json:
             line = json.dumps(found._asdict())
+        elif given.markdown:
+            line = _row(found)
         elif found.schedule is None:
             line = f"{name:24} {known} in {given.most} schedules ({found.seconds:.1f} s)"
         else:

@@ -160,6 +160,10 @@ GOOD: dict[str, SimulationOutcome] = {
     "an answer": outcome(*PLAIN, told=[told("post", seq=2), told("send", "done", run=RUN)]),
     "a call": outcome(*DONE, effects=[CHARGED]),
     "a crash": outcome(*LOST, effects=[CHARGED], strikes=[CRASH]),
+    "an effect in a thread that was deleted and made again": outcome(
+        *PLAIN, child=(CREATED,), effects=[replace(CHARGED, thread=CHILD.thread, call="old")],
+        deleted=[f"s0/{CHILD.thread}"],
+    ),
     "an approval": outcome(*ASKED, settled(actor=ANN), *REFUND, effects=[REFUNDED]),
     "two approvals": outcome(*WIRE, voted(ANN), voted(BOB), settled(actor=BOB), *WIRED),
     "a timer": outcome(CREATED, TIMER, RANG, FIRED, started(3), called(), said(), ended()),
@@ -174,6 +178,7 @@ GOOD: dict[str, SimulationOutcome] = {
         CREATED, received(), COPY, started(2), called(), said(), ended()
     ),
     "a count": outcome(*PLAIN, COUNT, told=[told("state")]),
+    "a lookup": outcome(*PLAIN, told=[told("find", "found", seq=5, item="e5")]),
     "a reader": outcome(*PLAIN, readings=[ReaderView("s0", 2, "l", [3, 4, 5])]),
     "a text": outcome(*PLAIN, texts={(MAIN, "e5"): "hello"}),
     "a repetition": outcome(
@@ -251,6 +256,12 @@ BAD: dict[str, tuple[str, SimulationOutcome]] = {
     ),
     "a reader that saw an event twice": (
         "readers", outcome(*PLAIN, readings=[ReaderView("s0", 0, "l", [1, 1, 2])])
+    ),
+    "a lookup of another number": (
+        "found", outcome(*PLAIN, told=[told("find", "found", seq=4, item="e5")])
+    ),
+    "a lookup that finds nothing": (
+        "found", outcome(*PLAIN, told=[told("find", "wrong logs: []", seq=5, item="e5")])
     ),
     "lost text": ("texts", outcome(*PLAIN, texts={(MAIN, "e5"): "bye"})),
     "a draft that is left": ("texts", outcome(*PLAIN, drafts={MAIN: ["e5"]})),
@@ -342,6 +353,15 @@ def test_other_writes_of_runners_are_reported(kind: str, fence: Lease | None) ->
 def test_live_lease_keeps_its_owner(now: int, taken: Lease, problems: int) -> None:
     watch = Watch()
     watch.acquired("p1.0", taken, HELD, now)
+    assert len(watch.problems) == problems
+
+
+@pytest.mark.parametrize(
+    ("before", "problems"), [(HELD, 0), (LeaseState(1), 0), (LeaseState(2, OTHER, 1000), 1)]
+)
+def test_nobody_releases_the_lease_of_another_driver(before: LeaseState, problems: int) -> None:
+    watch = Watch()
+    watch.released("p0.0", lease(), before)
     assert len(watch.problems) == problems
 
 

@@ -38,3 +38,7 @@ def test_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "call_twice" in capsys.readouterr().out
     assert mutations.main(["--most", "2", "--json", "call_twice"]) == 0
     assert json.loads(capsys.readouterr().out)["judge"] == "effects"
+    assert mutations.main(["--most", "2", "--markdown", "call_twice"]) == 0
+    assert "| `call_twice` | every tool is called twice | 1 | plain | effects |" in (
+        capsys.readouterr().out
+    )

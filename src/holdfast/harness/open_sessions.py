@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable
 from weakref import WeakSet
 
+from ..cancellation import forget
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
 from ..log import events as ev
 from ..log.catalog import Row
@@ -95,10 +96,10 @@ class OpenSessions:
             known.touch()
             return known
         opening = self._opening.get(where)
-        mine = opening is None
-        if opening is None:
+        mine = opening is None or opening.done()
+        if opening is None or opening.done():  # one that has just failed is not joined
             opening = self._opening[where] = asyncio.create_task(self._open(where, created))
-            opening.add_done_callback(lambda _: self._opening.pop(where, None))
+            opening.add_done_callback(lambda task: self._opened(where, task))
         try:
             return await asyncio.shield(opening)
         except SessionNotFound:
@@ -106,6 +107,11 @@ class OpenSessions:
                 raise
         # A concurrent `open` found no session: create it now.
         return await self.get_or_create(where, created)
+
+    def _opened(self, where: Key, opening: asyncio.Task[SessionCore[Session]]) -> None:
+        forget(opening)  # all callers may be cancelled
+        if self._opening.get(where) is opening:
+            del self._opening[where]
 
     async def _open(self, where: Key, created: ev.SessionCreated | None) -> SessionCore[Session]:
         agent = self.config.agent.key

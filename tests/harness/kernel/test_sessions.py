@@ -15,6 +15,8 @@ from holdfast.events import Key, Scope
 from holdfast.harness.sandbox import NoSandbox
 from holdfast.harness.sandbox.port import NoSandboxPlace
 from holdfast.harness.session.session import core_of
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.faults import FaultyStore, Stall
 
 from .scene import Slow, helper, serve, until
 
@@ -354,3 +356,22 @@ async def test_a_session_that_was_there_is_opened_and_not_created() -> None:
         await harness.get_or_create("s")
         await until(lambda: told)
     assert told[0] == "session.opened"
+
+
+async def test_session_is_created_right_after_another_caller_found_none() -> None:
+    stall = Stall(method="row")
+    store = FaultyStore(MemoryStore(), [stall])
+    async with serve(helper(), "hi", store=store) as harness:
+        opening = asyncio.create_task(harness.open("s"))
+        await stall.reached.wait()
+
+        async def late() -> Any:
+            await stall.go.wait()  # continues right after the opening has failed
+            return await harness.get_or_create("s")
+
+        creating = asyncio.create_task(late())
+        await asyncio.sleep(0)
+        stall.go.set()
+        with pytest.raises(SessionNotFound):
+            await opening
+        assert (await creating).id == "s"

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from ...cancellation import forget
+
 T = TypeVar("T")
 GRACE = 1.0  # seconds that work gets to end after it was cancelled
 
@@ -76,9 +78,3 @@ class Stoppable:
         await asyncio.wait({task}, timeout=4 * GRACE)
         if not task.done():  # the task ignores cancellation: discard its result
             task.add_done_callback(forget)
-
-
-def forget(task: asyncio.Task[Any]) -> None:
-    """Ignore the result of a task that is no longer awaited."""
-    if not task.cancelled():
-        task.exception()

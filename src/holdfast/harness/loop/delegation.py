@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from typing import Any
 
+from ...cancellation import forget
 from ...errors import HeadMoved, HoldfastError, SessionNotFound, ToolError
 from ...log import events as ev
 from ...log.codec import typed
@@ -82,6 +83,7 @@ async def begin(
         raise ToolError(problem=f"sub-agent {sub.name!r} has no instructions: use forked=True")
     ref = _model(driving, sub, model, copy)
     making = asyncio.ensure_future(_make(driving, call, sub, task, ref, copy))
+    making.add_done_callback(forget)
     try:
         await asyncio.shield(making)
     except asyncio.CancelledError:

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...cancellation import forget
 from ...errors import HoldfastError, InvalidValue, LogDamaged, ToolError, ToolMissing
 from ...log import events as ev
 from ...log.codec import typed
@@ -24,7 +25,7 @@ from ..tools.allowance import Allowance
 from ..tools.signature import is_async
 from ..tools.thread_runner import asked_to_stop, escaped
 from ..tools.values import clean
-from .cancellation import GRACE, forget
+from .cancellation import GRACE
 from .driver import Driving, model_called, step_after
 from .hooks import run_hooks
 from .proposed_calls import TITLE, approval, asked, decision_events, denied, forbidden, outcome

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
+from ...cancellation import forget
 from ...environment import wall_clock
 from ...errors import RateLimited, Unauthorized
 from ...local_token import is_loopback
@@ -164,6 +165,7 @@ class KeyAuth:
         if looking is None:
             looking = self._looking[id] = asyncio.create_task(self._keys.record(id))
             looking.add_done_callback(lambda _: self._looking.pop(id, None))
+            looking.add_done_callback(forget)  # all requests may be cancelled
         record = await asyncio.shield(looking)
         self._known.pop(id, None)
         if record is not None:

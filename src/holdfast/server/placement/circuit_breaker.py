@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
+from ...cancellation import forget
 from ...errors import HoldfastError, LogDamaged, MissingExtra, StoreError, StoreUnavailable
 
 T = TypeVar("T")
@@ -90,8 +91,7 @@ class CircuitBreaker:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._left.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not report it
+        forget(task)
 
     async def aclose(self) -> None:
         """Cancel work that timed out and was not awaited. Call this after the stores are closed."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
 
+from ...cancellation import forget
 from ...errors import RateLimited
 from ..auth.limits import ServerLimits
 
@@ -122,6 +123,7 @@ class Outbox:
         frame = self._frames[place]
         if frame.loading is None or (frame.loading.done() and _failed(frame.loading)):
             frame.loading = asyncio.create_task(load())
+            frame.loading.add_done_callback(forget)  # all readers may be cancelled
         return await asyncio.shield(frame.loading)
 
     async def freed(self, name: str, size: int, patience: float) -> bool:

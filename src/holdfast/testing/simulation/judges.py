@@ -28,9 +28,11 @@ MESSAGES = ("send", "post", "steer", "interrupt")
 DECISIONS = ("approved", "denied", "answered")
 ACTING = ("charge", "mail", "refund")  # tools of the simulated agent that always have an effect
 CRASHES = ("lost_process", "crash", "tool_crash")
-LOSSES = ("pause", "cut", "outage", "slow", "lost_request", "lost_reply")
+LOSSES = ("pause", "cut", "outage", "slow")
+MISSED = ("lost_request", "lost_reply")  # one of these costs no lease
 QUIET = 0.5  # seconds within which work gets a driver while no fault is active
 CALM = 0.15  # … without any fault: a notice wakes the driver, not a search
+MANY = 100  # slots that no process needs all
 BOUNDS = RunBounds()
 RUNS = ("run.started", "run.resumed", "run.waiting", "run.finished")
 NO_RESULT = "There is no result yet."  # the result of an open call in a prompt
@@ -269,8 +271,10 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _was_deleted(outcome: SimulationOutcome, effect: Effect) -> bool:
-    """Return whether the thread of an effect no longer exists, in a session whose threads users
-    deleted."""
+    """Return whether users deleted the thread of an effect, which may have been made again, or
+    whether it no longer exists in a session whose threads users deleted."""
+    if f"{effect.session}/{effect.thread}" in outcome.deleted:
+        return True
     there = any(k.session == effect.session and k.thread == effect.thread for k in outcome.logs)
     return not there and any(name.startswith(f"{effect.session}/") for name in outcome.deleted)
 
@@ -351,6 +355,23 @@ def readers(outcome: SimulationOutcome) -> Iterator[str]:
         first = reading.after + 1
         if reading.seqs != [*range(first, first + len(reading.seqs))]:
             yield f"{reading.session}: a reader saw {reading.seqs}"
+
+
+def found(outcome: SimulationOutcome) -> Iterator[str]:
+    """Check that lookups return the numbers that events have in the log."""
+    for told in outcome.told:
+        if told.action != "find" or told.session in outcome.deleted:
+            continue
+        if told.status.startswith("wrong"):
+            yield f"{told.session}: #{told.tag} looked up event {told.seq}: {told.status}"
+        elif told.status == "found":
+            log = next((log for k, log in outcome.logs.items() if _is_main(k, told.session)), [])
+            if (told.seq, told.item) not in {(event.seq, event.id) for event in log}:
+                yield f"{told.session}: event {told.seq} ({told.item}) is not in the log"
+
+
+def _is_main(key: Key, session: str) -> bool:
+    return (key.session, key.thread) == (session, "main")
 
 
 def texts(outcome: SimulationOutcome) -> Iterator[str]:
@@ -451,7 +472,8 @@ def cuts(outcome: SimulationOutcome) -> Iterator[str]:
 def prompt(outcome: SimulationOutcome) -> Iterator[str]:
     """Check that logs get a driver, and that timers fire, without delay while no fault is
     active."""
-    most = QUIET if outcome.strikes else CALM
+    busy = outcome.scenario.slots < MANY  # a process may wait until it has a free slot
+    most = QUIET if outcome.strikes or busy else CALM
     for key, walk in walked(outcome).items():
         for event, until in walk.needs:
             late = until is None or until > event.at + most * 1000
@@ -512,14 +534,17 @@ def _gone(outcome: SimulationOutcome, driver: str, last: int, until: int) -> boo
         return True  # times in the log differ from the times of the simulation
     begin, end = last / 1000 - EPOCH - 1.0, until / 1000 - EPOCH
     place = int(driver.partition(".")[0].removeprefix("p") or -1)
+    missed = 0
     for strike in outcome.strikes:
         if strike.place not in (None, place):
             continue
         if strike.kind in CRASHES and begin <= strike.begin <= end:
             return True
-        if strike.kind in LOSSES and strike.begin <= end and strike.end + 1.0 >= begin:
-            return True
-    return False
+        if strike.begin <= end and strike.end + 1.0 >= begin:
+            if strike.kind in LOSSES:
+                return True
+            missed += strike.kind in MISSED
+    return missed > 1
 
 
 JUDGES: dict[str, Judge] = {
@@ -532,6 +557,7 @@ JUDGES: dict[str, Judge] = {
     "decided": decided,
     "approved": approved,
     "readers": readers,
+    "found": found,
     "texts": texts,
     "cuts": cuts,
     "lost": lost,

@@ -237,6 +237,11 @@ def handle_name(handle: events.Handle) -> str:
     callback: Any = handle._callback  # type: ignore[attr-defined]
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
-        coro = owner.get_coro()
-        return getattr(coro, "__qualname__", type(coro).__name__)
+        return coroutine_name(owner)
     return getattr(callback, "__qualname__", type(callback).__name__)
+
+
+def coroutine_name(task: asyncio.Task[Any]) -> str:
+    """Return the name of the coroutine that a task runs."""
+    coro = task.get_coro()
+    return getattr(coro, "__qualname__", type(coro).__name__)

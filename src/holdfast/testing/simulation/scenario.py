@@ -16,8 +16,8 @@ SUMMARISE: Any = ("on", "fails", "slow", "long", "simulated/other")
 Action = Literal[
     "send", "post", "steer", "interrupt", "limited", "typed", "modelled", "notify", "timer",
     "abort", "queue", "approve", "deny", "answer", "extend", "duel", "respond", "rule", "mode",
-    "model", "state", "read", "vanish", "look", "close", "attach", "fork", "edit", "regenerate",
-    "restore", "rewind", "copy", "delete", "delete_thread",
+    "model", "state", "read", "vanish", "look", "find", "close", "attach", "fork", "edit",
+    "regenerate", "restore", "rewind", "copy", "delete", "delete_thread",
 ]  # fmt: skip
 
 MESSAGES = (
@@ -36,6 +36,7 @@ SETTINGS = ("timer", "queue", "rule", "mode", "model", "state", "read", "look", 
 THREADS = ("fork", "edit", "regenerate", "restore", "copy", "delete_thread", "delete")
 
 REWINDS = ("restore", "look", "regenerate")  # half of these actions become a rewind
+LOOKUPS = ("mode", "model", "state", "read")  # a third of these actions becomes a lookup
 
 PLAIN = ("", "", "note", "charge", "note+charge", "count", "refund", "mail", "fail", "charge/note")
 MORE = (
@@ -78,6 +79,7 @@ class Scenario(Struct, frozen=True):
     summarise: Literal["on", "fails", "slow", "long", "simulated/other"] | None = None
     fallback: bool = False  # whether another model answers if the first one fails
     slots: int = 1000  # logs that a process recovers concurrently
+    versions: tuple[int, ...] = ()  # of the agent, at the start of each place (default: 0)
 
     @property
     def ends(self) -> float:
@@ -111,6 +113,7 @@ def draw(seed: str, level: Level = "plain") -> Scenario:
         summarise=random.choice((None, *SUMMARISE)) if full else None,
         fallback=full and random.random() < 0.5,
         slots=random.choice((1, 2, 1000)) if full else 1000,
+        versions=tuple(random.choice((0, 0, 0, 1)) for _ in range(processes)) if full else (),
     )
 
 
@@ -139,7 +142,11 @@ def _step(
         pick=random.randrange(60),
     )
     # Derived from values that are already drawn, so that other scenarios do not change.
-    return replace(step, action="rewind") if action in REWINDS and step.pick % 2 else step
+    if action in REWINDS and step.pick % 2:
+        return replace(step, action="rewind")
+    if full and action in LOOKUPS and step.pick % 3 == 0:
+        return replace(step, action="find")
+    return step
 
 
 def _fault(random: Random, processes: int, span: float) -> InjectedFault:

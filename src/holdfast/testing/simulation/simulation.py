@@ -17,7 +17,7 @@ from ...redact import Redactor
 from .cluster import Cluster, SimulatedProcess
 from .faults import InjectedFault, Strike
 from .judges import judge
-from .loop import Runaway
+from .loop import Runaway, coroutine_name
 from .outcome import SimulationOutcome
 from .scenario import Scenario
 from .users import Users
@@ -47,7 +47,7 @@ class Simulation:
         self.users = Users(self.cluster, self.fault, self.deleted)
         self.problems: list[str] = []
         self.gone: dict[str, None] = {}  # sessions that users deleted
-        self._versions = [0] * scenario.processes
+        self._versions = [*scenario.versions, *[0] * scenario.processes][: scenario.processes]
 
     def fault(self, error: BaseException) -> None:
         """Record an exception that must not occur."""
@@ -178,7 +178,9 @@ class Simulation:
         if self._versions and all(version % 2 for version in self._versions):
             # Restart one process with the older version: open calls may need its own tool.
             process = self.cluster.places[0]
-            if not process.dead:
+            if process.dead or process.server is None:
+                self._versions[0] += 1  # it is about to start again
+            else:
                 process.spawn(self._shut_down(process, 0.1))
         scheduler.run(lambda: False, self.cluster.faults.last)
         limit = scheduler.now + SETTLING
@@ -221,8 +223,9 @@ class Simulation:
         logs = {key: [*log.events] for key, log in server._logs.items()}
         for process in (*self.cluster.gone, *self.cluster.places):
             for context in process.loop.errors:
-                error = context.get("exception")
-                said = f"{context.get('message')}: {error!r}"
+                task = context.get("task") or context.get("future")
+                where = f" ({coroutine_name(task)})" if isinstance(task, asyncio.Task) else ""
+                said = f"{context.get('message')}{where}: {context.get('exception')!r}"
                 self.problems.append(f"{process.name}: {said}")
         return SimulationOutcome(
             scenario=self.scenario,

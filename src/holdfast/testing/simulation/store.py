@@ -113,7 +113,9 @@ class SimulatedServer(MemoryStore):
         """Execute one call in the server's environment. Return its result, or raise its
         exception."""
         self.notices.caller, self.notices.own = client, []
-        log = self._logs.get(args[0]) if method in ("append", "acquire") else None
+        log = None
+        if method in ("append", "acquire", "release"):
+            log = self._logs.get(args[0].key if method == "release" else args[0])
         before = log.lease if log is not None else LeaseState()
         with environment.use(self._environment):
             result = _result(getattr(self, method)(*args, **options))
@@ -128,6 +130,8 @@ class SimulatedServer(MemoryStore):
             self.watch.streamed(*args)
         elif method == "acquire":
             self.watch.acquired(client.name, result, before, self._clock())
+        elif method == "release":
+            self.watch.released(client.name, args[0], before)
         return result
 
 

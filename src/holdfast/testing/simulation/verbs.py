@@ -9,6 +9,7 @@ from contextlib import aclosing, closing, suppress
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...bundle import export_bundle, import_bundle
 from ...errors import (
@@ -316,6 +317,26 @@ async def look(harness: Any, request: UserRequest) -> Reply:
     return Reply("seen")
 
 
+async def find(harness: Any, request: UserRequest) -> Reply:
+    """Look up the number of an event, the logs that contain it, and the row of the session."""
+    session = await harness.open(request.step.session)
+    key, log = session.key, session._core.live.log
+    events = await session.events()
+    event = events[request.step.pick % len(events)]
+    ids = [event.id, events[-1].id, "unknown"]
+    known = await harness.store.seqs(key, ids, log=log)
+    logs = await harness.store.locate(key.tenant, event.id)
+    row, none = await harness.store.rows([key, replace(key, thread="unknown")])
+    wrong = ""
+    if known != {event.id: event.seq, events[-1].id: events[-1].seq}:
+        wrong = f"wrong numbers: {known}"
+    elif key not in logs:
+        wrong = f"wrong logs: {logs}"
+    elif none is not None or row is None or row.head < events[-1].seq:
+        wrong = f"wrong rows: {row}, {none}"
+    return Reply(wrong or "found", event.seq, item=event.id)
+
+
 async def close(harness: Any, request: UserRequest) -> Reply:
     """Close the live session in this process, while its run may be driven here."""
     await harness.close(request.step.session, grace=0.1 * (request.step.pick % 4))
@@ -414,7 +435,7 @@ VERBS: dict[str, Verb] = {
     **dict.fromkeys(("edit", "regenerate"), again),
     "post": post, "notify": notify, "timer": timer, "abort": abort, "queue": queue,
     "respond": respond, "rule": rule, "mode": mode, "model": model, "state": state,
-    "read": read, "vanish": vanish, "look": look, "close": close, "attach": attach,
+    "read": read, "vanish": vanish, "look": look, "find": find, "close": close, "attach": attach,
     "fork": fork, "restore": restore, "rewind": rewind, "copy": copy, "delete": delete,
     "delete_thread": delete_thread,
 }  # fmt: skip

@@ -70,6 +70,15 @@ class Watch:
                 f" {before.owner}, which had {before.until - now} ms left"
             )
 
+    def released(self, process: str, lease: Lease, before: LeaseState) -> None:
+        """Check a release that the server accepted: nobody releases the lease of another driver."""
+        self.checks["lease"] += 1
+        if before.owner is not None and before.token != lease.token:
+            self.problems.append(
+                f"lease: {process} released lease {before.token} of {before.owner} on"
+                f" {lease.key.session}/{lease.key.thread} with its own, {lease.token}"
+            )
+
     def streamed(self, key: Key, message: str, offset: int, text: str) -> None:
         """Record text of a message that was streamed to the store, where readers can see it."""
         known = self.texts.get((key, message), "")

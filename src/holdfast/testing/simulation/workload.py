@@ -296,7 +296,9 @@ def make_agent(version: int = 1) -> Agent:
 
     @hook("run.finished")
     async def after(context: Any, event: Any) -> None:
-        """Do nothing. With a hook, an agent takes other paths through the driver."""
+        """Take a moment. With a hook, an agent takes other paths through the driver, which keeps
+        the lease until its hooks have run."""
+        await asyncio.sleep(0.01)
 
     @tool(name=f"added{version}", approval="ask")
     async def added(n: int) -> str:
