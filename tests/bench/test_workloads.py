@@ -21,6 +21,8 @@ from pymongo import AsyncMongoClient
 from tests.servers import shared
 from tests.servers.process import ServerFailed
 
+from holdfast.adapters import adk, langgraph, openai  # noqa: F401 - imported before a loop runs
+
 TINY = Sizes(
     turns=3,
     together=4,
