@@ -138,11 +138,14 @@ class Loop:
         return True
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        loop = None
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._running())
-        except BaseException:
-            work.close()
-            raise
+            loop = self._running()
+            return asyncio.run_coroutine_threadsafe(work, loop)
+        except BaseException as error:
+            if loop is None or isinstance(error, Exception):
+                work.close()
+            raise  # after an interrupt, the loop may be running the coroutine already
 
     def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -29,6 +29,7 @@ ARGUMENTS = {
     "unseal": ["s", "--reason", "lost"],
     "resume": ["--agent", "holdfast.cli.demo_processes:agent", "--model", "scripted/offline"],
     "adopt": ["s", "--agent", "shop"],
+    "search": ["word"],
     "rewind": ["s", "--to", "1"],
     **{verb: ["s"] for verb in ("show", "transcript", "tail", "approve", "deny", "abort")},
     **{verb: ["s"] for verb in ("export", "import")},

@@ -240,7 +240,7 @@ async def test_a_refusal_that_is_cut_is_no_answer(vendor: Standin) -> None:
 @pytest.mark.parametrize("protocol", list(PROTOCOLS))
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_vendor_that_falls_silent(vendor: Standin, protocol: str, begun: bool) -> None:
-    caller = Caller(PROTOCOLS[protocol], vendor, timeout=0.3)
+    caller = Caller(PROTOCOLS[protocol], vendor, timeout=2.0 if begun else 0.3)
     vendor.stream(caller.protocol.begun() if begun else [], "stall")
     assert type(await caller.fails()) is ModelTimeout
     assert text(caller.heard) == ("Hello" if begun else "")

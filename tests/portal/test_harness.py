@@ -37,11 +37,12 @@ async def test_a_harness_serves_a_shared_store(
         session = await harness.get_or_create("s")
         assert (await session.send("go")).text == "three"
         assert (await session.send("again")).text == "three"
-        reader = sync.Store(shared_store(url, vault=vault))
-        events = await asyncio.to_thread(lambda: [*reader.read(KEY)])
+        async with shared_store(url, vault=vault) as other:
+            reader = sync.Store(other)
+            events = await asyncio.to_thread(lambda: [*reader.read(KEY)])
+            await asyncio.to_thread(reader.close)
         assert only(events, "run.finished") != []
         assert [e.seq for e in events] == [*range(1, len(events) + 1)]
-        await asyncio.to_thread(reader.close)
     await handle.aclose()
 
 
@@ -50,7 +51,10 @@ async def test_two_harnesses_on_two_loops_share_a_store(tmp_path: Path) -> None:
     async with shared_store(url) as store:
 
         async def sends(session: str) -> list[str]:
-            async with serve(helper(), "hi", store=shared_store(url)) as harness:
+            async with (
+                shared_store(url) as other,
+                serve(helper(), "hi", store=other) as harness,
+            ):
                 one = await harness.get_or_create(session)
                 for text in ("one", "two"):
                     assert (await one.send(text)).text == "hi"

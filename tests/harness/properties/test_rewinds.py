@@ -25,7 +25,6 @@ from holdfast import (
     key,
 )
 from holdfast import events as ev
-from holdfast.harness import messages_of
 from holdfast.harness.live.log import Live
 from holdfast.harness.live.log_loader import LogLoader
 from holdfast.harness.live.prompt_history import History
@@ -33,6 +32,7 @@ from holdfast.log.conversation import conversation
 from holdfast.log.events import ids
 from holdfast.log.state import VERSION, State, fold
 from holdfast.sessions.rewind import folded
+from holdfast.stores.conversation import messages_of
 from holdfast.stores.memory import MemoryStore
 from holdfast.transcript import transcript, turns
 

@@ -70,7 +70,7 @@ class Found(NamedTuple):
 def parse_query(text: str) -> TextQuery:
     """Parse a query. Raises `InvalidValue` if it names nothing to look for."""
     if not isinstance(text, str):
-        raise InvalidValue(field="query", problem=f"is {type(text).__name__}", remedy="pass a str")
+        raise InvalidValue(field="query", problem=f"is {type(text).__name__}", remedy="pass text")
     if len(text) > MOST_CHARACTERS:
         raise InvalidValue(
             field="query",
