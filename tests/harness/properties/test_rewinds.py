@@ -279,7 +279,7 @@ class World:
         assert {*state.calls} <= {*then.calls}
 
     async def check_search(self) -> None:
-        found = (await Sessions(self.store).search(WORD, session="s", limit=1_000)).hits
+        found = (await Sessions(self.store).search(f"{WORD}*", session="s", limit=1_000)).hits
         seen = set()
         for thread in sorted(self.model.histories):
             counted = set(self.model.histories[thread][-1])
