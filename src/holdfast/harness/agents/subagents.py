@@ -42,7 +42,7 @@ class SubAgent:
     steps: int | None = None
 
     def faults(self, parent: Agent) -> Iterator[str]:
-        """Every problem with its declaration."""
+        """Yield every problem with the declaration of this sub-agent."""
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             yield f"sub-agent {self.name!r}: the name must be 1 to 40 of a-z, 0-9, _ and -"
             return
@@ -75,7 +75,9 @@ class SubAgent:
         forked: bool = False,
         approval: Literal["auto", "ask", "deny", "tool"] = "tool",
     ) -> Agent:
-        """Return the agent to which `parent` delegates."""
+        """Return the agent that runs when `parent` delegates a task to this sub-agent; with
+        `forked`, it is a copy of `parent`. `approval` is used for modes without an approval setting
+        of their own."""
         key = f"{parent.key}/{self.name}"
         if forked:
             return replace(
@@ -110,8 +112,8 @@ class SubAgent:
 
 
 class _Refusing(SubAgent):
-    """A sub-agent as seen by a forked sub-agent: the delegation tool has its usual description, but
-    rejects every call."""
+    """A sub-agent as declared for a forked sub-agent, which may not delegate: the delegation tool
+    has its usual description, but rejects every call."""
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
         return _delegation(all).replace(function=_refuse)

@@ -1,4 +1,4 @@
-"""The user state: its validation, and the only way to change it, for both sessions and tools.
+"""Validates and changes the user state, for sessions, tools and hooks.
 
 A change is based on the latest state and written only if that state is still the latest. This keeps
 all concurrent changes, and each resulting state is validated as a whole.
@@ -29,8 +29,8 @@ Write = Callable[[list[NewEvent], int], Awaitable[bool]]
 
 
 class WithEvents(Struct, frozen=True):
-    """The return value of a function that changes the state and writes custom events, each (kind,
-    payload), together with the change."""
+    """Return value for a function that changes the user state: its result, and custom events, each
+    (kind, payload), that are written together with the change."""
 
     result: Any = None
     events: tuple[tuple[str, Any], ...] = ()
@@ -104,7 +104,7 @@ def _schema(text: bytes) -> Tool:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateChanged | None:
-    """Return the entries that changed, or None if nothing changed."""
+    """Return the change that turns the state `before` into `after`, or None if they are equal."""
     entries = {
         name: value
         for name, value in after.items()
@@ -172,8 +172,8 @@ async def _edited(log: str, draft: _Draft, edit: Edit) -> Any:
 
 
 def setting(entries: Any, drop: tuple[str, ...] = (), *, all: bool = False) -> Edit:
-    """Return an edit that sets and removes entries; with `all`, it also removes every entry that it
-    does not set."""
+    """Return a function that changes a state: it sets `entries` and removes `drop`; with `all`, it
+    removes every entry that is not in `entries`."""
     given: Any = entries
     if not isinstance(given, Mapping):
         raise InvalidValue(
