@@ -52,7 +52,7 @@ class Live:
     def __init__(self, store: Store, key: Key) -> None:
         self.store, self.key = store, key
         self.log = ""
-        self.row: Row | None = None  # as it was when the log was opened
+        self.row: Row | None = None  # the row at the time the log was opened
         self.state = State()
         self.history = History()
         self.stage = LiveDisplay()
@@ -66,7 +66,7 @@ class Live:
             0  # messages that are starting their runs, or wait for another message to do so
         )
         self.hooked = 0  # the last event for which this process called the agent's hooks
-        self.driven = False  # by this process; then deltas come from the driver, not from drafts
+        self.driven = False  # by this process: deltas then come from the driver, not from drafts
         self.failures: dict[str, BaseException] = {}  # exceptions of runs that failed here
         self.watchers: list[Callable[[Event], None]] = []
         self.endings: list[
@@ -104,7 +104,7 @@ class Live:
     # Waiting and listening
 
     async def reach(self, head: int) -> State:
-        """Wait until event `head` has arrived here."""
+        """Wait until event `head` has arrived in this process, and return the state."""
         if self.state.head < head:
             await self.until(lambda: self.state.head >= head)
         return self.state
@@ -144,7 +144,7 @@ class Live:
         return listener
 
     def say(self, message: str, text: str, *, thought: bool = False) -> None:
-        """Publish more text of a message in flight to the listeners."""
+        """Publish more text of a message in flight to the subscribers."""
         if (delta := self.in_flight.say(message, text, thought=thought)) is not None:
             self.subscribers.publish(delta)
 
@@ -152,8 +152,8 @@ class Live:
     def driven_by(
         self, look: Callable[[Event], None], lost: Callable[[HoldfastError], None]
     ) -> Iterator[None]:
-        """Context manager that marks the log as driven by this process. `look` is called with
-        each event, and `lost` if the log is closed or deleted."""
+        """Context manager that marks the log as driven by this process. `look` is called with each
+        event, and `lost` with the error if the log is closed or deleted."""
         self.driven = True
         self.watchers.append(look)
         self.endings.append(lost)
@@ -197,7 +197,8 @@ class Live:
         return payload_of(await self.event(seq), type)
 
     async def taken(self, seq: int) -> ev.MessageReceived:
-        """Return a queued message for the run that handles it."""
+        """Return the queued message `seq` for the run that handles it; an empty message if it
+        cannot be read."""
         event = self._waiting.get(seq) or await self.event(seq)
         return payload_of(event, ev.MessageReceived) or ev.MessageReceived()
 
@@ -279,7 +280,8 @@ class Live:
 
 
 class Recent:
-    """The newest events since the log was opened: consecutive, and bounded in number and bytes."""
+    """The newest events of an open log, kept in memory: consecutive, and bounded in number and
+    bytes."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
@@ -314,13 +316,13 @@ class Waiters:
             del self._waiting[waiter]
 
     def look(self) -> None:
-        """Check all conditions, and resume the waiters whose condition holds."""
+        """Check all conditions, and resume the coroutines whose condition is true."""
         for future, true in self._waiting.items():
             if not future.done() and true():
                 future.set_result(None)
 
     def fail(self, error: HoldfastError) -> None:
-        """Fail all waiters."""
+        """Raise `error` in all waiting coroutines."""
         for future in self._waiting:
             if not future.done():
                 future.set_exception(error)

@@ -1,5 +1,4 @@
-"""Hooks: functions of an agent that are called with the events of a log while this process drives
-it."""
+"""Calls the hooks of an agent with the events of a log while this process drives it."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from .driver import Driving
 from .tool_context import Acting
 
 PATIENCE = 30.0  # seconds that a hook may take, since the run waits for it
-DEPTH = 25  # rounds of hooks that are called for events of other hooks
+DEPTH = 25  # times in a row that events of hooks may call further hooks
 
 
 async def catch_up(driving: Driving) -> None:
