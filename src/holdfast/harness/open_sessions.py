@@ -33,8 +33,8 @@ GRACE = 10.0  # seconds that runs get to reach a safe point when the harness clo
 
 
 class OpenSessions:
-    """The live sessions of one tenant, their logs and their drivers. Each of these sessions uses
-    it as its host."""
+    """The live sessions of one tenant, their logs and their drivers. It is the `SessionHost` of
+    these sessions."""
 
     def __init__(self, config: Config, store: Store, tenant: str, notices: Listeners) -> None:
         self.config, self.store, self.tenant = config, store, tenant
@@ -79,15 +79,15 @@ class OpenSessions:
     # Opening
 
     async def open(self, id: str, thread: str = "main") -> SessionCore[Session]:
-        """Return the live session of an existing thread. Raises `SessionNotFound` if there is
-        none."""
+        """Return the live session of an existing thread. Raises `SessionNotFound` if the thread
+        does not exist."""
         return await self.get_or_create(key(id, thread, self.tenant), None)
 
     async def get_or_create(
         self, where: Key, created: ev.SessionCreated | None
     ) -> SessionCore[Session]:
-        """Return the live session of a thread. If the thread does not exist, it is created with
-        `created`."""
+        """Return the live session of a thread. If the thread does not exist, it is created;
+        `created` is the first event of a new session."""
         _check(not self._closed)
         while (leaving := self._leaving.get(where.session)) is not None:
             await asyncio.wait({leaving})
@@ -158,8 +158,8 @@ class OpenSessions:
     # Closing
 
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
-        """Close a live session. Its run is handed over at a safe point, after `grace` seconds at
-        the latest. Returns False if it was not live."""
+        """Close a live session. Its run stops at a safe point, after `grace` seconds at the latest,
+        and can be resumed by another process. Returns False if the session was not live."""
         _check(not self._ended)
         while (leaving := self._leaving.get(id)) is not None:
             await asyncio.wait({leaving})
@@ -231,8 +231,8 @@ class OpenSessions:
     # Events of the logs
 
     def _kept(self, where: Key) -> bool:
-        """Return whether a log stays open after it was driven: as long as its session is open
-        here."""
+        """Return whether a log stays open after it was driven, which is the case while its session
+        is open in this process."""
         if where in self.sessions:
             return True
         return any(known.session == where.session for known in (*self.sessions, *self._opening))

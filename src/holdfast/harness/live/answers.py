@@ -26,9 +26,9 @@ def mismatch(
     path: str = "the answer",
     named: dict[str, Any] | None = None,
 ) -> str | None:
-    """Return a description of the first mismatch between `value` and `schema`, or None if the value
-    is valid. `named` are the schemas that `$ref` can refer to (default: the schema's own
-    `$defs`)."""
+    """Return a description of how `value` violates `schema`, or None if it is valid. `path` is the
+    name of the value in that description. `named` are the schemas that `$ref` can refer to
+    (default: the schema's own `$defs`)."""
     if not isinstance(schema, dict):
         return None  # a schema that is not a dict, such as `true`, allows any value
     named = schema.get("$defs", {}) if named is None else named

@@ -44,7 +44,7 @@ class LogLoader:
         self._store, self._key, self._log = store, key, log
 
     async def load(self) -> LoadedLog:
-        """Read the log from its last snapshot to its current end."""
+        """Return the current state and history of the log, starting from its last snapshot."""
         saved = state = await self._saved()
         rewound = (saved.rewound or 0) > saved.window.upto
         history = History() if rewound else await self._history(saved)

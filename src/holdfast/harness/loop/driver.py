@@ -106,7 +106,8 @@ class Driving(Stoppable):
         return self.config.clock(self.live.key)
 
     def still(self, step: Step) -> bool:
-        """Return whether `decide` returns the same step for the current state."""
+        """Return whether `step` is still the next step, after the events that have arrived since it
+        was decided."""
         return decide(self.state, self.bounds, self.now()) == step
 
     def take(self, run: str | None) -> None:
