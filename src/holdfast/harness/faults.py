@@ -1,8 +1,8 @@
 """Faults of a run: codes, severity, whether to retry, and the message for users.
 
-`classify` turns an exception into a `RunFault` by its type and source, never by its message.
-`public` is the fault as clients see it. With `ErrorPolicy`, an application can change both, and the
-retries. Pure, except that `classify` formats the traceback.
+`classify` converts an exception to a `RunFault` by its type and source, never by its message.
+`public` returns the fault in the form that clients see. With `ErrorPolicy`, an application can
+change faults, their messages and the number of retries. There is no I/O here.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Attempts(Struct, frozen=True):
         return wait
 
     def delays(self, random: Callable[[], float] | None = None) -> Iterator[float]:
-        """Return the delays between all attempts: one fewer than there are attempts."""
+        """Return the delays between the attempts, in seconds: one fewer than there are attempts."""
         return (self.delay(n, random) for n in range(1, self.times))
 
 
@@ -209,8 +209,8 @@ _MASK = Redactor()
 
 
 def make(code: str, message: str = "", *, source: Source = "run", **fields: Any) -> RunFault:
-    """Create a fault without an exception, for example for a limit. Its other fields follow from
-    the code, or from `source` if the application defined the code."""
+    """Create a fault that was not caused by an exception, such as an exceeded limit. Its other
+    fields follow from the code, or from `source` if the application defined the code."""
     kind = FAULT_CODES.get(code) or FAULT_CODES[DEFAULTS[source]]
     return RunFault(
         **{
@@ -279,7 +279,7 @@ def public(
 
 
 def retryable(fault: RunFault) -> bool:
-    """Return whether the same call may be made again: only for transient faults."""
+    """Return whether the same call may be repeated after this fault, which must be transient."""
     return fault.retryable and fault.severity != "fatal" and fault.code != "run_aborted"
 
 

@@ -122,7 +122,7 @@ class Harness:
         await self.aclose()
 
     async def start(self) -> Self:
-        """Connect to the store, and recover unfinished runs."""
+        """Connect to the store, and resume the unfinished runs of other processes."""
         if self._opened is None and not self._starting.locked():
             self._own = OwnLoop("the harness")
         self._check_loop()
@@ -156,9 +156,9 @@ class Harness:
         return OpenSessions(config, store, self.tenant, self._notices)
 
     async def aclose(self, grace: float = GRACE) -> None:
-        """Accept no more work, let runs reach a safe point within `grace` seconds, hand over
-        unfinished runs, and close. Nothing is written afterwards. Calling it twice is safe;
-        cancelling the call does not stop the shutdown."""
+        """Close the harness: accept no more work, let runs reach a safe point within `grace`
+        seconds, and leave unfinished runs to other processes. Nothing is written afterwards.
+        Calling it twice is safe; cancelling the call does not stop the shutdown."""
         self._check_loop()
         self._closed = True
         if self._closing is None:
@@ -226,8 +226,8 @@ class Harness:
         return SweptFolders() if sweep is None else await sweep(self._is_gone)
 
     async def _is_gone(self, scope: Scope, store: str) -> bool | None:
-        """Return whether a session that was being deleted no longer exists; None if it belongs to
-        another store."""
+        """Return whether a session whose deletion has started no longer exists. Return None if it
+        belongs to another store."""
         if (scope.tenant, store) != (self.tenant, self.store.info().location):
             return None
         return await self.store.row(key(scope.session, "main", scope.tenant)) is None
@@ -375,8 +375,9 @@ class Harness:
         return self._opened is not None and self._opened.drivers.busy(_named(id))
 
     async def evict(self, idle: float = IDLE) -> tuple[str, ...]:
-        """Close the live sessions that are not driven here, have no subscribers, and were not used
-        for `idle` seconds; returns their ids. Nothing is lost: the next access opens them again."""
+        """Close the live sessions that this process does not drive, have no subscribers, and were
+        not used for `idle` seconds; returns their ids. Nothing is lost: the next access opens them
+        again."""
         self._check_open()
         check_seconds("idle", idle)
         return await evict(self._sessions(), idle)
@@ -409,7 +410,8 @@ class Harness:
         output_type: Any = None,
         **options: Unpack[SendOptions],
     ) -> MessageStream:
-        """Call `session.stream` on the session with this id."""
+        """Call `session.stream` on the session with this id, which is opened or created if
+        necessary."""
         check_options(options)
         session = await self.get_or_create(id)
         return session.stream(content, output_type=output_type, **options)

@@ -52,7 +52,7 @@ class OpenSessions:
         self._closed = self._ended = self._left = False
 
     def subscribed(self, subscriber: Subscriber) -> None:
-        """Register a subscription. It ends immediately if subscriptions have ended here."""
+        """Register a subscription. It ends immediately if `end_subscriptions` was called before."""
         self._subscribed.add(subscriber)
         if self._left:
             subscriber.end()
@@ -188,7 +188,7 @@ class OpenSessions:
         return id in self._leaving or any(where.session == id for where in self._opening)
 
     async def forget(self, where: Key) -> bool:
-        """Close one thread. Returns whether it was a live session."""
+        """Close the log of one thread. Returns whether the thread was a live session."""
         if (session := self.sessions.pop(where, None)) is not None:
             session.close()
         self.drivers.forget(where)
@@ -219,8 +219,8 @@ class OpenSessions:
         return receipt
 
     async def aclose(self, grace: float) -> None:
-        """Open no more sessions, hand over active runs, and close all sessions. Nothing is
-        written afterwards."""
+        """Open no more sessions, stop active runs at a safe point, and close all sessions. Nothing
+        is written afterwards."""
         self._closed = True
         await self.drivers.aclose(grace)
         await self.close_all()

@@ -58,8 +58,8 @@ class Config:
     clock: Callable[[Key], int] = lambda key: wall_clock()  # the time of a log, in ms
 
     def of(self, key: Key, state: State) -> Config:
-        """Return the settings for the agent of this thread. Raises `ToolMissing` if that agent does
-        not exist."""
+        """Return the settings with the agent that works in this thread, which may be a sub-agent.
+        Raises `ToolMissing` if that agent is no longer declared."""
         if state.sub is None:
             return self
         agent = agent_of_thread(self.agent, state.sub)
@@ -94,10 +94,11 @@ class Config:
 
 
 def check_offered(ref: str, offered: Collection[str] | None, field: str = "model") -> None:
-    """Reject a model that is not in `offered`; if `offered` is None, every model is allowed."""
+    """Raise `InvalidValue` if a model is not in `offered`. If `offered` is None, every model is
+    allowed."""
     if offered is not None and not is_listed(ref, offered):
         raise InvalidValue(
             field=field,
-            problem=f"{ref[:200]!r} is not available here",
+            problem=f"{ref[:200]!r} is not one of the allowed models",
             remedy=f"choose one of {', '.join(sorted(offered)) or 'none'}",
         )

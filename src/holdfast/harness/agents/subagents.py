@@ -107,7 +107,7 @@ class SubAgent:
         )
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
-        """Return the tool with which an agent delegates tasks to these sub-agents."""
+        """Return the tool with which an agent delegates tasks to the sub-agents `all`."""
         return _delegation(all)
 
 
@@ -128,7 +128,7 @@ async def _refuse(*_: Any, **__: Any) -> ToolResult:
 
 
 def _without_tasks(tools: Sequence[Any]) -> list[Any]:
-    """Return the same tools, except that the tools for the parent's task list reject every call."""
+    """Return a copy of the tools in which the tools for the task list reject every call."""
     return [
         item.replace(function=_refuse) if isinstance(item, Tool) and item.name in NO_TASKS else item
         for item in tools
@@ -148,7 +148,7 @@ def _tools(agent: Agent) -> dict[str, Tool]:
 
 
 def family(agent: Agent) -> dict[str, Agent]:
-    """Return the agent and all its sub-agents, by key."""
+    """Return the agent and all its sub-agents, at every level, by key."""
     found = {agent.key: agent}
     for item in agent.subagents:
         found.update(family(item.within(agent)))
@@ -219,7 +219,7 @@ def _delegation(subagents: Sequence[SubAgent]) -> Tool:
         forked: bool | None = None,
     ) -> ToolResult:
         if not isinstance(context, Delegating):
-            raise ToolError(problem="sub-agents need a session, and this call has none")
+            raise ToolError(problem="sub-agents can be called only in a session")
         return await context.delegate(agent, task, model=model, forked=forked)
 
     names = tuple(item.name for item in subagents)

@@ -48,13 +48,14 @@ _drafts: ContextVar[Mapping[str, _Draft]] = ContextVar("drafts", default=Mapping
 
 
 def begun(start: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
-    """Return the initial state: the defaults of its type, overridden by `start`."""
+    """Return the initial state of a session: the defaults of the type `kind`, overridden by
+    `start`."""
     given = plain(start)
     return {**checked(given, kind), **given}
 
 
 def plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy as plain JSON values. Raises `InvalidValue` for a value that cannot be
+    """Return a deep copy as plain JSON values. Raises `InvalidValue` for a value that cannot be
     encoded as JSON."""
     try:
         copied: dict[str, Any] = msgspec.json.decode(to_json(dict(data)))
@@ -64,8 +65,8 @@ def plain(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(data: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """Return the state, validated by its type. Raises `InvalidValue` if it is too large or
-    invalid."""
+    """Validate the state against its type `kind`, and return it with the type's defaults. Raises
+    `InvalidValue` if the state is too large or invalid."""
     size = len(msgspec.json.encode(data))
     if size > LIMITS.map_bytes:
         raise InvalidValue(

@@ -173,20 +173,20 @@ async def _content(store: Store, live: Live, content: Content) -> tuple[str, lis
 
 
 def check_text(field: str, value: Any) -> None:
-    """Reject a value that is not a str."""
+    """Raise `InvalidValue` if `value` is not a str."""
     if not isinstance(value, str):
         raise InvalidValue(field=field, problem=f"is {type(value).__name__}", remedy="pass a str")
 
 
 def check_seconds(field: str, value: Any) -> None:
-    """Reject a value that is not a number of seconds."""
+    """Raise `InvalidValue` if `value` is not a finite number of seconds."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value):
         raise InvalidValue(field=field, problem=f"is {value!r}", remedy="pass a number of seconds")
 
 
 def check_entries(field: str, value: Any) -> None:
-    """Reject a value that is neither None nor a mapping with str keys."""
+    """Raise `InvalidValue` if `value` is neither None nor a mapping with str keys."""
     if value is not None and not isinstance(value, Mapping):
         problem, remedy = f"is {type(value).__name__}", "pass a mapping with str keys"
         raise InvalidValue(field=field, problem=problem, remedy=remedy)

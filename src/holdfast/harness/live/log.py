@@ -80,7 +80,7 @@ class Live:
         self.subscribers = Subscribers(self._polling.ask)
 
     async def open(self) -> None:
-        """Read the existing events, then follow the log."""
+        """Read the existing events of the log, then follow it in a task."""
         row = await self.store.row(self.key)
         if row is None:
             raise SessionNotFound(
@@ -94,7 +94,8 @@ class Live:
         self._reader = asyncio.create_task(self._follow(), name=f"follow {self.key.session}")
 
     async def aclose(self) -> None:
-        """Stop following. Waiters and subscribers end."""
+        """Stop following the log, end all subscriptions, and raise an error in all waiting
+        coroutines."""
         await self._polling.end(cut=True)
         if self._reader is not None:
             await ended(self._reader)
@@ -180,7 +181,7 @@ class Live:
 
     @property
     def wanted(self) -> bool:
-        """Whether the log has listeners, waiters, or messages that are being written."""
+        """Whether the log has listeners, waiting coroutines, or messages that are being written."""
         return bool(self.subscribers) or bool(self._waiters) or bool(self.posting)
 
     # Lookup
@@ -221,14 +222,14 @@ class Live:
                 return
             except Exception as error:  # log and retry: waiters must not hang
                 if not isinstance(error, HoldfastError):
-                    problem = f"the log cannot be followed ({type(error).__name__})"
+                    problem = f"new events of the log cannot be read ({type(error).__name__})"
                     failed, error = error, StoreUnavailable(problem=problem)
                     error.__cause__ = failed
                 self.trouble(error)
                 await backoff.wait()
 
     async def _rewound(self, event: Event) -> History:
-        """Return the history after a rewind."""
+        """Return the messages that a model reads after a rewind."""
         return await LogLoader(self.store, self.key, self.log).history(fold((event,), self.state))
 
     def _arrived(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Cancellation of long-running work."""
+"""Cancellation of running work, such as model calls and tool calls."""
 
 from __future__ import annotations
 

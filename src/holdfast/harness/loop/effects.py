@@ -96,10 +96,10 @@ class Effects(Reading):
         check_length("content", len(str(content)))
         if len(self._driving.state.contexts) >= ENTRIES and id not in self._driving.state.contexts:
             problem = f"the run already has {ENTRIES} added contexts, the maximum"
-            raise InvalidValue(field="id", problem=problem, remedy="remove some first")
+            raise InvalidValue(field="id", problem=problem, remedy="remove some contexts first")
         if id in self._driving.state.contexts and not replace:
             raise InvalidValue(
-                field="id", problem=f"{id!r} already exists", remedy="pass replace=True"
+                field="id", problem=f"context {id!r} already exists", remedy="pass replace=True"
             )
         payload = ev.ContextAdded(
             id=id, content=content, role=role, scope=scope, consume=consume, on=on

@@ -16,8 +16,8 @@ DEPTH = 25  # times in a row that events of hooks may call further hooks
 
 
 async def catch_up(driving: Driving) -> None:
-    """Collect the events that were written while no driver was active, which are the events after
-    the last event of a run."""
+    """Collect the events that were written while no driver was active, so that hooks are called for
+    them: the events after the last event of a run."""
     if not driving.config.agent.hooks:
         return
     live, missed = driving.live, list[Event]()
@@ -35,7 +35,7 @@ async def catch_up(driving: Driving) -> None:
 
 async def run_hooks(driving: Driving) -> None:
     """Call the hooks for all new events, in order. Their exceptions are logged. Events that hooks
-    emit call hooks too, up to a limit."""
+    write trigger hooks too, up to a limit."""
     hooks = driving.config.agent.hooks
     for round in range(DEPTH + 1):
         events = [e for e in driving.unhooked if e.seq > driving.live.hooked]

@@ -91,7 +91,7 @@ class Hold:
         return True
 
     async def release(self) -> None:
-        """Release the lease unconditionally."""
+        """Release the lease, even if there are new events."""
         if not self.released:
             await self._store.release(self.lease)
 

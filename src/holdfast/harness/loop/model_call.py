@@ -33,7 +33,7 @@ PIECE = LIMITS.draft_bytes // 8  # characters of a draft that are written at a t
 
 
 class CallFailure(NamedTuple):
-    """The reason why no model could answer: the fault, its exception, and the model that was called
+    """The reason why no model answered: the fault, its exception, and the model that was called
     last."""
 
     fault: RunFault
@@ -138,8 +138,8 @@ async def _retried(driving: Driving, model: Model, built: Built) -> ModelOutput:
 
 
 def _check_going(aborted: asyncio.Event) -> None:
-    """Raise if the call was cancelled but ignored the cancellation, because the next run may
-    already be active."""
+    """Raise `CancelledError` if the model ignored that its call was cancelled, because the next run
+    may already be active."""
     if aborted.is_set():
         raise asyncio.CancelledError
 
@@ -205,8 +205,8 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: ModelOu
 
 
 class DraftWriter:
-    """Writes the text in flight as a draft, so that other processes can show it. The stream never
-    waits for a write, but the completion of the message does."""
+    """Writes the text of a message in flight as a draft, so that other processes can show it. The
+    stream never waits for a write, but the completion of the message does."""
 
     def __init__(self, driving: Driving, flight: Flight) -> None:
         self._driving, self._flight = driving, flight
@@ -302,7 +302,8 @@ async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
 
 
 def _can_end(driving: Driving) -> bool:
-    """Return whether the run can end: neither an abort nor a steering message has arrived."""
+    """Return whether the run can end, because neither an abort nor a steering message has
+    arrived."""
     state = driving.state
     return state.abort is None and not any(q.how == "steer" for q in state.queue)
 

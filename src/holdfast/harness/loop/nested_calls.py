@@ -89,9 +89,9 @@ async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEv
 
 
 async def _waits(driving: Driving, id: str) -> bool:
-    """Wait for the next event, or until the item of the call expires. The expiry is recorded here,
-    because the driver is busy with the outer call. Returns False, without waiting, if the call does
-    not wait for a decision."""
+    """Wait for the next event, or until the pending item of the call expires. An expiry is recorded
+    by this function, because the driver is busy with the outer call. Returns False, without
+    waiting, if the call does not wait for a decision."""
     open = driving.state.calls.get(id)
     if open is None or open.status != "waiting":
         return False

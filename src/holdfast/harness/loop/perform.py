@@ -87,7 +87,8 @@ async def take_up(driving: Driving) -> None:
 
 
 async def hand_over(driving: Driving) -> None:
-    """Hand the run over to the next driver immediately."""
+    """Record that the run waits and is due now, so that another driver can resume it
+    immediately."""
     while driving.mine and driving.state.active is not None:
         payload = ev.RunWaiting(due=driving.now(), reason="handover")
         events = [*interrupted(driving, "handover", shown=False)]

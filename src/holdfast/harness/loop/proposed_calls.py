@@ -131,7 +131,8 @@ def forbidden(driving: Driving, call: str) -> NewEvent:
 
 
 def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> NewEvent:
-    """Create the request for an approval, bound to the tool, its version and the arguments."""
+    """Create the event that requests an approval of a call, for this version of the tool and these
+    arguments."""
     expires = None if tool.expires is None else driving.now() + int(tool.expires * 1000)
     detail = {
         "tool": tool.name,

@@ -59,7 +59,8 @@ class StartedRun(NamedTuple):
 def start_events(
     config: Config, state: State, step: Start, message: ev.MessageReceived
 ) -> list[NewEvent]:
-    """Return the events that start a run with `message`, the first in the queue of `state`."""
+    """Return the events that start a run with `message`, which is the first message in the
+    queue."""
     run, before = new_id(), state.run
     sent = any(q.seq == step.input and q.run is not None for q in state.queue)
     limits = dict(message.limits)

@@ -83,7 +83,7 @@ class Acting(Effects):
 
     @property
     def tasks(self) -> tuple[ev.Task, ...]:
-        """The tasks of this thread."""
+        """The task list of this thread."""
         return self._driving.state.tasks
 
     async def set_tasks(self, tasks: list[ev.Task]) -> ToolResult:

@@ -1,4 +1,4 @@
-"""The display of a session: its current value and its changes."""
+"""The display of a session: the value that a user interface shows, and its changes."""
 
 from __future__ import annotations
 

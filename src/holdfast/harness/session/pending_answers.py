@@ -100,7 +100,7 @@ class _PendingPart(SessionPart):
 
 
 class Suspensions(_PendingPart):
-    """Tool calls that asked a question and resume with its answer."""
+    """Pending tool calls that asked a question and resume with its answer."""
 
     _approvals = False
 
@@ -115,7 +115,7 @@ class Suspensions(_PendingPart):
 
 
 class Approvals(_PendingPart):
-    """Tool calls that need an approval."""
+    """Pending tool calls that need an approval."""
 
     _approvals = True
 

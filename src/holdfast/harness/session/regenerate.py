@@ -46,11 +46,11 @@ class Regeneration(Struct, frozen=True):
 
 
 async def regeneration_of(live: Live, seq: int) -> Regeneration:
-    """Return how to run message `seq` again. The fork starts where the message arrived, if that was
-    a safe point with an empty queue, or if no run handled the message before it was rewound.
-    Otherwise the fork starts at the start of the run that handled the message, and all messages
-    that this run had read before are sent too. Raises `InvalidValue` if event `seq` is not a user
-    message."""
+    """Return the plan to run message `seq` again. The fork starts where the message arrived, if
+    that was a safe point with an empty queue, or if no run handled the message before it was
+    rewound. Otherwise the fork starts at the start of the run that handled the message, and all
+    messages that this run had read before are sent too. Raises `InvalidValue` if event `seq` is not
+    a user message."""
     check_count("seq", seq, least=1)
     found: dict[int, SentMessage] = {}
     state = before = begun = State()

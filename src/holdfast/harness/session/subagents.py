@@ -1,4 +1,4 @@
-"""The sub-agents of one thread, working and finished, and their pending items."""
+"""The sub-agents of one thread, both working and finished, and their pending items."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class Subagents(Generic[S]):
         return [_child(row) for row in rows if row.parent is not None and row.parent.thread == mine]
 
     async def open(self, thread: str) -> S:
-        """Return the session of a sub-agent: its events, its transcript, its stream. Raises
-        `SessionNotFound` if it does not exist."""
+        """Return the session of a sub-agent, with its events, transcript and stream. Raises
+        `SessionNotFound` if its thread does not exist."""
         return (await self._core.host.open(self._core.key.session, thread)).session
 
     def model(self, name: str | None = None) -> str | None:

@@ -1,7 +1,7 @@
 """The threads of a session: other conversations that share its user state and its rules.
 
-Each thread has its own log, and each open thread is a live session. Switching therefore returns
-another object; a run in the thread that was left continues.
+Each thread has its own log, and each open thread is a live session object. `switch` therefore
+returns another object; a run in the previous thread continues.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> No
     if where.thread == MAIN:
         raise InvalidValue(
             field="thread",
-            problem="is 'main', the session itself",
+            problem="cannot be 'main', which contains the session's own data",
             remedy="delete the session instead",
         )
     row = await existing_row(store, where)

@@ -204,7 +204,7 @@ class Permissions(SessionPart):
                 field="rule",
                 problem=f"cannot be added, because the session already has {len(known)} rules, "
                 f"the maximum",
-                remedy="remove some, or use categories",
+                remedy="remove some rules, or use rules for categories",
                 limit=LIMITS.map_entries,
             )
         payload = ev.PermissionChanged(
@@ -287,7 +287,7 @@ class Queue(SessionPart):
                     raise InvalidValue(
                         field="seq",
                         problem=f"message {seq} is not in the queue",
-                        remedy="read the queue again",
+                        remedy="list the queue again",
                     )
             event = NewEvent.of("queue.changed", payload, id=id, actor=actor)
             if await core.append_if(event, live=core.live, head=state.head):
@@ -321,7 +321,7 @@ class Timers(SessionPart):
             raise InvalidValue(
                 field="id",
                 problem=f"the session already has {ENTRIES} timers, the maximum",
-                remedy="clear some first",
+                remedy="clear some timers first",
                 limit=ENTRIES,
             )
         if seconds is not None:

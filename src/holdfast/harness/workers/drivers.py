@@ -154,8 +154,8 @@ class Drivers:
             self._slots.take(where)
 
     async def stop(self, wheres: Iterable[Key], grace: float) -> None:
-        """Let drivers reach a safe point; after `grace` seconds, halt them. Unfinished runs are
-        handed over."""
+        """Let drivers reach a safe point; after `grace` seconds, halt them. Other drivers can then
+        resume the unfinished runs."""
         wheres = [where for where in wheres if where in self._tasks]
         tasks = [self._tasks[where] for where in wheres]
         for where, task in zip(wheres, tasks, strict=True):

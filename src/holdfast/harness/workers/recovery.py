@@ -1,5 +1,5 @@
-"""Recovery: finds due logs that have no driver, skips logs that cannot be driven here, and limits
-the number of logs that are recovered concurrently."""
+"""Recovery of runs: finds due logs that have no driver, skips logs that this process cannot drive,
+and limits the number of logs that are recovered concurrently."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class DueLogs:
         return found, more and len(self._tried) < SWEEP
 
     async def _new(self, due: Sequence[Key], busy: Collection[Key]) -> list[Key]:
-        """Return the logs that are not driven here and were not tried in this sweep."""
+        """Return the logs that this process does not drive and has not tried in this sweep."""
         found = []
         for where in due:
             if where in busy or where in self._tried:

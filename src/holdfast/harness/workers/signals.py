@@ -1,5 +1,5 @@
-"""Handling of termination signals, in addition to the program's own handlers. A server waits for
-open requests before it shuts down, so subscriptions must end first."""
+"""Handles termination signals, in addition to the program's own handlers. A server waits for open
+requests before it shuts down, so subscriptions must end first."""
 
 from __future__ import annotations
 
