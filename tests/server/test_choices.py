@@ -171,7 +171,7 @@ async def test_a_model_chooses_for_its_sub_agents_among_those_that_are_offered(a
     done = await api("POST", "/sessions/one/messages?wait=true", body)
     assert done["status"] == "done"
     events = await api("GET", "/sessions/one/events")
-    assert "is not available here" in str(events)
+    assert "is not one of the allowed models" in str(events)
     threads = await api("GET", "/sessions/one/threads?subagents=true")
     assert [row["thread"] for row in threads["items"]] == ["main"]
 

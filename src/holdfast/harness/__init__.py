@@ -1,8 +1,5 @@
-"""The harness: agents, tools, and the loop that runs them durably.
-
-Other packages import only the names listed here, never the modules inside. Each name is loaded
-when it is first used.
-"""
+"""The public names of the harness, which runs agents durably. Other packages import only these
+names, never the modules inside. Each name is imported when it is first used."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -168,7 +168,7 @@ async def task_check(context: ToolContext) -> ToolResult:
 
 def _acting(context: ToolContext) -> Acting:
     if not isinstance(context, Acting):
-        raise ToolError(problem="tasks need a session, and this call has none")
+        raise ToolError(problem="tasks can be changed only in a session")
     return context
 
 

@@ -1,8 +1,8 @@
 """Faults of a run: codes, severity, whether to retry, and the message for users.
 
-`classify` turns an exception into a `RunFault` by its type and source, never by its message.
-`public` is the fault as clients see it. With `ErrorPolicy`, an application can change both, and the
-retries. Pure, except that `classify` formats the traceback.
+`classify` converts an exception to a `RunFault` by its type and source, never by its message.
+`public` returns the fault in the form that clients see. With `ErrorPolicy`, an application can
+change faults, their messages and the number of retries. There is no I/O here.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FAULT_CODES: dict[str, FaultKind] = {
     ),
     "store_unavailable": FaultKind("storage", "error", True, True, "The storage is unavailable."),
     "sandbox_failed": FaultKind("sandbox", "error", True, False, "A command could not be run."),
-    "runtime_failed": FaultKind("runtime", "fatal", False, False, "Something went wrong."),
+    "runtime_failed": FaultKind("runtime", "fatal", False, False, "An internal error occurred."),
 }
 
 DEFAULTS: dict[Source, str] = {
@@ -163,12 +163,12 @@ class Attempts(Struct, frozen=True):
         return wait
 
     def delays(self, random: Callable[[], float] | None = None) -> Iterator[float]:
-        """Return the delays between all attempts: one fewer than there are attempts."""
+        """Return the delays between the attempts, in seconds: one fewer than there are attempts."""
         return (self.delay(n, random) for n in range(1, self.times))
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """The attempts for calls of models and of the store."""
+    """How often calls of models and of the store are attempted, and with which delays."""
 
     model: Attempts = Attempts(2, backoff=0.5)
     storage: Attempts = Attempts(5, backoff=0.1)
@@ -178,10 +178,11 @@ Hook: TypeAlias = Callable[[BaseException, RunFault], "RunFault | dict[str, Any]
 
 
 class ErrorPolicy(Struct, frozen=True, kw_only=True):
-    """The error handling of an application.
+    """How an application handles errors: what users see of them, whether failed contexts are
+    skipped, and how calls are retried.
 
-    `classify(error, fault)` may return another fault, or a dict of fields to change. If it
-    changes `code`, the category, severity and other properties follow from the new code.
+    `classify(error, fault)` may return another fault, or a dict of fields to change. If it changes
+    `code`, the category, severity and other properties follow from the new code.
     """
 
     expose_internal_errors: bool = False
@@ -208,8 +209,8 @@ _MASK = Redactor()
 
 
 def make(code: str, message: str = "", *, source: Source = "run", **fields: Any) -> RunFault:
-    """Create a fault without an exception, for example for a limit. Its other fields follow from
-    the code, or from `source` if the application defined the code."""
+    """Create a fault that was not caused by an exception, such as an exceeded limit. Its other
+    fields follow from the code, or from `source` if the application defined the code."""
     kind = FAULT_CODES.get(code) or FAULT_CODES[DEFAULTS[source]]
     return RunFault(
         **{
@@ -223,8 +224,8 @@ def make(code: str, message: str = "", *, source: Source = "run", **fields: Any)
 
 
 def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFAULT) -> RunFault:
-    """Return the fault for `error`, raised at `source`. If one of Holdfast's own errors has a
-    remedy, the message for users includes it."""
+    """Convert an exception to a fault; `source` is the component that raised it. If one of
+    Holdfast's own errors has a remedy, the message for users includes it."""
     code = _code(error, source)
     hint = remedy(error)
     fault = make(
@@ -260,8 +261,8 @@ def remedy(error: BaseException) -> str | None:
 def public(
     fault: RunFault, policy: ErrorPolicy = DEFAULT, redactor: Redactor | None = None
 ) -> RunFault:
-    """Return the fault as users see it: in the status, in events and on streams. Secrets are masked
-    even if the policy exposes internal details."""
+    """Return the fault in the form that users see: in the status, in events and on streams. Secrets
+    are masked even if the policy exposes internal details."""
     mask = redactor or _MASK
     stack = mask.text(fault.stack) if fault.stack else None
     if policy.expose_internal_errors:
@@ -278,7 +279,7 @@ def public(
 
 
 def retryable(fault: RunFault) -> bool:
-    """Return whether the same call may be made again: only for transient faults."""
+    """Return whether the same call may be repeated after this fault, which must be transient."""
     return fault.retryable and fault.severity != "fatal" and fault.code != "run_aborted"
 
 
@@ -295,8 +296,8 @@ def context_outcome(
     binding_required: bool | None = None,
 ) -> Literal["fail", "skip"]:
     """Return whether the failure of a context fails the run or is skipped. It is skipped only if
-    the policy allows that, and either the context is optional or the mode skips failures. A mode's
-    binding of a context overrides whether the context is optional."""
+    the policy allows that, and either the context is optional or the mode skips failures.
+    `binding_required` overrides `provider_required`, which says whether the context is required."""
     required = provider_required if binding_required is None else binding_required
     if policy.context_failure == "skip" and (required is False or mode_failure == "skip"):
         return "skip"

@@ -1,6 +1,5 @@
-"""The harness: hosts the sessions of one agent on a store, drives sessions that are due, and
-recovers runs that other processes left unfinished. It opens sessions, and offers their methods by
-session id."""
+"""The class `Harness`, which serves one agent: it opens the agent's sessions, drives them, and
+resumes runs that other processes left unfinished."""
 
 from __future__ import annotations
 
@@ -123,7 +122,7 @@ class Harness:
         await self.aclose()
 
     async def start(self) -> Self:
-        """Connect to the store, and recover unfinished runs."""
+        """Connect to the store, and resume the unfinished runs of other processes."""
         if self._opened is None and not self._starting.locked():
             self._own = OwnLoop("the harness")
         self._check_loop()
@@ -157,9 +156,9 @@ class Harness:
         return OpenSessions(config, store, self.tenant, self._notices)
 
     async def aclose(self, grace: float = GRACE) -> None:
-        """Accept no more work, let runs reach a safe point within `grace` seconds, hand over
-        unfinished runs, and close. Nothing is written afterwards. Calling it twice is safe;
-        cancelling the call does not stop the shutdown."""
+        """Close the harness: accept no more work, let runs reach a safe point within `grace`
+        seconds, and leave unfinished runs to other processes. Nothing is written afterwards.
+        Calling it twice is safe; cancelling the call does not stop the shutdown."""
         self._check_loop()
         self._closed = True
         if self._closing is None:
@@ -195,8 +194,8 @@ class Harness:
         self._check_loop()
 
     def _check_loop(self) -> None:
-        """Raise `WrongLoop` if the harness is used on another event loop than the loop it was
-        started on."""
+        """Raise `WrongLoop` if the harness is used on a different event loop than the one on which
+        it was started."""
         if self._own is not None:
             self._own.check()
 
@@ -215,8 +214,8 @@ class Harness:
 
     def offer_models(self, refs: Collection[str]) -> None:
         """Restrict the models that a model may choose for its sub-agents, and that clients of a
-        server may choose for their messages: references, `provider/*` or `*`. Call it before
-        `start`. Models that the program chooses are not restricted."""
+        server may choose for their messages. Each of `refs` is a model reference, `provider/*` or
+        `*`. Call it before `start`. Models that the program chooses are not restricted."""
         self._settings["offered"] = frozenset(refs)
 
     async def sweep_folders(self) -> SweptFolders:
@@ -227,8 +226,8 @@ class Harness:
         return SweptFolders() if sweep is None else await sweep(self._is_gone)
 
     async def _is_gone(self, scope: Scope, store: str) -> bool | None:
-        """Return whether a session that was being deleted no longer exists; None if it belongs to
-        another store."""
+        """Return whether a session whose deletion has started no longer exists. Return None if it
+        belongs to another store."""
         if (scope.tenant, store) != (self.tenant, self.store.info().location):
             return None
         return await self.store.row(key(scope.session, "main", scope.tenant)) is None
@@ -286,7 +285,7 @@ class Harness:
         a session, and `get` never opens one."""
         check_entries("metadata", metadata)
         if isinstance(labels, str):
-            problem, remedy = "is a str", "pass labels as a list"
+            problem, remedy = "is a str", "pass a list of labels"
             raise InvalidValue(field="labels", problem=problem, remedy=remedy)
         created = ev.SessionCreated(
             agent=self.agent.key,
@@ -308,17 +307,18 @@ class Harness:
         return (await self._sessions().open(id, thread)).session
 
     async def adopt(self, id: str, *, actor: str | None = None) -> Session:
-        """Take over a session that the adapter of an SDK wrote, and open it: from now on this agent
-        continues it. What the SDK left unanswered is part of the conversation, but is not answered
-        before the next message. Has no effect on a session that belongs to this agent already."""
+        """Take over a session that was written by the adapter of another SDK, and open it: from now
+        on this agent continues it. Messages that the SDK left unanswered stay in the conversation,
+        but get no answer before the next message is sent. Has no effect on a session that already
+        belongs to this agent."""
         id = _named(id)
         await self.start()
         await Sessions(self.store, tenant=self.tenant).adopt(id, self.agent.key, actor=actor)
         return await self.open(id)
 
     def get(self, id: str, thread: str = "main") -> Session | None:
-        """Return the session if it is live in this process, otherwise None, even if it is stored.
-        Does no I/O. Use `await harness.open(id)` to open a stored session."""
+        """Return the session if it is live in this process, otherwise None. Does no I/O: use `await
+        harness.open(id)` to open a session from the store."""
         where = key(_named(id), thread, self.tenant)
         core = self._opened.sessions.get(where) if self._opened is not None else None
         return core.session if core is not None else None
@@ -340,8 +340,8 @@ class Harness:
 
     async def delete(self, id: str) -> Receipt:
         """Abort the active run of a session, and delete all its data, including its sandbox. The
-        receipt lists what could not be removed there. Raises `DeletionRefused` if the session must
-        be kept, and `InvalidValue` if it belongs to another agent."""
+        receipt lists data that could not be removed. Raises `DeletionRefused` if the session is
+        under legal hold, and `InvalidValue` if it belongs to another agent."""
         self._check_open()
         id = _named(id)
         scope = Scope(self.tenant, id)
@@ -365,8 +365,8 @@ class Harness:
         return await self._sessions().delete_thread(_named(id), thread, grace=grace)
 
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
-        """Close a live session. Its run is handed over at a safe point, after `grace` seconds at
-        the latest. Returns False if it was not live."""
+        """Close a live session. Its run stops at a safe point, after `grace` seconds at the latest,
+        and can be resumed by another process. Returns False if the session was not live."""
         return await self._sessions().close(_named(id), grace=grace, reason=reason)
 
     def drives(self, id: str) -> bool:
@@ -375,8 +375,9 @@ class Harness:
         return self._opened is not None and self._opened.drivers.busy(_named(id))
 
     async def evict(self, idle: float = IDLE) -> tuple[str, ...]:
-        """Close the live sessions that are not driven here, have no subscribers, and were not used
-        for `idle` seconds; returns their ids. Nothing is lost: the next access opens them again."""
+        """Close the live sessions that this process does not drive, have no subscribers, and were
+        not used for `idle` seconds; returns their ids. Nothing is lost: the next access opens them
+        again."""
         self._check_open()
         check_seconds("idle", idle)
         return await evict(self._sessions(), idle)
@@ -385,7 +386,7 @@ class Harness:
         """Close all live sessions; the harness stays usable."""
         await self._sessions().close_all()
 
-    # The verbs of a session, by its id
+    # The methods of a session, by its id
 
     async def send(
         self,
@@ -409,13 +410,15 @@ class Harness:
         output_type: Any = None,
         **options: Unpack[SendOptions],
     ) -> MessageStream:
-        """Call `session.stream` on the session with this id."""
+        """Call `session.stream` on the session with this id, which is opened or created if
+        necessary."""
         check_options(options)
         session = await self.get_or_create(id)
         return session.stream(content, output_type=output_type, **options)
 
     async def approve(self, id: str, item: str | None = None, **options: Any) -> Decision:
-        """Approve an item of any session, whether it is live in this process or not."""
+        """Approve a pending item of any session, even if the session is not live in this
+        process."""
         return await self._settle(id, item, "approved", **options)
 
     async def deny(self, id: str, item: str | None = None, **options: Any) -> Decision:
@@ -469,7 +472,8 @@ def sessions_of(harness: Harness) -> OpenSessions:
 
 
 def _named(id: Any) -> str:
-    """Return the id of a session, stripped of surrounding whitespace."""
+    """Return the id of a session without surrounding whitespace. Raises `InvalidValue` if it is not
+    a str."""
     if not isinstance(id, str):
         problem, remedy = f"is {type(id).__name__}", "pass a str, or None for a new session"
         raise InvalidValue(field="id", problem=problem, remedy=remedy)

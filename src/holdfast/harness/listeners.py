@@ -1,4 +1,5 @@
-"""The listeners of a harness, called for events of its sessions."""
+"""The listeners of a harness: functions of the application that it calls for events of its
+sessions."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ Listener: TypeAlias = Callable[[str, str, Any], Any]
 
 
 class Listeners:
-    """Plain functions that are called with an event, a session id and a value. If a listener raises
-    an exception, the exception is logged, and the other listeners are still called."""
+    """Holds the listeners: plain functions that are called with an event, a session id and a value.
+    If a listener raises an exception, the exception is logged, and the other listeners are still
+    called."""
 
     def __init__(self, log: BoundLog) -> None:
         self._log = log
@@ -35,7 +37,7 @@ class Listeners:
         return lambda: self._listeners.remove(listener)
 
     def notify(self, event: str, id: str | None, value: Any = None) -> None:
-        """Call all listeners."""
+        """Call all listeners with an event, the id of a session and a value."""
         for listener in [*self._listeners]:
             try:
                 listener(event, id or "", value)

@@ -33,8 +33,8 @@ GRACE = 10.0  # seconds that runs get to reach a safe point when the harness clo
 
 
 class OpenSessions:
-    """The live sessions of one tenant, their logs and their drivers. Each of these sessions uses
-    it as its host."""
+    """The live sessions of one tenant, their logs and their drivers. It is the `SessionHost` of
+    these sessions."""
 
     def __init__(self, config: Config, store: Store, tenant: str, notices: Listeners) -> None:
         self.config, self.store, self.tenant = config, store, tenant
@@ -52,7 +52,7 @@ class OpenSessions:
         self._closed = self._ended = self._left = False
 
     def subscribed(self, subscriber: Subscriber) -> None:
-        """Register a subscription. It ends immediately if subscriptions have ended here."""
+        """Register a subscription. It ends immediately if `end_subscriptions` was called before."""
         self._subscribed.add(subscriber)
         if self._left:
             subscriber.end()
@@ -79,15 +79,15 @@ class OpenSessions:
     # Opening
 
     async def open(self, id: str, thread: str = "main") -> SessionCore[Session]:
-        """Return the live session of an existing thread. Raises `SessionNotFound` if there is
-        none."""
+        """Return the live session of an existing thread. Raises `SessionNotFound` if the thread
+        does not exist."""
         return await self.get_or_create(key(id, thread, self.tenant), None)
 
     async def get_or_create(
         self, where: Key, created: ev.SessionCreated | None
     ) -> SessionCore[Session]:
-        """Return the live session of a thread. If the thread does not exist, it is created with
-        `created`."""
+        """Return the live session of a thread. If the thread does not exist, it is created;
+        `created` is the first event of a new session."""
         _check(not self._closed)
         while (leaving := self._leaving.get(where.session)) is not None:
             await asyncio.wait({leaving})
@@ -158,8 +158,8 @@ class OpenSessions:
     # Closing
 
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
-        """Close a live session. Its run is handed over at a safe point, after `grace` seconds at
-        the latest. Returns False if it was not live."""
+        """Close a live session. Its run stops at a safe point, after `grace` seconds at the latest,
+        and can be resumed by another process. Returns False if the session was not live."""
         _check(not self._ended)
         while (leaving := self._leaving.get(id)) is not None:
             await asyncio.wait({leaving})
@@ -188,7 +188,7 @@ class OpenSessions:
         return id in self._leaving or any(where.session == id for where in self._opening)
 
     async def forget(self, where: Key) -> bool:
-        """Close one thread. Returns whether it was a live session."""
+        """Close the log of one thread. Returns whether the thread was a live session."""
         if (session := self.sessions.pop(where, None)) is not None:
             session.close()
         self.drivers.forget(where)
@@ -219,8 +219,8 @@ class OpenSessions:
         return receipt
 
     async def aclose(self, grace: float) -> None:
-        """Open no more sessions, hand over active runs, and close all sessions. Nothing is
-        written afterwards."""
+        """Open no more sessions, stop active runs at a safe point, and close all sessions. Nothing
+        is written afterwards."""
         self._closed = True
         await self.drivers.aclose(grace)
         await self.close_all()
@@ -231,8 +231,8 @@ class OpenSessions:
     # Events of the logs
 
     def _kept(self, where: Key) -> bool:
-        """Return whether a log stays open after it was driven: as long as its session is open
-        here."""
+        """Return whether a log stays open after it was driven, which is the case while its session
+        is open in this process."""
         if where in self.sessions:
             return True
         return any(known.session == where.session for known in (*self.sessions, *self._opening))

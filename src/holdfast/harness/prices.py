@@ -1,5 +1,5 @@
-"""The cost of a model call, from the price lists of `genai-prices`. That package comes with the
-extra `models` and is loaded with the first model of a vendor."""
+"""The cost of a model call, from the price lists of the package `genai-prices`. That package comes
+with the extra `models` and is imported with the first model of a vendor."""
 
 from __future__ import annotations
 

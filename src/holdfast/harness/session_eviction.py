@@ -1,4 +1,4 @@
-"""Eviction of live sessions that are idle. They stay stored and can be opened again."""
+"""Eviction of idle live sessions. Evicted sessions stay stored and can be opened again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .open_sessions import OpenSessions
 
 
 async def evict(opened: OpenSessions, idle: float) -> tuple[str, ...]:
-    """Close the live sessions that are not driven here, have no waiters or subscribers, and were
-    not used for `idle` seconds; returns their ids. In the sessions that stay open, finished threads
-    of sub-agents are closed by the same rule."""
+    """Close the live sessions that this process does not drive, have no waiters or subscribers, and
+    were not used for `idle` seconds; returns their ids. In sessions that stay open, idle threads of
+    finished sub-agents are closed."""
     found, since = [], asyncio.get_running_loop().time() - idle
     for id in dict.fromkeys(where.session for where in opened.sessions):
         mine = [where for where in opened.logs if where.session == id]

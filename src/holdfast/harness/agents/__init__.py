@@ -1,1 +1,1 @@
-"""The declaration of an agent, its settings, sub-agents, sources of tools and user state."""
+"""Agents: their declaration, settings, sub-agents, tool sources and user state."""

@@ -1,4 +1,4 @@
-"""Agents: the declaration of an assistant, and its validation.
+"""The declaration of an agent, with its modes, contexts and hooks, and its validation.
 
 An agent is portable: it does not depend on a store, a key or a machine. The harness adds models, a
 store, a sandbox and resources.
@@ -26,8 +26,8 @@ from .userstate import begun
 
 Instructions: TypeAlias = str | Callable[..., str | Awaitable[str]]
 DEFAULT = "default"
-DELEGATION = "subagent"  # the tool that delegates to sub-agents
-ROLES = ("system", "message", "hidden")  # where a context may go
+DELEGATION = "subagent"  # the name of the tool that delegates tasks to sub-agents
+ROLES = ("system", "message", "hidden")  # where the text of a context may appear in the prompt
 OWN_KIND = "use your own namespace, as in 'order.shipped'"
 
 
@@ -49,7 +49,8 @@ class Context:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_options(self, *, required: bool | None = None, **options: Any) -> Context:
-        """Return a copy with other options. `required` says whether its failure fails the run."""
+        """Return a copy with changed options. `required` sets whether the run fails if this context
+        fails."""
         need = self.required if required is None else required
         return changed(self, options={**self.options, **options}, required=need)
 
@@ -72,7 +73,7 @@ def context(
 def context(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
 ) -> Context | Callable[[Callable[..., Any]], Context]:
-    """Create a context from a function, plain or async."""
+    """Create a `Context` from a function, sync or async. Can be used as a decorator."""
 
     def make(function: Callable[..., Any]) -> Context:
         return Context(name or str(getattr(function, "__name__", "")), function, **options)
@@ -82,24 +83,25 @@ def context(
 
 @dataclass(frozen=True, eq=False)
 class Hook:
-    """A function that the driver calls with each event of one kind, in log order. It gets an
-    `Acting` and the event. Before each model or tool call, the hooks for all earlier events have
-    run. If a hook fails, the failure is logged and the run continues. Events that were written
-    while there was no driver are passed to the next driver; after a restart, an event may be
-    passed again."""
+    """A function that the driver calls with each event of one kind, in log order. Its arguments are
+    a context object (`Acting`) and the event. Before each model or tool call, the hooks for all
+    earlier events have run. If a hook fails, the failure is logged and the run continues. Events
+    that were written while there was no driver are passed to the next driver; after a restart, a
+    hook may get an event again."""
 
     kind: str
     function: Callable[..., Any]
 
 
 def hook(kind: str) -> Callable[[Callable[..., Any]], Hook]:
-    """Create a hook from a function, plain or async."""
+    """Decorator that creates a `Hook` from a function, sync or async. `kind` is the kind of event
+    for which the hook is called."""
     return lambda function: Hook(kind, function)
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A way for the agent to work: its own instructions, tools, contexts, model and limits.
+    """A mode of an agent, with its own instructions, tools, contexts, model and limits.
 
     `approval` overrides the approval setting of the tools: `auto` approves every call, `ask`
     requires an approval for every call, `deny` denies every call, and `tool` keeps each tool's own
@@ -111,8 +113,9 @@ class Mode:
 
     When the mode changes, `on_exit` of the old mode is called with the object that changed it (a
     session, or the context of a tool or hook) and the name of the new mode. Then `on_enter` of the
-    new mode is called with the same object and the text of the switch. `on_enter` is not called for
-    the initial mode of a session: use `@hook("session.created")` for that.
+    new mode is called with the same object and the text that was passed with the change, or None.
+    `on_enter` is not called for the initial mode of a session: use `@hook("session.created")` for
+    that.
     """
 
     name: str
@@ -133,11 +136,11 @@ class Mode:
 
 @dataclass(frozen=True, eq=False)
 class Agent:
-    """An assistant: instructions, tools, modes, contexts, hooks, and its initial state. `tools`
-    may include sources of tools, such as an `MCPServer`.
+    """The declaration of an agent: instructions, tools, modes, contexts, hooks and initial state.
+    `tools` may include tool sources, such as an `MCPServer`.
 
-    `events` are the payload types of its own event kinds, validated when they are emitted.
-    `state_type` is the type of the user state, or a JSON Schema for it.
+    `events` maps the agent's custom event kinds to the types of their payloads, which are validated
+    when an event is emitted. `state_type` is the type of the user state, or a JSON Schema for it.
     """
 
     label: str
@@ -167,7 +170,7 @@ class Agent:
         return self.initial_mode or self.modes[0].name
 
     def mode(self, name: str | None) -> Mode:
-        """Return the mode with this name, or the first mode if it no longer exists."""
+        """Return the mode with this name, or the initial mode if there is no such mode."""
         by_name = {mode.name: mode for mode in self.modes}
         return by_name.get(name or "", by_name.get(self.first_mode, self.modes[0]))
 
@@ -181,8 +184,8 @@ class Agent:
         return found
 
     def follows(self, before: Mode, name: str) -> bool:
-        """Return whether mode `name` differs from `before`. Raises `InvalidValue` if the transition
-        is not allowed."""
+        """Return whether a switch from mode `before` to mode `name` changes the mode. Raises
+        `InvalidValue` if `before` does not allow the transition."""
         self.known_mode(name)
         if name == before.name:
             return False
@@ -197,13 +200,13 @@ class Agent:
 
     @cached_property
     def delegation(self) -> tuple[Tool, ...]:
-        """The tool that delegates tasks to the agent's sub-agents, if it has any."""
+        """The tool with which the agent delegates tasks; an empty tuple if it has no sub-agents."""
         return tuple(item.delegation(self.subagents) for item in self.subagents[:1])
 
     def tools_in(self, mode: Mode) -> dict[str, Tool]:
         """Return the tools of a mode by name: the tools of the agent and of the mode, and the
         delegation tool."""
-        # A source of tools has none until it is connected.
+        # A tool source is replaced by its tools when the agent is served.
         listed = (*self.tools, *mode.tools, *self.delegation)
         return {tool.name: tool for tool in listed if isinstance(tool, Tool)}
 
@@ -226,7 +229,8 @@ class Agent:
         return sorted(shown, key=lambda item: -item.priority)
 
     def initial_state(self) -> dict[str, Any]:
-        """Return a new copy of a session's initial state, including the defaults of its type."""
+        """Return a new copy of a session's initial state, including the defaults of
+        `state_type`."""
         start = self.state() if callable(self.state) else self.state
         return begun(start, self.state_type)
 
@@ -262,8 +266,8 @@ def slug(label: str) -> str:
 
 
 def kind_problem(kind: str) -> str | None:
-    """Return the reason why a program may not use this kind for its own events, or None if it
-    may."""
+    """Return the reason why an application may not use an event kind for its custom events, or None
+    if it may."""
     namespace, dot, name = kind.partition(".")
     if not (namespace and dot and name):
         return f"{kind!r} must be 'namespace.name'"

@@ -1,4 +1,4 @@
-"""The settings of a harness as one value, and the agent, mode and model derived from them."""
+"""The configuration of a harness. It determines the agent, the mode and the model of a thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .limits import RunBounds
 from .subagents import agent_of_thread, models_of
 
 PARALLEL = 10  # concurrent tool calls in one run
-RECOVERING = 200  # sessions without a driver that are recovered at once
+RECOVERING = 200  # logs without a driver that are recovered concurrently
 CALLS = 64  # tool calls in one message of a model; the rest are rejected
 ANSWER = 4 << 20  # characters of one answer of a model: text, reasoning and calls together
 CONTEXT = 4 << 20  # characters sent to a model in addition to the conversation
@@ -32,9 +32,10 @@ Price = Callable[[str, Mapping[str, int]], "float | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The settings of one harness. `owner` is its name in leases and runs; `ttl` is the duration of
-    a lease. `offered` lists the models that clients of a server may choose, including models for
-    sub-agents; None means all models. The program itself may always choose any model."""
+    """The settings of one harness. `owner` identifies the harness in leases and runs; `ttl` is the
+    duration of a lease in seconds. `offered` lists the models that clients of a server may choose,
+    including models for sub-agents; None means all models. The program itself may always choose any
+    model."""
 
     agent: Agent
     models: Models
@@ -57,8 +58,8 @@ class Config:
     clock: Callable[[Key], int] = lambda key: wall_clock()  # the time of a log, in ms
 
     def of(self, key: Key, state: State) -> Config:
-        """Return the settings for the agent of this thread. Raises `ToolMissing` if that agent does
-        not exist."""
+        """Return the settings with the agent that works in this thread, which may be a sub-agent.
+        Raises `ToolMissing` if that agent is no longer declared."""
         if state.sub is None:
             return self
         agent = agent_of_thread(self.agent, state.sub)
@@ -76,13 +77,14 @@ class Config:
         return self.agent.mode(state.mode)
 
     def model_ref(self, state: State, run: str | None = None) -> str | None:
-        """Return the model of the next call. Without a choice by the run, the thread or the mode,
-        it is the agent's model, or else the default model of the harness."""
+        """Return the reference of the model for the next call: the model that the run, the thread
+        or the mode sets, else the agent's model, else the default model of the harness."""
         mode, default = self.mode(state), self.agent.model or self.default_model
         return state.next_model(mode.name, mode.model, default, run)
 
     def chosen(self, state: State, mode: str | None = None) -> str | None:
-        """Return the model that was chosen for a mode; by default, for the current mode."""
+        """Return the model that this thread sets for a mode (default: the current mode), or
+        None."""
         current = self.mode(state).name
         first = state.mode is None and mode in (None, current)
         return state.models.get("" if first else mode or current)
@@ -92,10 +94,11 @@ class Config:
 
 
 def check_offered(ref: str, offered: Collection[str] | None, field: str = "model") -> None:
-    """Reject a model that is not in `offered`; if `offered` is None, every model is allowed."""
+    """Raise `InvalidValue` if a model is not in `offered`. If `offered` is None, every model is
+    allowed."""
     if offered is not None and not is_listed(ref, offered):
         raise InvalidValue(
             field=field,
-            problem=f"{ref[:200]!r} is not available here",
+            problem=f"{ref[:200]!r} is not one of the allowed models",
             remedy=f"choose one of {', '.join(sorted(offered)) or 'none'}",
         )

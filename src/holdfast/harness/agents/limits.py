@@ -1,4 +1,4 @@
-"""The limits of a run that `decide` uses in addition to the state."""
+"""The limits that `decide` checks before each step of a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...values.options import RunLimits
 
 
 class RunBounds(Struct, frozen=True, kw_only=True):
-    """Limits that `decide` uses in addition to the state: the limits of the run, how much of the
-    conversation a model reads before older turns are compacted (`tokens` and `turns`), the number
-    of driver crashes after which a run fails, and whether runs are resumed at all."""
+    """Limits that `decide` checks: the limits of the run, the size of a conversation above which
+    older turns are compacted (`tokens` and `turns`), the number of driver crashes after which a run
+    fails, and whether interrupted runs are resumed or closed (`recovery`)."""
 
     limits: RunLimits = RunLimits()
     tokens: int = 100_000

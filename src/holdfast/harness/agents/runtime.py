@@ -12,12 +12,12 @@ from ...stores.port import Store
 from ..sandbox.port import Place, Reason
 from .config import Config
 
-OUTPUTS = 1_000  # output types to keep; for older messages the log has the schema
+OUTPUTS = 1_000  # output types kept in memory; older ones are read from the log
 
 
 class Outputs(dict[tuple[str, int], Any]):
-    """The tools that validate typed answers, by log and message. Only the latest `OUTPUTS` entries
-    are kept."""
+    """The tools that validate typed answers, by log and message number. Only the latest `OUTPUTS`
+    entries are kept."""
 
     def __setitem__(self, mark: tuple[str, int], made: Any) -> None:
         super().__setitem__(mark, made)
@@ -26,8 +26,8 @@ class Outputs(dict[tuple[str, int], Any]):
 
 
 class HarnessRuntime:
-    """The store, the open sandboxes and the output types of one harness. `nudge` wakes a driver
-    for a log that may not be open in this process."""
+    """The store, the open sandboxes and the output types of one harness. `nudge` opens a log in
+    this process if necessary, and ensures that a driver checks it."""
 
     def __init__(
         self, config: Config, store: Store, nudge: Callable[[Key], None] = lambda key: None

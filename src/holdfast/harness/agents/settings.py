@@ -28,12 +28,13 @@ def faults(settings: Mapping[str, Any]) -> list[str]:
 
 
 def settings_for(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return these settings as arguments for a function that returns a harness. A function with the
-    parameter `storage`, the former name of `store`, still gets the store, with a warning."""
+    """Return the settings as keyword arguments for `made`, a function that creates a harness. If
+    the function still has the parameter `storage`, the former name of `store`, it gets the store
+    under that name, and a deprecation warning is issued."""
     given = dict(settings)
     try:
         taken = inspect.signature(made).parameters
-    except (TypeError, ValueError):  # not every callable has one
+    except (TypeError, ValueError):  # not every callable has a signature
         return given
     if "storage" in taken and "store" not in taken:
         name = getattr(made, "__name__", "the function")
@@ -135,7 +136,7 @@ def _is_list(value: Any) -> bool:
 
 def _sandbox(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        yield "is str: pass a sandbox"
+        yield "is a str: pass a sandbox object, such as LocalSandbox(...)"
     yield from _has("open", "destroy")(value)
 
 

@@ -1,5 +1,5 @@
-"""Sources of tools: an agent lists them among its tools, and they provide more tools when the agent
-is served. An MCP server is such a source."""
+"""Tool sources, such as MCP servers. An agent lists them among its tools; when the agent is served,
+each is connected and replaced by the tools that it provides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .agent import Agent, Mode, faults
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """Provides tools once it is connected."""
+    """A source of tools, such as an MCP server. `tools` can be called after `connect`."""
 
     async def connect(self) -> Any: ...
 
@@ -23,8 +23,9 @@ class ToolSource(Protocol):
 
 
 async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
-    """Connect all sources. Returns the agent with each source replaced by its tools, and the
-    connected sources. If a source fails, the sources before it are closed again."""
+    """Connect all tool sources of an agent and its sub-agents. Returns the agent with each source
+    replaced by its tools, and the connected sources. If a source fails, the sources that were
+    connected are closed again."""
     found: dict[int, list[Tool]] = {}
     opened: list[ToolSource] = []
     try:
@@ -57,7 +58,7 @@ async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
 
 
 async def release(sources: list[ToolSource]) -> None:
-    """Close the sources in reverse order."""
+    """Close tool sources, in reverse order."""
     for source in reversed(sources):
         await source.close()
 

@@ -42,7 +42,7 @@ class SubAgent:
     steps: int | None = None
 
     def faults(self, parent: Agent) -> Iterator[str]:
-        """Every problem with its declaration."""
+        """Yield every problem with the declaration of this sub-agent."""
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             yield f"sub-agent {self.name!r}: the name must be 1 to 40 of a-z, 0-9, _ and -"
             return
@@ -75,7 +75,9 @@ class SubAgent:
         forked: bool = False,
         approval: Literal["auto", "ask", "deny", "tool"] = "tool",
     ) -> Agent:
-        """Return the agent to which `parent` delegates."""
+        """Return the agent that runs when `parent` delegates a task to this sub-agent; with
+        `forked`, it is a copy of `parent`. `approval` is used for modes without an approval setting
+        of their own."""
         key = f"{parent.key}/{self.name}"
         if forked:
             return replace(
@@ -105,13 +107,13 @@ class SubAgent:
         )
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
-        """Return the tool with which an agent delegates tasks to these sub-agents."""
+        """Return the tool with which an agent delegates tasks to the sub-agents `all`."""
         return _delegation(all)
 
 
 class _Refusing(SubAgent):
-    """A sub-agent as seen by a forked sub-agent: the delegation tool has its usual description, but
-    rejects every call."""
+    """A sub-agent as declared for a forked sub-agent, which may not delegate: the delegation tool
+    has its usual description, but rejects every call."""
 
     def delegation(self, all: Sequence[SubAgent]) -> Tool:
         return _delegation(all).replace(function=_refuse)
@@ -126,7 +128,7 @@ async def _refuse(*_: Any, **__: Any) -> ToolResult:
 
 
 def _without_tasks(tools: Sequence[Any]) -> list[Any]:
-    """Return the same tools, except that the tools for the parent's task list reject every call."""
+    """Return a copy of the tools in which the tools for the task list reject every call."""
     return [
         item.replace(function=_refuse) if isinstance(item, Tool) and item.name in NO_TASKS else item
         for item in tools
@@ -146,7 +148,7 @@ def _tools(agent: Agent) -> dict[str, Tool]:
 
 
 def family(agent: Agent) -> dict[str, Agent]:
-    """Return the agent and all its sub-agents, by key."""
+    """Return the agent and all its sub-agents, at every level, by key."""
     found = {agent.key: agent}
     for item in agent.subagents:
         found.update(family(item.within(agent)))
@@ -217,7 +219,7 @@ def _delegation(subagents: Sequence[SubAgent]) -> Tool:
         forked: bool | None = None,
     ) -> ToolResult:
         if not isinstance(context, Delegating):
-            raise ToolError(problem="sub-agents need a session, and this call has none")
+            raise ToolError(problem="sub-agents can be called only in a session")
         return await context.delegate(agent, task, model=model, forked=forked)
 
     names = tuple(item.name for item in subagents)

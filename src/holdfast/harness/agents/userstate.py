@@ -1,4 +1,4 @@
-"""The user state: its validation, and the only way to change it, for both sessions and tools.
+"""Validates and changes the user state, for sessions, tools and hooks.
 
 A change is based on the latest state and written only if that state is still the latest. This keeps
 all concurrent changes, and each resulting state is validated as a whole.
@@ -29,8 +29,8 @@ Write = Callable[[list[NewEvent], int], Awaitable[bool]]
 
 
 class WithEvents(Struct, frozen=True):
-    """The return value of a function that changes the state and writes custom events, each (kind,
-    payload), together with the change."""
+    """Return value for a function that changes the user state: its result, and custom events, each
+    (kind, payload), that are written together with the change."""
 
     result: Any = None
     events: tuple[tuple[str, Any], ...] = ()
@@ -48,13 +48,14 @@ _drafts: ContextVar[Mapping[str, _Draft]] = ContextVar("drafts", default=Mapping
 
 
 def begun(start: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
-    """Return the initial state: the defaults of its type, overridden by `start`."""
+    """Return the initial state of a session: the defaults of the type `kind`, overridden by
+    `start`."""
     given = plain(start)
     return {**checked(given, kind), **given}
 
 
 def plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy as plain JSON values. Raises `InvalidValue` for a value that cannot be
+    """Return a deep copy as plain JSON values. Raises `InvalidValue` for a value that cannot be
     encoded as JSON."""
     try:
         copied: dict[str, Any] = msgspec.json.decode(to_json(dict(data)))
@@ -64,8 +65,8 @@ def plain(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(data: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """Return the state, validated by its type. Raises `InvalidValue` if it is too large or
-    invalid."""
+    """Validate the state against its type `kind`, and return it with the type's defaults. Raises
+    `InvalidValue` if the state is too large or invalid."""
     size = len(msgspec.json.encode(data))
     if size > LIMITS.map_bytes:
         raise InvalidValue(
@@ -104,7 +105,7 @@ def _schema(text: bytes) -> Tool:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateChanged | None:
-    """Return the entries that changed, or None if nothing changed."""
+    """Return the change that turns the state `before` into `after`, or None if they are equal."""
     entries = {
         name: value
         for name, value in after.items()
@@ -172,8 +173,8 @@ async def _edited(log: str, draft: _Draft, edit: Edit) -> Any:
 
 
 def setting(entries: Any, drop: tuple[str, ...] = (), *, all: bool = False) -> Edit:
-    """Return an edit that sets and removes entries; with `all`, it also removes every entry that it
-    does not set."""
+    """Return a function that changes a state: it sets `entries` and removes `drop`; with `all`, it
+    removes every entry that is not in `entries`."""
     given: Any = entries
     if not isinstance(given, Mapping):
         raise InvalidValue(

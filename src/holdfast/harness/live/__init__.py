@@ -1,1 +1,2 @@
-"""The live view of an open log in one process: its state, its subscribers, and its input."""
+"""The logs that are open in this process: their state, subscribers, drafts and incoming
+messages."""

@@ -1,4 +1,4 @@
-"""Checks whether an answer matches a question. Pure.
+"""Checks an answer against the JSON Schema of its question, without I/O.
 
 Only the JSON Schema keywords that questions and types use are supported: `type`, `enum`, `items`,
 `required`, `properties`, `anyOf`, and `$ref` within the schema. The tool checks everything else.
@@ -26,10 +26,11 @@ def mismatch(
     path: str = "the answer",
     named: dict[str, Any] | None = None,
 ) -> str | None:
-    """Return a description of what is wrong with `value`, or None. `named` are the schemas that
-    `$ref` can refer to (default: the schema's own `$defs`)."""
+    """Return a description of how `value` violates `schema`, or None if it is valid. `path` is the
+    name of the value in that description. `named` are the schemas that `$ref` can refer to
+    (default: the schema's own `$defs`)."""
     if not isinstance(schema, dict):
-        return None  # `true`: any value fits
+        return None  # a schema that is not a dict, such as `true`, allows any value
     named = schema.get("$defs", {}) if named is None else named
     if (found := named.get(str(schema.get("$ref", "")).removeprefix(DEFS))) is not None:
         return mismatch(found, value, path, named)

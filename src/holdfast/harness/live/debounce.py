@@ -1,4 +1,4 @@
-"""Debounced work: it runs after a delay, and repeated requests are merged."""
+"""Debouncing: runs a function after a delay, and merges the requests that arrive in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Debounced:
             self.ask()
 
     async def end(self, *, cut: bool = False) -> None:
-        """Accept no more requests. Wait for the work in progress, or with `cut` cancel it."""
+        """Accept no more requests. Wait for the call of `work` in progress, or with `cut` cancel
+        it."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()

@@ -36,8 +36,8 @@ async def settle_pending(
     channel: str | None = None,
     tools: Tools | None = None,
 ) -> Decision:
-    """Decide on an item; None means the only pending item. Needs no driver and no lease. `channel`
-    says where the decision came from.
+    """Decide on the pending item with the id `item`; None means the only pending item. Needs no
+    driver and no lease. `channel` says where the decision came from.
 
     Raises `AlreadyDecided` if the item was decided before, and `NotPending` if it does not exist.
     Raises `InvalidValue`, and leaves the item pending, for an answer that does not fit the
@@ -73,11 +73,11 @@ async def _vote(
     """Record an approval. If it is the last one required, decide in the same append."""
     if actor is None:
         problem = f"is missing, and this call needs {opened.approvals} approvals"
-        raise InvalidValue(field="actor", problem=problem, remedy="pass the approver")
+        raise InvalidValue(field="actor", problem=problem, remedy="pass the name of the approver")
     if payload.answer is not None:
         problem = "cannot be changed for a call that needs several approvals"
         remedy = (
-            "approve the call unchanged, or deny it and state the right arguments as the reason"
+            "approve the call unchanged, or deny it and state the correct arguments in the reason"
         )
         raise InvalidValue(field="arguments", problem=problem, remedy=remedy)
     item, key = opened.id, row.key
@@ -173,7 +173,7 @@ def _check_arguments(
     opened: ev.PendingOpened, outcome: Answer, answer: Any, tools: Tools | None
 ) -> None:
     """Reject changed arguments that do not fit the tool; the item stays open. Arguments are not
-    checked if the tool is unknown here, or has changed since the item was opened."""
+    checked if the tool is unknown in this process, or has changed since the item was opened."""
     changed = outcome == "approved" and isinstance(answer, dict) and "arguments" in answer
     if not changed or tools is None or opened.parked or not isinstance(opened.detail, dict):
         return
@@ -201,7 +201,7 @@ def _wrong(tool: Tool, arguments: Any) -> InvalidValue | None:
 
 
 async def was(store: Store, key: Key, item: str) -> bool:
-    """Return whether this item ever existed. The decision on an item that existed is in the log."""
+    """Return whether the log contains a decision on this item."""
     async for event in store.read(key, reverse=True):
         if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return True

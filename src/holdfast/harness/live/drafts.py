@@ -1,4 +1,4 @@
-"""Messages in flight: text that is streamed but not in the log yet."""
+"""Messages in flight: messages whose text is being streamed, and which are not in the log yet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LATEST = 32  # completed messages that are remembered, to ignore late text
 
 
 class MessagesInFlight:
-    """The messages in flight of one log. `flying` maps the ids of their future events to their text
-    so far."""
+    """The messages in flight of one log. `flying` holds the text received so far, by the id that
+    the event of the message will have."""
 
     def __init__(self) -> None:
         self.flying: dict[str, Growing] = {}
@@ -39,7 +39,7 @@ class MessagesInFlight:
         return Delta(message, offset, text, thought)
 
     def arrived(self, event: Event) -> None:
-        """Remove the messages that an event completes or ends."""
+        """Remove the message that an event of the log completes or interrupts."""
         self.flying.pop(event.id, None)
         if event.kind in SPOKEN:
             self._over.append(event.id)

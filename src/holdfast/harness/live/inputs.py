@@ -74,7 +74,8 @@ async def accept(
 
 
 async def _started(live: Live, event: NewEvent, start: StartRun) -> tuple[int, bool] | None:
-    """Write a message and start its run in one step, after earlier messages have done so."""
+    """Write a message and start its run in one step. If other messages are doing the same, wait for
+    them first."""
     live.senders += 1
     try:
         while live.starting is not None:
@@ -122,7 +123,7 @@ def _refused(live: Live, busy: How) -> QueueFull | SessionBusy | None:
 
 
 async def _same(live: Live, event: NewEvent, seq: int) -> None:
-    """Reject a key that was used for a different message."""
+    """Raise `InvalidValue` if the idempotency key was already used for a different message."""
     known = await live.payload(seq, ev.MessageReceived)
     given = msgspec.json.decode(event.data, type=ev.MessageReceived)
     if known is not None and (known.text, known.parts) != (given.text, given.parts):
@@ -134,8 +135,8 @@ async def _same(live: Live, event: NewEvent, seq: int) -> None:
 
 
 def message_id(key: str | None) -> str:
-    """Return the id of an input. It is derived from the input's key, so that the same key yields
-    the same id; without a key, it is new."""
+    """Return the event id of a message. It is derived from the idempotency key, so that the same
+    key yields the same id; without a key, it is a new id."""
     if key is None:
         return new_id()
     check_name("key", key, limit=KEY)
@@ -172,20 +173,20 @@ async def _content(store: Store, live: Live, content: Content) -> tuple[str, lis
 
 
 def check_text(field: str, value: Any) -> None:
-    """Reject a value that is not a str."""
+    """Raise `InvalidValue` if `value` is not a str."""
     if not isinstance(value, str):
         raise InvalidValue(field=field, problem=f"is {type(value).__name__}", remedy="pass a str")
 
 
 def check_seconds(field: str, value: Any) -> None:
-    """Reject a value that is not a number of seconds."""
+    """Raise `InvalidValue` if `value` is not a finite number of seconds."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value):
         raise InvalidValue(field=field, problem=f"is {value!r}", remedy="pass a number of seconds")
 
 
 def check_entries(field: str, value: Any) -> None:
-    """Reject a value that is neither None nor a mapping with str keys."""
+    """Raise `InvalidValue` if `value` is neither None nor a mapping with str keys."""
     if value is not None and not isinstance(value, Mapping):
         problem, remedy = f"is {type(value).__name__}", "pass a mapping with str keys"
         raise InvalidValue(field=field, problem=problem, remedy=remedy)
@@ -196,7 +197,8 @@ def check_entries(field: str, value: Any) -> None:
 
 
 def _limits(limits: RunLimits | Mapping[str, float] | None) -> dict[str, float]:
-    """Return only the limits that were passed; all others are set by the mode and the harness."""
+    """Return the limits that were passed as a dict. Limits that are missing are set by the mode and
+    the harness."""
     if limits is None:
         return {}
     if not isinstance(limits, RunLimits):

@@ -52,7 +52,7 @@ class Live:
     def __init__(self, store: Store, key: Key) -> None:
         self.store, self.key = store, key
         self.log = ""
-        self.row: Row | None = None  # as it was when the log was opened
+        self.row: Row | None = None  # the row at the time the log was opened
         self.state = State()
         self.history = History()
         self.stage = LiveDisplay()
@@ -66,7 +66,7 @@ class Live:
             0  # messages that are starting their runs, or wait for another message to do so
         )
         self.hooked = 0  # the last event for which this process called the agent's hooks
-        self.driven = False  # by this process; then deltas come from the driver, not from drafts
+        self.driven = False  # by this process: deltas then come from the driver, not from drafts
         self.failures: dict[str, BaseException] = {}  # exceptions of runs that failed here
         self.watchers: list[Callable[[Event], None]] = []
         self.endings: list[
@@ -80,7 +80,7 @@ class Live:
         self.subscribers = Subscribers(self._polling.ask)
 
     async def open(self) -> None:
-        """Read the existing events, then follow the log."""
+        """Read the existing events of the log, then follow it in a task."""
         row = await self.store.row(self.key)
         if row is None:
             raise SessionNotFound(
@@ -94,7 +94,8 @@ class Live:
         self._reader = asyncio.create_task(self._follow(), name=f"follow {self.key.session}")
 
     async def aclose(self) -> None:
-        """Stop following. Waiters and subscribers end."""
+        """Stop following the log, end all subscriptions, and raise an error in all waiting
+        coroutines."""
         await self._polling.end(cut=True)
         if self._reader is not None:
             await ended(self._reader)
@@ -104,7 +105,7 @@ class Live:
     # Waiting and listening
 
     async def reach(self, head: int) -> State:
-        """Wait until event `head` has arrived here."""
+        """Wait until event `head` has arrived in this process, and return the state."""
         if self.state.head < head:
             await self.until(lambda: self.state.head >= head)
         return self.state
@@ -144,7 +145,7 @@ class Live:
         return listener
 
     def say(self, message: str, text: str, *, thought: bool = False) -> None:
-        """Publish more text of a message in flight to the listeners."""
+        """Publish more text of a message in flight to the subscribers."""
         if (delta := self.in_flight.say(message, text, thought=thought)) is not None:
             self.subscribers.publish(delta)
 
@@ -152,8 +153,8 @@ class Live:
     def driven_by(
         self, look: Callable[[Event], None], lost: Callable[[HoldfastError], None]
     ) -> Iterator[None]:
-        """Context manager that marks the log as driven by this process. `look` is called with
-        each event, and `lost` if the log is closed or deleted."""
+        """Context manager that marks the log as driven by this process. `look` is called with each
+        event, and `lost` with the error if the log is closed or deleted."""
         self.driven = True
         self.watchers.append(look)
         self.endings.append(lost)
@@ -180,7 +181,7 @@ class Live:
 
     @property
     def wanted(self) -> bool:
-        """Whether the log has listeners, waiters, or messages that are being written."""
+        """Whether the log has listeners, waiting coroutines, or messages that are being written."""
         return bool(self.subscribers) or bool(self._waiters) or bool(self.posting)
 
     # Lookup
@@ -197,7 +198,8 @@ class Live:
         return payload_of(await self.event(seq), type)
 
     async def taken(self, seq: int) -> ev.MessageReceived:
-        """Return a queued message for the run that handles it."""
+        """Return the queued message `seq` for the run that handles it; an empty message if it
+        cannot be read."""
         event = self._waiting.get(seq) or await self.event(seq)
         return payload_of(event, ev.MessageReceived) or ev.MessageReceived()
 
@@ -220,14 +222,14 @@ class Live:
                 return
             except Exception as error:  # log and retry: waiters must not hang
                 if not isinstance(error, HoldfastError):
-                    problem = f"the log cannot be followed ({type(error).__name__})"
+                    problem = f"new events of the log cannot be read ({type(error).__name__})"
                     failed, error = error, StoreUnavailable(problem=problem)
                     error.__cause__ = failed
                 self.trouble(error)
                 await backoff.wait()
 
     async def _rewound(self, event: Event) -> History:
-        """Return the history after a rewind."""
+        """Return the messages that a model reads after a rewind."""
         return await LogLoader(self.store, self.key, self.log).history(fold((event,), self.state))
 
     def _arrived(self, event: Event) -> None:
@@ -279,7 +281,8 @@ class Live:
 
 
 class Recent:
-    """The newest events since the log was opened: consecutive, and bounded in number and bytes."""
+    """The newest events of an open log, kept in memory: consecutive, and bounded in number and
+    bytes."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
@@ -314,13 +317,13 @@ class Waiters:
             del self._waiting[waiter]
 
     def look(self) -> None:
-        """Check all conditions, and resume the waiters whose condition holds."""
+        """Check all conditions, and resume the coroutines whose condition is true."""
         for future, true in self._waiting.items():
             if not future.done() and true():
                 future.set_result(None)
 
     def fail(self, error: HoldfastError) -> None:
-        """Fail all waiters."""
+        """Raise `error` in all waiting coroutines."""
         for future in self._waiting:
             if not future.done():
                 future.set_exception(error)

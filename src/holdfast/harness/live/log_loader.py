@@ -28,8 +28,8 @@ SNAPSHOT = 512  # events between two snapshots
 
 
 class LoadedLog(NamedTuple):
-    """The part of a log that was read. `saved` is the state of its snapshot, `shown` the events
-    that its display needs."""
+    """The result of reading a log: the state in its last snapshot (`saved`), the current state, the
+    messages that a model reads (`history`), and the events that the display needs (`shown`)."""
 
     saved: State
     state: State
@@ -38,13 +38,13 @@ class LoadedLog(NamedTuple):
 
 
 class LogLoader:
-    """Reads one log, of one incarnation."""
+    """Reads one incarnation of a log."""
 
     def __init__(self, store: Store, key: Key, log: str) -> None:
         self._store, self._key, self._log = store, key, log
 
     async def load(self) -> LoadedLog:
-        """Read all events that exist now."""
+        """Return the current state and history of the log, starting from its last snapshot."""
         saved = state = await self._saved()
         rewound = (saved.rewound or 0) > saved.window.upto
         history = History() if rewound else await self._history(saved)
@@ -77,7 +77,7 @@ class LogLoader:
         return history
 
     async def event(self, seq: int, *, inline: bool = True) -> Event | None:
-        """Return the event with this number."""
+        """Return the event with this number, or None if it does not exist."""
         found = [event async for event in self._read(seq - 1, seq + 1, inline)]
         return found[0] if found else None
 
@@ -113,19 +113,19 @@ class LogLoader:
 
 
 class Snapshots:
-    """The position of the last snapshot of a log, and where the model's history started at that
-    time."""
+    """Decides when a log needs a new snapshot. Stores the position of its last snapshot, and where
+    the model's history started at that time."""
 
     def __init__(self) -> None:
         self._head = self._upto = 0
 
     def note(self, state: State) -> None:
-        """Record that there is a snapshot of this state."""
+        """Record that a snapshot of this state exists."""
         self._head, self._upto = state.head, state.window.upto
 
     def due(self, log: str, state: State) -> Snapshot | None:
-        """Return a snapshot if one is due, because the last snapshot is old or precedes the latest
-        compaction of the model's history. The log is opened from the latest snapshot."""
+        """Return a snapshot to write, or None if none is due. It is due if the last snapshot is
+        old, or if the model's history was compacted since then."""
         if state.head - self._head < SNAPSHOT and state.window.upto == self._upto:
             return None
         self.note(state)

@@ -11,7 +11,7 @@ from .log import Live
 
 
 class OpenLogs:
-    """Opens and closes logs. `look` is called with each event of each log."""
+    """Opens and closes the logs of one harness. `look` is called with each event of each log."""
 
     def __init__(self, store: Store, look: Callable[[Key, Event], None]) -> None:
         self._store, self._look = store, look

@@ -43,8 +43,9 @@ _KEPT = {
 
 
 class HistoryTurn(Struct, frozen=True):
-    """A finished turn: the number of its last event, and its approximate size in tokens. `edits`
-    are the events that changed its messages while they were queued."""
+    """A finished turn of the conversation: the number of its last event, its approximate size in
+    tokens, and its messages. `edits` are the events that changed these messages while they were
+    queued."""
 
     end: int
     tokens: int
@@ -53,7 +54,8 @@ class HistoryTurn(Struct, frozen=True):
 
 
 class History:
-    """The events since the last compaction, as messages. `add` takes them in order."""
+    """The conversation since the last compaction, as prompt messages. Call `add` with each event,
+    in order."""
 
     def __init__(
         self, upto: int = 0, summary: str | None = None, carried: Iterable[Event] = ()
@@ -76,7 +78,7 @@ class History:
             self._cut(payload)
             return
         if event.kind == "session.adopted" and self._open:
-            self._rewind((), ())  # no run takes up what is open
+            self._rewind((), ())  # no run will answer the open messages
             self._close(event)
         if event.kind not in _KEPT:
             return
@@ -109,7 +111,7 @@ class History:
 
     def _rewind(self, queued: Collection[int], open: Collection[str]) -> None:
         """Apply a rewind to the events added so far. Queued messages that are not in `queued` count
-        as read, and open calls that are not in `open` count as lost."""
+        as read, and the outcome of open calls that are not in `open` counts as unknown."""
         waiting = [e.seq for e in self._open if e.kind == "message.received"]
         self._read.update(seq for seq in waiting if seq not in queued)
         self._lost.update(self._calls.difference(open))
@@ -128,8 +130,8 @@ class History:
         return (*before[:-1], *_joined([*last, *now[:place], *told, *now[place:]]))
 
     def cut(self, tokens: int, turns: int) -> ev.CompactionMade | None:
-        """Return the compaction that leaves at most this many tokens and turns, or None if
-        compaction is not possible."""
+        """Return a compaction after which at most this many tokens and turns remain, or None if
+        that is not possible."""
         left_tokens = sum(turn.tokens for turn in self.turns)
         left_turns = len(self.turns)
         for turn in self.turns:
@@ -145,22 +147,22 @@ class History:
         return None
 
     def carried(self, upto: int) -> list[int]:
-        """Return the messages that arrived before the cut but are read after it, and the events
-        that edited them."""
+        """Return the events up to `upto` that are still needed after a compaction: messages that
+        the model reads later, and the edits of these messages."""
         kept = [turn for turn in self.turns if turn.end > upto]
         later = [seq for turn in kept for seq in (*(m.seq for m in turn.messages), *turn.edits)]
         later += [e.seq for e in self._open if e.kind in ("message.received", "queue.changed")]
         return [seq for seq in later if seq <= upto]
 
     def until(self, seq: int, model: str, blobs: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
-        """Return the messages to summarise: the turns up to event `seq`."""
+        """Return the messages of the turns up to event `seq`, to be summarised."""
         told = [m for turn in self.turns if turn.end <= seq for m in turn.messages]
         now = _rendered(told, model, blobs)
         return tuple(_joined([*self._start(now), *now]))
 
     def blobs(self, model: str) -> set[str]:
-        """Return the hashes of the attachments that `messages` needs, without attachments that were
-        already rendered for `model` in a finished turn."""
+        """Return the hashes of the attachments whose bytes `messages` needs. Attachments in turns
+        that were already rendered for `model` are not included."""
         new = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
         parts = [part for message in new if message.role == "user" for part in message.parts]
         for event in self._open:
@@ -190,7 +192,8 @@ class History:
         return rendered
 
     def _start(self, messages: list[PromptMessage]) -> list[PromptMessage]:
-        """Return the messages, with an introduction before the first message if it is needed."""
+        """Return the introduction to put before `messages`, if one is needed: the summary, or a
+        note that earlier messages are missing."""
         if self.summary:
             return [FromUser((Text(SUMMARY + self.summary),))]
         begins = messages and isinstance(messages[0], FromModel)
@@ -260,13 +263,14 @@ def _ends_turn(event: Event) -> bool:
 
 
 def _edited(event: Event) -> set[int]:
-    """Return the messages that an event edited."""
+    """Return the numbers of the messages that an event edited."""
     payload = typed(event)
     return set(reworded(payload)) if isinstance(payload, ev.QueueChanged) else set()
 
 
 def _without_outcomes(message: Message, lost: Collection[str]) -> Message:
-    """Return the message, with an unknown outcome for its open calls that are in `lost`."""
+    """Return the message, with an unknown outcome for those of its open calls that are in
+    `lost`."""
     calls = [
         msgspec.structs.replace(call, outcome=Outcome(outcome="unknown", seq=0, at=0))
         if call.outcome is None and call.id in lost

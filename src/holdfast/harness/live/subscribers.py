@@ -1,5 +1,5 @@
-"""Subscribers of a log: each subscriber gets every event once and in order, and text as it is
-streamed. A slow subscriber does not delay other subscribers or the log."""
+"""Subscribers of a log: each gets every event once and in order, and text as it is streamed. A slow
+subscriber does not delay other subscribers or the log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Subscribers:
         return bool(self._subscribers)
 
     def join(self, subscriber: Subscriber) -> None:
-        """Add a subscriber, until it leaves."""
+        """Add a subscriber. It receives all items until `leave` is called."""
         self._subscribers[subscriber] = None
         self._joined()
 
@@ -60,7 +60,7 @@ class Subscribers:
 
 
 class ListenedLog(Protocol):
-    """The part of a live log that a listener uses."""
+    """The attributes and methods of a live log that a listener uses."""
 
     subscribers: Subscribers
     in_flight: MessagesInFlight
@@ -157,7 +157,8 @@ class Listener:
             self._live.subscribers.leave(self)
 
     async def _missed(self) -> AsyncGenerator[Item, None]:
-        """Yield the events in the log that were not delivered yet, up to the current state."""
+        """Yield the events in the log that this listener has not delivered yet, up to the current
+        state."""
         live, most = self._live, MISSED
         while self._behind:
             some, failed = await self._some(most)

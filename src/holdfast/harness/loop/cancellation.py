@@ -1,4 +1,4 @@
-"""Cancellation of long-running work."""
+"""Cancellation of running work, such as model calls and tool calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Stoppable:
             self._halted.set_result(None)
 
     def lost(self, error: BaseException) -> None:
-        """Cancel the current work, and start no more."""
+        """Cancel the current work, and start no more. `error` is raised to the caller of
+        `within`."""
         self.failure = error
         self.halt()
 
@@ -47,8 +48,8 @@ class Stoppable:
     async def within(
         self, left: Callable[[], float] | None, work: Coroutine[Any, Any, T]
     ) -> T | None:
-        """Return the result of `work`, or None if it was halted or no time is `left` (s). Raises
-        the error passed to `lost`."""
+        """Return the result of `work`, or None if it was halted or its time ran out. `left` returns
+        the remaining seconds. Raises the error passed to `lost`."""
         task, halted = asyncio.create_task(work), self._halted
         try:
             going = True  # the work starts in any case, so that it can record that it was stopped

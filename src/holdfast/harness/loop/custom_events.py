@@ -1,4 +1,4 @@
-"""Events of kinds that an application defines."""
+"""Validation of custom events, whose kinds an application defines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .typed_output import convert
 
 
 def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
-    """Return the payload of an application's event, validated against its declared type."""
+    """Validate the payload of a custom event against the type that the agent declares for its kind,
+    and return it as plain values. Raises `InvalidValue` if the kind or the payload is invalid."""
     if wrong := kind_problem(kind):
         raise InvalidValue(field="kind", problem=wrong, remedy=OWN_KIND)
     if (declared := known.get(kind)) is None:

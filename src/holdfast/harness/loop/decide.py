@@ -88,7 +88,7 @@ def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
 
 
 def _full(state: State, bounds: RunBounds, more: int = 0) -> bool:
-    """Return whether the prompt would exceed its limits after this many more turns."""
+    """Return whether the prompt would exceed its limits after `more` further turns."""
     window = state.window
     return window.tokens > bounds.tokens or window.turns + more > bounds.turns
 
@@ -167,8 +167,8 @@ def _spent(run: Run, bounds: RunBounds) -> str | None:
 
 
 def deadline(run: Run, bounds: RunBounds) -> int | None:
-    """Return the time (ms) at which a run that is driven without interruption reaches its time
-    limit."""
+    """Return the time (ms) at which a run reaches its time limit if it is driven without
+    interruption. None if it has no time limit or is not running."""
     seconds = run.limits.get("seconds", bounds.limits.seconds)
     if seconds is None or run.status != "running":
         return None
@@ -176,7 +176,7 @@ def deadline(run: Run, bounds: RunBounds) -> int | None:
 
 
 def next_due(state: State) -> int | None:
-    """Return the next time at which a timer, a warning or an expiry is due."""
+    """Return the next time (ms) at which a timer, a warning or an expiry is due, or None."""
     times = [timer.at for timer in state.timers.values()]
     for item in state.pending.values():
         times.extend(at for at in (_warning(item), item.expires) if at is not None)
@@ -184,7 +184,7 @@ def next_due(state: State) -> int | None:
 
 
 def rest_of(state: State, bounds: RunBounds, now: int) -> Rest | None:
-    """Return `finished` or `waiting` if neither a driver nor a sub-agent has anything to do in a
+    """Return `finished` or `waiting` if neither a driver nor a sub-agent has work to do in this
     log, otherwise None; see `rest`."""
     return rest(state, idle=isinstance(decide(state, bounds, now), (Idle, SetDue)))
 

@@ -1,5 +1,5 @@
-"""Delegation: the events between a thread and the threads of its sub-agents. Every step can be
-repeated after a crash, since ids are derived from the id of the call.
+"""Delegation of tasks to sub-agents: the events that a thread and the threads of its sub-agents
+exchange. Every step can be repeated after a crash, since ids are derived from the id of the call.
 
 A call that delegates a task creates the thread of the sub-agent, and waits as a pending item. The
 end of the sub-agent's run is the answer to that item. The answer stays due until the sub-agent's
@@ -37,17 +37,17 @@ FORKED = (
 
 
 def thread_of(call: str) -> str:
-    """Return the thread of the sub-agent that a call started."""
+    """Return the name of the sub-agent thread that a call starts."""
     return f"sub/{call}"
 
 
 def is_delegated(key: Key) -> bool:
-    """Return whether a log is the log of a sub-agent."""
+    """Return whether a log is the thread of a sub-agent."""
     return key.thread.startswith(thread_of(""))
 
 
 def child_of(item: str) -> str | None:
-    """Return the thread of the sub-agent that a pending item waits for, if any."""
+    """Return the sub-agent thread that a pending item waits for, or None if it waits for a user."""
     call = ids.child_call(item)
     return None if call == item else thread_of(call)
 
@@ -59,7 +59,8 @@ def subagent_model_key(name: str | None) -> str:
 
 
 def chosen(shared: State, name: str | None) -> str | None:
-    """Return the model that this session sets for a sub-agent, or for all sub-agents."""
+    """Return the model that this session sets for a sub-agent, else the model that it sets for all
+    sub-agents, else None."""
     for setting in (subagent_model_key(name), subagent_model_key(None)):
         if isinstance(ref := shared.settings.get(setting), str):
             return ref
@@ -75,7 +76,8 @@ async def begin(
     model: str | None,
     forked: bool | None,
 ) -> Park:
-    """Create the thread of a sub-agent, once. Returns the pending item that its call waits for."""
+    """Create the thread of a sub-agent, unless it already exists. Returns the pending item with
+    which the call waits for the sub-agent."""
     if not task.strip():
         raise ToolError(problem="the task is empty")
     copy = sub.forked if forked is None else forked
@@ -102,8 +104,8 @@ async def begin(
 
 
 def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) -> str | None:
-    """Return the model for a sub-agent, in order of precedence: from the call, the session, the
-    sub-agent's definition, or else the parent's current model."""
+    """Return the model for a sub-agent. In order of precedence, it is set by the call, the session,
+    the sub-agent's definition, or the parent's current model."""
     config, state = driving.config, driving.state
     if wanted is not None:
         try:
@@ -192,7 +194,7 @@ async def stop(driving: Driving, calls: list[str]) -> None:
 
 
 async def stop_all(driving: Driving) -> None:
-    """Abort all sub-agents that work for the run that ends."""
+    """Abort all sub-agents that work for the run that is about to end."""
     state = driving.state
     begun = [id for id, call in state.calls.items() if call.name == DELEGATION]
     # Any tool may delegate a task: then its call waits for the sub-agent.
@@ -246,7 +248,7 @@ async def _outcome(driving: Driving) -> dict[str, Any]:
 
 
 def _used(event: Event) -> dict[str, int]:
-    """Return the usage that an event records: the usage of a model call in this thread, or of a
+    """Return the token usage that an event records, of a model call in this thread or of a
     sub-agent."""
     payload = typed(event)
     if isinstance(payload, ev.MessageCompleted):

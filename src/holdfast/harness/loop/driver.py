@@ -1,4 +1,4 @@
-"""One driver of one log: its state, its fenced writes, and the run that it drives."""
+"""One driver of one log: the state that it reads, its fenced writes, and the run that it drives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Flight:
-    """A message in flight: the id of its future event, and the text so far."""
+    """A message that is being streamed: the id that its event will have, and the text so far."""
 
     def __init__(self, message: str, model: str) -> None:
         self.message, self.model = message, model
@@ -43,7 +43,8 @@ class Flight:
 
 
 class Driving(Stoppable):
-    """A driver while it holds the lease of a log. All its writes are fenced."""
+    """A driver that holds the lease of a log. All its writes are fenced: they fail once another
+    driver has taken over the lease."""
 
     def __init__(
         self,
@@ -98,14 +99,15 @@ class Driving(Stoppable):
         return run is None or (run.status == "running" and run.id == self.took)
 
     def use(self, config: Config) -> None:
-        """Use other settings from now on."""
+        """Replace the configuration that this driver uses."""
         self.config = config
 
     def now(self) -> int:
         return self.config.clock(self.live.key)
 
     def still(self, step: Step) -> bool:
-        """Return whether `decide` would still return the same step after all events since then."""
+        """Return whether `step` is still the next step, after the events that have arrived since it
+        was decided."""
         return decide(self.state, self.bounds, self.now()) == step
 
     def take(self, run: str | None) -> None:
@@ -115,12 +117,12 @@ class Driving(Stoppable):
         self._span.begin(run or "")
 
     def ready(self) -> None:
-        """Reset an earlier halt, before the next step."""
+        """Clear an earlier halt before the next step, unless an abort was requested."""
         if self.state.abort is None:
             self.reset()
 
     def event(self, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
-        """Create an event of the active run."""
+        """Create an event, by default of the active run."""
         rest.setdefault("run", self.run.id if self.state.active else None)
         return NewEvent.of(kind, payload, **rest)
 
@@ -128,9 +130,9 @@ class Driving(Stoppable):
         self, *events: NewEvent, expected: int | None = None, last: bool = False
     ) -> bool:
         """Append, and wait until the local state includes the events. Returns False, and writes
-        nothing, if the log has grown: then decide again. Messages that are being sent are
-        written first. With `last`, the same step releases the lease, if nothing is left to do
-        after these events."""
+        nothing, if the log has grown: the caller must then decide again. Messages that are being
+        sent are written first. With `last`, the same step releases the lease, if nothing is left to
+        do after these events."""
         if expected is not None and self.live.posting and not self._gave_way:
             self._gave_way = True
             await self.live.posted()
@@ -168,7 +170,8 @@ class Driving(Stoppable):
         return await self.within(left, work)
 
     def look(self, event: Event) -> None:
-        """Called with each event as it arrives."""
+        """Handle an event that has arrived: queue it for hooks, and halt the work if an abort was
+        requested."""
         if self.config.agent.hooks:
             self.unhooked.append(event)
         if self.live.state.abort is not None:

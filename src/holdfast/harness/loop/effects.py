@@ -1,4 +1,4 @@
-"""The changes that an application's functions can make to the session in which they are called.
+"""The methods with which an application's functions change the session in which they are called.
 Every change is written to the log."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHAIN = 20  # runs that may start each other in a row
 
 
 class Effects(Reading):
-    """Reads and changes the session, on behalf of call `call` of the function `name`."""
+    """Reads and changes the session, on behalf of the function `name` that was called by `call`."""
 
     def __init__(self, driving: Driving, call: str, name: str) -> None:
         super().__init__(driving)
@@ -41,11 +41,11 @@ class Effects(Reading):
         return await _change_state(self._acts(), self.agent, function or setting(changes))
 
     async def set_state(self, **entries: Any) -> None:
-        """Replace the user state."""
+        """Replace all entries of the user state."""
         await _change_state(self._acts(), self.agent, setting(entries, all=True))
 
     async def emit(self, kind: str, payload: Any = None) -> None:
-        """Write an event of a kind that the application defines."""
+        """Write a custom event, of a kind that the application defines."""
         checked = custom(self.agent.events, kind, payload)
         await self._acts().write(self._driving.event(kind, checked, cause=self.call))
 
@@ -55,8 +55,8 @@ class Effects(Reading):
         await self._acts().write(_message(self._driving, self.name, text, how))
 
     async def switch_mode(self, mode: str, text: str | None = None) -> None:
-        """Switch to another mode from the next step on. `text`, if passed, joins the run together
-        with the switch."""
+        """Switch to another mode from the next step on. `text` is sent to the run as a message,
+        together with the switch."""
         driving, agent = self._acts(), self.agent
         left: Mode | None = None
         while True:
@@ -89,17 +89,17 @@ class Effects(Reading):
         on: str | None = None,
         replace: bool = False,
     ) -> str:
-        """Show `content` to the model from its next call on, or from the next event of kind
-        `on`."""
+        """Show `content` to the model from its next call on, or from the next event of kind `on`.
+        Returns the id of the added context."""
         id = id or new_id()
         check_name("id", id, limit=128)
         check_length("content", len(str(content)))
         if len(self._driving.state.contexts) >= ENTRIES and id not in self._driving.state.contexts:
             problem = f"the run already has {ENTRIES} added contexts, the maximum"
-            raise InvalidValue(field="id", problem=problem, remedy="remove some first")
+            raise InvalidValue(field="id", problem=problem, remedy="remove some contexts first")
         if id in self._driving.state.contexts and not replace:
             raise InvalidValue(
-                field="id", problem=f"{id!r} already exists", remedy="pass replace=True"
+                field="id", problem=f"context {id!r} already exists", remedy="pass replace=True"
             )
         payload = ev.ContextAdded(
             id=id, content=content, role=role, scope=scope, consume=consume, on=on

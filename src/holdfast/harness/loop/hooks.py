@@ -1,5 +1,4 @@
-"""Hooks: functions of an agent that are called with the events of a log while this process drives
-it."""
+"""Calls the hooks of an agent with the events of a log while this process drives it."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ from .driver import Driving
 from .tool_context import Acting
 
 PATIENCE = 30.0  # seconds that a hook may take, since the run waits for it
-DEPTH = 25  # rounds of hooks that are called for events of other hooks
+DEPTH = 25  # times in a row that events of hooks may call further hooks
 
 
 async def catch_up(driving: Driving) -> None:
-    """Collect the events that were written while no driver was active, which are the events after
-    the last event of a run."""
+    """Collect the events that were written while no driver was active, so that hooks are called for
+    them: the events after the last event of a run."""
     if not driving.config.agent.hooks:
         return
     live, missed = driving.live, list[Event]()
@@ -36,7 +35,7 @@ async def catch_up(driving: Driving) -> None:
 
 async def run_hooks(driving: Driving) -> None:
     """Call the hooks for all new events, in order. Their exceptions are logged. Events that hooks
-    emit call hooks too, up to a limit."""
+    write trigger hooks too, up to a limit."""
     hooks = driving.config.agent.hooks
     for round in range(DEPTH + 1):
         events = [e for e in driving.unhooked if e.seq > driving.live.hooked]

@@ -1,4 +1,4 @@
-"""The lease of one driver: it is renewed in the background and fences the driver's writes."""
+"""The lease of one driver: renewed in the background, it fences the driver's writes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 class Hold:
-    """A lease that this driver holds. `lost` is called when it is lost. All writes here are
-    fenced."""
+    """The lease that a driver holds. `lost` is called with the error when the lease is lost. All
+    writes of this class are fenced by the lease."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class Hold:
     async def append(
         self, events: Sequence[NewEvent], expected: int | None, *, release: bool = False
     ) -> int:
-        """Append. Retries with the same events while the store is unavailable, which is safe
-        because of their ids. With `release`, the same step releases the lease, if the store can do
-        that. Returns the number of the last event."""
+        """Append events. Retries with the same events while the store is unavailable, which is safe
+        because of their ids. With `release`, the same step releases the lease, if the store
+        supports that. Returns the number of the last event."""
         live, held = self._live, self.lease
         release = release and live.store.info().lease_with_append
         lease: dict[str, Any] = {"release" if release else "fence": held}
@@ -91,14 +91,15 @@ class Hold:
         return True
 
     async def release(self) -> None:
-        """Release the lease unconditionally."""
+        """Release the lease, even if there are new events."""
         if not self.released:
             await self._store.release(self.lease)
 
 
 async def acquire(config: Config, live: Live, log: BoundLog) -> Lease:
-    """Acquire the lease of a log. Raises `LeaseHeld` if another driver holds it. An attempt whose
-    reply was lost is repeated, and gets the lease that it acquired."""
+    """Acquire the lease of a log. Raises `LeaseHeld` if another driver holds it. If the reply of
+    the store was lost, the attempt is repeated, and returns the lease that the first attempt
+    acquired."""
     if not live.store.info().lease_with_append:
         return await live.store.acquire(live.key, config.owner, ttl=config.ttl)
     mark = new_id()
@@ -114,7 +115,7 @@ async def while_unavailable(
     config: Config, live: Live, log: BoundLog, call: Callable[[], Awaitable[T]]
 ) -> T:
     """Return the result of `call`, which writes to the log of `live` and is safe to repeat. It is
-    repeated while the store is unavailable, as often as the policy says."""
+    repeated while the store is unavailable, up to the number of attempts in the error policy."""
     attempts = config.policy.retry.storage
     for n in range(1, attempts.times + 1):
         try:

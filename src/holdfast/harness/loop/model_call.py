@@ -33,7 +33,7 @@ PIECE = LIMITS.draft_bytes // 8  # characters of a draft that are written at a t
 
 
 class CallFailure(NamedTuple):
-    """The reason why no model could answer: the fault, its exception, and the model that was called
+    """The reason why no model answered: the fault, its exception, and the model that was called
     last."""
 
     fault: RunFault
@@ -43,8 +43,8 @@ class CallFailure(NamedTuple):
 
 async def call_model(driving: Driving) -> list[Ready]:
     """Make one model call of the active run, from the prompt to the message in the log. Output that
-    was streamed is kept, even if the call fails. Returns the tool calls whose intent was logged
-    with the message, to be carried out next."""
+    was streamed is kept, even if the call fails. Returns the tool calls of the message that can be
+    carried out next: their intent was logged together with the message."""
     answer = await driving.watch(_answer(driving))
     if answer is None:
         return []  # stopped: the text is in `flight`, and the next step logs it
@@ -105,7 +105,7 @@ async def _answer(driving: Driving) -> tuple[Built, str, ModelOutput] | CallFail
 
 
 def _model(driving: Driving, ref: str) -> Model:
-    """Return the model with this reference. Raises `ModelError` if it is no longer available."""
+    """Return the model with this reference. Raises `ModelError` if no provider offers it."""
     try:
         return driving.config.model(ref)
     except InvalidValue as error:
@@ -138,8 +138,8 @@ async def _retried(driving: Driving, model: Model, built: Built) -> ModelOutput:
 
 
 def _check_going(aborted: asyncio.Event) -> None:
-    """Raise if the call was cancelled but ignored the cancellation, because the next run may
-    already be active."""
+    """Raise `CancelledError` if the model ignored that its call was cancelled, because the next run
+    may already be active."""
     if aborted.is_set():
         raise asyncio.CancelledError
 
@@ -163,7 +163,8 @@ async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
 
 
 async def _blobs(driving: Driving, model: Model) -> dict[str, bytes]:
-    """Return the attachments that the model has not seen yet; each is read once per driver."""
+    """Return the bytes of the attachments that the prompt needs, by hash. Each is read once per
+    driver."""
     store, scope = driving.live.store, driving.live.key.scope
     for part in driving.live.history.blobs(model.ref):
         if part not in driving.blobs:
@@ -204,8 +205,8 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: ModelOu
 
 
 class DraftWriter:
-    """Writes the text in flight as a draft, so that other processes can show it. The stream never
-    waits for a write, but the completion of the message does."""
+    """Writes the text of a message in flight as a draft, so that other processes can show it. The
+    stream never waits for a write, but the completion of the message does."""
 
     def __init__(self, driving: Driving, flight: Flight) -> None:
         self._driving, self._flight = driving, flight
@@ -237,9 +238,9 @@ class DraftWriter:
 
 
 async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> list[Ready]:
-    """Write the message and the decision about each of its calls in one append. If nothing is
-    left to do, the same append ends the run; if its calls can be carried out at once, the same
-    append records their intent."""
+    """Write the message and the decision about each of its calls in one append. If nothing is left
+    to do, the same append ends the run; if the calls can be carried out at once, the same append
+    records that they are about to start."""
     flight, state = driving.flight, driving.state
     assert flight is not None
     assert said.end is not None
@@ -301,7 +302,8 @@ async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
 
 
 def _can_end(driving: Driving) -> bool:
-    """Return whether the run can end: neither an abort nor a steering message has arrived."""
+    """Return whether the run can end, because neither an abort nor a steering message has
+    arrived."""
     state = driving.state
     return state.abort is None and not any(q.how == "steer" for q in state.queue)
 
@@ -320,7 +322,7 @@ def finished(
     error: str | None = None,
     stack: str | None = None,
 ) -> NewEvent:
-    """Create the event that ends the run, with the time when the log is due again."""
+    """Create the event that ends the run. It also records when the log is due again."""
     state = driving.state
     times = [timer.at for timer in state.timers.values()]
     due = driving.now() if state.queue or state.owes else min(times, default=None)
@@ -345,13 +347,15 @@ async def fail(
 
 
 def steering_removed(driving: Driving) -> list[NewEvent]:
-    """Create the event that removes steering messages which the ending run sent to itself."""
+    """Create the event that removes steering messages which the ending run sent to itself; an empty
+    list if there are none."""
     mine = [q.seq for q in driving.state.queue if q.how == "steer" and q.run == driving.run.id]
     return [driving.event("queue.changed", ev.QueueChanged(remove=mine))] if mine else []
 
 
 def interrupted(driving: Driving, reason: str | None, *, shown: bool = True) -> list[NewEvent]:
-    """Create the event with the text of a message that will not be completed."""
+    """Create the event that keeps the text of a message which will not be completed; an empty list
+    if there is no text."""
     flight = driving.flight
     if flight is None or not flight.text:
         return []

@@ -1,6 +1,6 @@
-"""Model output, checked and cleaned chunk by chunk.
+"""Validates and sanitizes the output of a model, chunk by chunk.
 
-A custom model may return anything. Values that cannot be logged are written as text where that is
+A custom model may return anything. Values that cannot be logged are converted to text where that is
 harmless; everything else is an error of the model.
 """
 
@@ -46,7 +46,7 @@ class AnswerTooLong(Exception):
 
 
 class ModelOutput(Struct):
-    """The output of a model so far."""
+    """The output of a model so far, collected from its chunks."""
 
     text: list[str] = []
     thought: list[str] = []
@@ -134,8 +134,8 @@ def _kept(ref: str, chunk: Any) -> Chunk:
 
 
 def arguments(given: Any) -> Any:
-    """Return the arguments as JSON. Values that JSON cannot represent become text, which every tool
-    rejects."""
+    """Return the arguments of a call as JSON values. Arguments that JSON cannot represent become
+    text, which every tool rejects."""
     try:
         text = to_json(given)
         wrapped = b"[" * ROOM + bytes(text) + b"]" * ROOM

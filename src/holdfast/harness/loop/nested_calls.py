@@ -44,7 +44,8 @@ async def invoke(
 
 
 async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult:
-    """Wait for the approval, if needed. Then carry out the call, or return its outcome."""
+    """Wait for the approval of a nested call, if needed. Then carry out the call, or return its
+    outcome."""
     id = call.id
     with outer.time.held():  # the timeout pauses while a user decides
         while await _waits(driving, id):
@@ -74,9 +75,9 @@ async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult
 
 
 async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEvent) -> bool:
-    """Write the event that starts a call, or the event that must come first. Returns False, and
-    writes nothing, if the state has changed. Nested calls start one at a time, so that
-    concurrent calls of one tool do not interfere."""
+    """Write the event that starts a call, or, if the call is not ready, the event that must be
+    written first. Returns False, and writes nothing, if the state has changed. Nested calls start
+    one at a time, so that concurrent calls of one tool do not interfere."""
     async with driving.turn:
         if driving.state.calls.get(id) != open:
             return False
@@ -88,9 +89,9 @@ async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEv
 
 
 async def _waits(driving: Driving, id: str) -> bool:
-    """Wait for the next event, or until the item of the call expires. The expiry is recorded here,
-    because the driver is busy with the outer call. Returns False, without waiting, if the call does
-    not wait for a decision."""
+    """Wait for the next event, or until the pending item of the call expires. An expiry is recorded
+    by this function, because the driver is busy with the outer call. Returns False, without
+    waiting, if the call does not wait for a decision."""
     open = driving.state.calls.get(id)
     if open is None or open.status != "waiting":
         return False

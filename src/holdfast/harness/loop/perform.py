@@ -1,4 +1,4 @@
-"""Performs the steps that `decide` returned. Every effect of a step is in the log."""
+"""Performs the steps that `decide` returned. Every effect of a step is recorded in the log."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ async def take_up(driving: Driving) -> None:
 
 
 async def hand_over(driving: Driving) -> None:
-    """Hand the run over to the next driver immediately."""
+    """Record that the run waits and is due now, so that another driver can resume it
+    immediately."""
     while driving.mine and driving.state.active is not None:
         payload = ev.RunWaiting(due=driving.now(), reason="handover")
         events = [*interrupted(driving, "handover", shown=False)]
@@ -136,7 +137,7 @@ async def _refuse(driving: Driving, step: Refuse) -> None:
     written = await driving.write(
         *(too_many(driving, call.id) for call in some), expected=driving.state.head
     )
-    if written and driving.state.excess == before:  # their outcomes are in the log, but not counted
+    if written and driving.state.excess == before:  # the outcomes exist, but are not counted
         raise unreadable(driving, step.seq)
 
 
@@ -160,7 +161,8 @@ async def _conclude(driving: Driving, step: Conclude) -> None:
 
 
 async def _concluded(driving: Driving, id: str, call: OpenCall) -> NewEvent:
-    """Return the outcome of a call that is not carried out, derived from the decision about it."""
+    """Create the event with the outcome of a call that is not carried out. The outcome follows from
+    the decision about the call."""
     if call.status == "started":
         result = ToolResult(code="unknown", content=UNKNOWN)
         return outcome(driving, id, result, "unknown")
@@ -191,7 +193,7 @@ async def _ask_outcome(driving: Driving, step: AskOutcome) -> None:
         made = next((c for c in message.calls if c.id == id), None) if message else None
         start = await driving.live.payload(call.started or 0, ev.ToolStarted)
         if made is not None and start is not None and start.arguments is not None:
-            made = replace(made, arguments=start.arguments)  # those that an approver changed
+            made = replace(made, arguments=start.arguments)  # an approver changed the arguments
         payload = ev.PendingOpened(
             id=f"{id}@{call.started}",
             what="external",
@@ -270,7 +272,7 @@ async def _finish(driving: Driving, step: Finish) -> None:
 
 
 def _closed(driving: Driving, step: Finish) -> list[NewEvent]:
-    """Return the events that settle all open items and calls of a run that ends."""
+    """Create the events that settle all open items and calls of a run that ends."""
     how: Any = "superseded" if step.status == "interrupted" else "abandoned"
     events = [_settle(driving, id, how) for id in driving.state.pending]
     for id, call in driving.state.calls.items():

@@ -1,5 +1,5 @@
-"""The context of a prompt in addition to the conversation: instructions, context providers, and
-added contexts.
+"""The parts of a prompt other than the conversation: instructions, contexts of the agent, and
+contexts that tools and hooks have added.
 
 The context is built before each model call, and logged when it has changed.
 """
@@ -31,7 +31,7 @@ _rendering: ContextVar[tuple[str, ...]] = ContextVar("rendering", default=())
 
 
 class ContextPart(Struct, frozen=True, omit_defaults=True):
-    """The text of one context."""
+    """A rendered context: its name, its role in the prompt, and its text."""
 
     name: str
     role: str
@@ -39,8 +39,8 @@ class ContextPart(Struct, frozen=True, omit_defaults=True):
 
 
 class Built(Struct, frozen=True):
-    """The built context. `notes` go before the newest input; `skipped` are the faults of optional
-    contexts."""
+    """The context of one model call. `system` is the system prompt; `notes` are inserted before the
+    newest input; `skipped` are the faults of optional contexts that could not be rendered."""
 
     system: str
     notes: tuple[str, ...]
@@ -54,7 +54,7 @@ class Built(Struct, frozen=True):
 
 
 class ContextFailed(Exception):
-    """A required context could not be rendered."""
+    """The instructions or a required context could not be rendered."""
 
     def __init__(self, fault: RunFault) -> None:
         super().__init__(fault.message)
@@ -101,14 +101,14 @@ class Reading:
         return [event async for event in last][::-1]
 
     async def render(self, item: Context, **options: Any) -> str:
-        """Return the text of another context. Raises `RecursionError` if a context renders
-        itself."""
+        """Return the text of another context. Raises `RecursionError` if that context is already
+        being rendered."""
         return as_text(await rendered(self, item, options))
 
 
 async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] = {}) -> Any:
-    """Render a context and return its value. Raises `RecursionError` if a context renders
-    itself."""
+    """Render a context and return its value. Raises `RecursionError` if the context is already
+    being rendered, directly or through another context."""
     if item.name in _rendering.get():
         raise RecursionError(f"context {item.name!r} renders itself")
     token = _rendering.set((*_rendering.get(), item.name))
@@ -119,8 +119,8 @@ async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] =
 
 
 def _parts(name: str, role: str, said: Any) -> list[ContextPart]:
-    """Return the parts of a context's return value, by role. A list whose items have roles becomes
-    several parts."""
+    """Convert the return value of a context to parts of the prompt. A list whose items have roles
+    becomes several parts."""
     if isinstance(said, dict) and "content" in said:
         role = said.get("role", role)
         if role not in ROLES:
@@ -133,7 +133,8 @@ def _parts(name: str, role: str, said: Any) -> list[ContextPart]:
 
 
 async def build(driving: Driving) -> Built:
-    """Render all contexts. Raises `ContextFailed` if a required context fails."""
+    """Render the instructions and all contexts. Raises `ContextFailed` if the instructions or a
+    required context cannot be rendered."""
     mode, reading = driving.config.mode(driving.state), Reading(driving)
     policy = driving.config.policy
     parts: list[ContextPart] = []

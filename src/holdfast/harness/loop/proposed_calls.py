@@ -1,5 +1,6 @@
-"""Tool calls that a model proposes. Each is validated, then allowed, submitted for approval or
-denied, before any of them is carried out. The decisions are logged with the message itself."""
+"""Handles the tool calls that a model proposes. Each is validated, then allowed, submitted for
+approval or denied, before any of them is carried out. The decisions are logged together with the
+message."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ NUDGES = 3  # reminders in a row to a model that does not give its typed answer
 async def proposed(
     driving: Driving, chunks: Sequence[CallChunk]
 ) -> tuple[list[ev.Call], list[NewEvent]]:
-    """Return the calls as they are logged, with new ids, and the decision events."""
+    """Return the calls that a model proposed, with new ids, and the events that record the
+    decisions about them."""
     config = driving.config
     tools = config.agent.tools_in(config.mode(driving.state))
     output = await answer_tool(driving)
@@ -59,7 +61,7 @@ async def proposed(
 
 
 def too_many(driving: Driving, call: str) -> NewEvent:
-    """Return the outcome of a call that exceeds the number of calls allowed in one message."""
+    """Create the event that rejects a call because its message contains too many calls."""
     problem = f"A message can make at most {CALLS} calls: this one was not made."
     return outcome(driving, call, ToolResult(content=problem, failed=True))
 
@@ -67,8 +69,9 @@ def too_many(driving: Driving, call: str) -> NewEvent:
 async def decision_events(
     driving: Driving, call: ev.Call, tool: Tool | None, *, again: int = 0
 ) -> list[NewEvent]:
-    """Return the events that decide on one call; none if the call may be carried out. With `again`,
-    a new approval is requested, regardless of an earlier decision."""
+    """Return the events that record the decision on one call; an empty list if the call may be
+    carried out. If `again` is set, a new approval is requested, regardless of an earlier
+    decision."""
     if tool is None:
         problem = f"There is no tool {call.name!r} here."
         refused = ToolResult(content=problem, failed=True, code="no_such_tool")
@@ -122,13 +125,14 @@ def denied(driving: Driving, tool: Tool) -> bool:
 
 
 def forbidden(driving: Driving, call: str) -> NewEvent:
-    """Return the outcome of a call that a rule, a mode or the tool itself denies."""
+    """Create the event that rejects a call because a rule, a mode or the tool itself denies it."""
     result = ToolResult(content="This call is not allowed here.", code="denied")
     return outcome(driving, call, result, "denied")
 
 
 def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> NewEvent:
-    """Create the request for an approval, bound to the tool, its version and the arguments."""
+    """Create the event that requests an approval of a call, for this version of the tool and these
+    arguments."""
     expires = None if tool.expires is None else driving.now() + int(tool.expires * 1000)
     detail = {
         "tool": tool.name,

@@ -112,7 +112,7 @@ async def _steps(driving: Driving) -> None:
 
 async def _performed(work: Coroutine[Any, Any, None], driving: Driving) -> None:
     """Perform a step. An error in Holdfast's own code or in a plug-in ends the run, not the driver.
-    Errors of the store and the session are raised to the caller."""
+    Errors of the store and of the session are raised to the caller."""
     try:
         with cancellable():
             await work
@@ -129,8 +129,8 @@ async def _performed(work: Coroutine[Any, Any, None], driving: Driving) -> None:
 
 
 def _must_be_understood(driving: Driving) -> None:
-    """Raise an error if a newer version wrote to the log, which can then be shown but not
-    driven."""
+    """Raise `LogDamaged` if a newer version of Holdfast wrote to the log: this version can show the
+    log but not drive it."""
     if (seq := driving.state.too_new) is not None:
         key = driving.live.key
         raise LogDamaged(

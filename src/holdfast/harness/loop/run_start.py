@@ -1,4 +1,5 @@
-"""The start of a run: its events, and the step that writes a message and starts its run at once."""
+"""Starts runs: creates the events that start a run, and writes a message and the start of its run
+in one append."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ class AcceptedMessage(NamedTuple):
 
 
 class FirstMessage:
-    """A message that is written together with the start of its run. The result of `done` is None if
-    the message must be written separately. `accepted` is called with its number before the run
-    continues."""
+    """A message that is written together with the start of its run. `done` is a future with the
+    result: None if the message must be written separately. `accepted` is called with the message's
+    number before the run continues."""
 
     def __init__(self, event: NewEvent, accepted: Callable[[int], None]) -> None:
         self.event, self._accepted = event, accepted
@@ -41,7 +42,7 @@ class FirstMessage:
         )
 
     def settle(self, result: AcceptedMessage | None) -> None:
-        """Report the result to the sender. Has no effect if the sender has stopped waiting."""
+        """Set the result for the sender. Has no effect if the sender no longer waits for it."""
         if not self.done.done():
             if result is not None:
                 self._accepted(result.seq)
@@ -58,7 +59,8 @@ class StartedRun(NamedTuple):
 def start_events(
     config: Config, state: State, step: Start, message: ev.MessageReceived
 ) -> list[NewEvent]:
-    """Return the events that start a run with `message`, the first in the queue of `state`."""
+    """Return the events that start a run with `message`, which is the first message in the
+    queue."""
     run, before = new_id(), state.run
     sent = any(q.seq == step.input and q.run is not None for q in state.queue)
     limits = dict(message.limits)
@@ -114,7 +116,7 @@ def start_driving(driving: Driving, run: str | None) -> None:
 
 def _candidate(config: Config, live: Live, event: NewEvent) -> list[NewEvent] | None:
     """Return the events of a message and of the run that it starts. Return None if the run cannot
-    start at once; this is decided as if the message were already in the log."""
+    start at once. This is decided as if the message were already in the log."""
     state, now = live.state, config.clock(live.key)
     if config.agent.hooks or state.too_new is not None or is_delegated(live.key):
         return None

@@ -1,4 +1,4 @@
-"""The steps of a run, which `decide` returns and `perform` carries out. Plain values."""
+"""The steps of a run: plain values that `decide` returns and `perform` carries out."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ class Idle(Struct, frozen=True):
 
 
 class SetDue(Struct, frozen=True):
-    """Step: write the time of the next check."""
+    """Step: record the time at which the log must be checked next, or None."""
 
     due: int | None
 
 
 class Fire(Struct, frozen=True):
-    """Step: fire these timers, which are due, and receive their messages."""
+    """Step: fire these timers, which are due: write their messages to the log."""
 
     timers: tuple[str, ...]
 
 
 class Warn(Struct, frozen=True):
-    """Step: warn that these items are about to expire."""
+    """Step: warn that these pending items are about to expire."""
 
     items: tuple[str, ...]
 
 
 class Expire(Struct, frozen=True):
-    """Step: expire these items, which were not answered in time."""
+    """Step: expire these pending items, which were not answered in time."""
 
     items: tuple[str, ...]
 
 
 class Supersede(Struct, frozen=True):
-    """Step: close these items, because a message arrived instead of an answer."""
+    """Step: close these pending items, because the user sent a message instead of an answer."""
 
     items: tuple[str, ...]
 
 
 class Start(Struct, frozen=True):
-    """Step: start a run with this input. The model is called in the same step, unless `full` is
-    true, which means that the conversation must be compacted first."""
+    """Step: start a run with the queued message `input`. The model is called in the same step,
+    unless `full` is true, which means that the conversation must be compacted first."""
 
     input: int
     full: bool = False
 
 
 class CallModel(Struct, frozen=True):
-    """Step: call the model again. These inputs join the run."""
+    """Step: call the model again. The queued messages `inputs` join the run."""
 
     step: int
     inputs: tuple[int, ...] = ()
@@ -61,8 +61,8 @@ class Compact(Struct, frozen=True):
 
 
 class Refuse(Struct, frozen=True):
-    """Step: reject some of the last `left` calls of message `seq`, which exceeds the limit of
-    calls."""
+    """Step: reject tool calls of message `seq`, which has more calls than the limit allows. The
+    last `left` calls of the message have no outcome yet."""
 
     seq: int
     left: int
@@ -75,7 +75,7 @@ class RunTools(Struct, frozen=True):
 
 
 class Conclude(Struct, frozen=True):
-    """Step: write the outcomes of calls that are not carried out, or not repeated."""
+    """Step: write the outcomes of calls that will not be carried out, or not be repeated."""
 
     calls: tuple[str, ...]
 
@@ -87,7 +87,8 @@ class AskOutcome(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """Step: release the lease of the log until the user answers."""
+    """Step: record that the run waits for user input or sub-agents, and release the lease of the
+    log."""
 
     due: int | None
 
@@ -97,8 +98,8 @@ class Report(Struct, frozen=True):
 
 
 class Finish(Struct, frozen=True):
-    """Step: end the run, and settle everything that is open in it. `code` is the reason if the run
-    did not succeed."""
+    """Step: end the run, and settle its open calls and pending items. `code` is the reason if the
+    run did not succeed."""
 
     status: Literal["done", "failed", "aborted", "interrupted"]
     code: str | None = None
@@ -123,5 +124,5 @@ Step: TypeAlias = (
     | Finish
 )
 
-# Steps that need no run, or leave a waiting run as it is.
+# Steps that need no run, or do not change a waiting run.
 BESIDE = (Idle, SetDue, Fire, Warn, Expire, Start, Report)

@@ -37,7 +37,9 @@ STOPPED = "It was stopped while it was running; its effects until then remain."
 
 
 class Ready(Struct, frozen=True):
-    """A call that may be carried out, with its arguments and its permission."""
+    """A call that may be carried out, with its tool and arguments. `by` is the reason why it is
+    allowed: `policy`, or the id of its approval. `edited` says whether an approver changed the
+    arguments, and `answer` is the answer to a question that the call asked."""
 
     call: ev.Call
     tool: Tool
@@ -50,8 +52,8 @@ class Ready(Struct, frozen=True):
 def startable(
     driving: Driving, calls: Sequence[ev.Call], message: Sequence[NewEvent]
 ) -> list[Ready]:
-    """Return the calls of a message that is about to be logged, if they can all be carried out
-    right after it."""
+    """Return the calls of a message that is about to be logged, if all of them can be carried out
+    right after it; otherwise an empty list."""
     config = driving.config
     found = [config.agent.tool(call.name, config.mode(driving.state)) for call in calls]
     allowed = [tool for tool in found if tool is not None and not denied(driving, tool)]
@@ -66,7 +68,7 @@ def startable(
 
 async def run_tools(driving: Driving, ids: tuple[str, ...]) -> bool:
     """Carry out these calls concurrently. Each outcome is logged as soon as it is available.
-    Returns whether the intent to call the model was logged with the last one."""
+    Returns whether the intent to call the model was logged together with the last outcome."""
     ready: list[Ready] = []
     events: list[NewEvent] = []
     for id in ids:
@@ -82,8 +84,8 @@ async def run_tools(driving: Driving, ids: tuple[str, ...]) -> bool:
 
 
 async def carry_out(driving: Driving, ready: list[Ready]) -> bool:
-    """Carry out calls whose intent is logged. Returns whether the intent to call the model was
-    logged with the last outcome."""
+    """Carry out calls whose start is logged. Returns whether the intent to call the model was
+    logged together with the last outcome."""
     return bool(await driving.watch(_all(driving, ready)))
 
 
@@ -106,8 +108,8 @@ def check_tools(driving: Driving) -> None:
 
 async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
     """Return a call that is ready to run, or the event to write instead. If the tool has changed
-    since the decision, approval is requested again. If the tool no longer exists, the driver stops
-    before the call has any effect."""
+    since the decision, approval is requested again. Raises `ToolMissing` if the tool no longer
+    exists."""
     call = await _call(driving, id, open)
     config = driving.config
     tool = config.agent.tool(open.name, config.mode(driving.state))
@@ -157,7 +159,7 @@ async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, 
 
 
 async def _answer(driving: Driving, open: OpenCall) -> CallAnswer | None:
-    """Return the answer to a question that the call asked."""
+    """Return the answer to the question that a call asked, or None."""
     event = None if open.answer is None else await driving.live.event(open.answer)
     said = typed(event) if event is not None else None
     if event is None or not isinstance(said, ev.PendingSettled):
@@ -192,7 +194,7 @@ async def _call(driving: Driving, id: str, open: OpenCall) -> ev.Call:
 
 
 def unreadable(driving: Driving, seq: int) -> LogDamaged:
-    """Return the error for an event whose calls can no longer be read."""
+    """Create the error for an event whose calls can no longer be read."""
     key = driving.live.key
     return LogDamaged(
         problem=f"event {seq} is no longer readable: abort the run to continue",
@@ -204,8 +206,8 @@ def unreadable(driving: Driving, seq: int) -> LogDamaged:
 
 
 def started(driving: Driving, ready: Ready) -> NewEvent:
-    """Create the event that records the intent. Once it is logged, a call without an outcome may
-    have taken effect."""
+    """Create the event that records the intent to run a tool. Once it is logged, a call without an
+    outcome may have taken effect."""
     tool = ready.tool
     payload = ev.ToolStarted(
         call=ready.call.id,
@@ -251,8 +253,8 @@ async def _all(driving: Driving, ready: list[Ready]) -> bool:
 
 
 async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool:
-    """Write the outcome. If the model is called next, the same append records the intent to call
-    it. Returns whether this intent was recorded."""
+    """Write the outcome of a call. If the model is called next, the same append records the intent
+    to call it. Returns whether this intent was recorded."""
     with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
         event = outcome(driving, ready.call.id, result)
         if isinstance(step := step_after(driving, event), CallModel):
@@ -264,8 +266,8 @@ async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool
 
 
 async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult:
-    """Write the outcome. If the outcome cannot be logged, because it is too large or not JSON, the
-    tool counts as failed."""
+    """Write the outcome of a call, and return its result. If the result cannot be logged, because
+    it is too large or not JSON, the tool counts as failed."""
     try:
         await driving.write(outcome(driving, ready.call.id, result))
     except InvalidValue as error:
@@ -275,8 +277,8 @@ async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult
 
 
 async def _park(driving: Driving, ready: Ready, park: Park) -> None:
-    """Open the pending item of a call. Has no effect if the item has a known id and was answered
-    first."""
+    """Open the pending item with which a call waits for an answer. Has no effect if the item has an
+    id of its own and was answered before it was opened."""
     try:
         await _asks(driving, ready, park)
     except (InvalidValue, TypeError) as error:  # the log cannot hold the question
@@ -294,7 +296,7 @@ async def _asks(driving: Driving, ready: Ready, park: Park) -> None:
 
 
 def _parked(driving: Driving, ready: Ready, park: Park) -> NewEvent:
-    """Return the pending item of a call that resumes with the answer."""
+    """Create the event that opens a pending item. The call resumes when the item is answered."""
     expires = None if park.expires is None else driving.now() + int(park.expires * 1000)
     payload = ev.PendingOpened(
         id=park.id or f"{ready.call.id}!{driving.state.head}",
@@ -339,8 +341,8 @@ async def _cut(
 
 
 async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = None) -> ToolResult:
-    """Return the result of the tool, or its error as text for the model. Exceptions of the tool are
-    never raised to the caller."""
+    """Run the tool of a call, and return its result, or its error as text for the model. Errors of
+    the tool are never raised. Raises `Park` if the call waits for an answer."""
     tool, call = ready.tool, ready.call
     acting = Acting(driving, call.id, tool.name, 0 if outer is None else outer.depth + 1)
     acting.answer, acting.open = ready.answer, True

@@ -1,4 +1,4 @@
-"""The context that tools and hooks receive: read the session, and act on it."""
+"""The context object that tools and hooks receive, to read and change the session."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ DEPTH = 9  # levels of nested calls
 
 
 class Acting(Effects):
-    """The `ToolContext` of a call. `key` is the same every time the call is carried out, in any
-    process."""
+    """The `ToolContext` of a call, and the context of a hook. `key` identifies the call: it is the
+    same every time the call is carried out, in any process."""
 
     def __init__(self, driving: Driving, call: str, name: str, depth: int = 0) -> None:
         super().__init__(driving, call, name)
@@ -38,8 +38,8 @@ class Acting(Effects):
         self.answer: CallAnswer | None = None
         self.time = Allowance()
         self._depth, self._nested = depth, 0
-        self.open = False  # whether it is a call in the log, which has an outcome
-        self.returned = False  # in time; its background work may still write
+        self.open = False  # whether this is a tool call in the log, which gets an outcome
+        self.returned = False  # the tool returned in time; its background work may still write
 
     def _acts(self) -> Driving:
         """Return the driver to write with. Raises an error if the call was stopped but ignored the
@@ -54,7 +54,8 @@ class Acting(Effects):
         await self._acts().write(self._driving.event("progress.reported", payload))
 
     async def invoke(self, tool: Tool | str, /, **arguments: Any) -> ToolResult:
-        """Call another tool of this mode; approval rules apply as usual."""
+        """Call another tool of the current mode, and return its result. Approval rules apply as
+        usual."""
         self._nested += 1
         invoke, id = self._acts().invoke, f"{self.call}.{self._nested}"
         result: ToolResult = await invoke(self._driving, self, tool, arguments, id)
@@ -67,7 +68,8 @@ class Acting(Effects):
     async def delegate(
         self, name: str, task: str, *, model: str | None = None, forked: bool | None = None
     ) -> ToolResult:
-        """Delegate a task to a sub-agent, and wait for its result."""
+        """Delegate a task to a sub-agent. The call waits until the sub-agent has finished, and then
+        returns its result."""
         if self.answer is not None:
             if self.answer.outcome != "answered":
                 await stop(self._driving, [self.call])
@@ -81,11 +83,11 @@ class Acting(Effects):
 
     @property
     def tasks(self) -> tuple[ev.Task, ...]:
-        """The tasks of this thread."""
+        """The task list of this thread."""
         return self._driving.state.tasks
 
     async def set_tasks(self, tasks: list[ev.Task]) -> ToolResult:
-        """Replace the tasks. Returns the list as text for the model."""
+        """Replace the list of tasks. Returns the new list as text for the model."""
         if (size := len(msgspec.json.encode(tasks))) > LIMITS.map_bytes:
             raise ToolError(problem=f"the tasks have {size} bytes; the limit is {LIMITS.map_bytes}")
         payload = ev.TaskChanged(tasks=tasks)
@@ -94,12 +96,13 @@ class Acting(Effects):
 
     @property
     def mode_after_plan(self) -> str | None:
-        """Return the mode to switch to once a plan is approved, if this mode defines one."""
+        """The mode to switch to once a plan is approved, or None if the current mode does not
+        define one."""
         return self.agent.mode(self.mode).after_plan
 
 
 class LazyPlace:
-    """The session's sandbox, opened when it is first used."""
+    """The session's sandbox. It is opened when it is first used."""
 
     def __init__(self, driving: Driving) -> None:
         self._driving = driving
@@ -126,7 +129,7 @@ class LazyPlace:
         return await (await self._place()).list(pattern, limit=limit)
 
     async def close(self, reason: Reason) -> None:
-        """Does nothing: the harness closes the sandbox."""
+        """Does nothing, because the harness closes the sandbox."""
 
     async def _place(self) -> Place:
         driving = self._driving

@@ -1,5 +1,5 @@
 """Typed answers. A run that must return a typed answer ends with a call of the tool `final_result`,
-whose only argument is the answer. This works with every model that can call tools."""
+whose only argument is the answer. This works with every model that supports tool calls."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ def output_tool(type: Any) -> Tool:
 
 
 def output_request(type: Any) -> dict[str, Any]:
-    """Return the type in the form in which a message stores it, for the driver of the run."""
+    """Return the name and the JSON Schema of an output type, as stored in a message for the driver
+    of its run."""
     made = output_tool(type)
     return {"name": getattr(type, "__name__", str(type)), "schema": made.schema}
 
 
 async def answer_tool(driving: Driving) -> Tool | None:
-    """Return the tool that takes the typed answer of the active run, or None if the answer is plain
-    text."""
+    """Return the tool with which the model gives the typed answer of the active run, or None if the
+    answer is plain text."""
     seq = driving.run.output
     if seq is None:
         kind = driving.config.agent.output_type
@@ -80,7 +81,8 @@ def _same(given: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outline:
-    """Parses one dict of arguments, validated with `mismatch`."""
+    """The arguments of the answer tool if `jsonschema` is not installed: validated with `mismatch`,
+    which supports only the main keywords of JSON Schema."""
 
     schema: dict[str, Any]
 
@@ -93,18 +95,18 @@ class Outline:
 
 
 async def output_spec(driving: Driving) -> ToolSpec | None:
-    """Return the description of the answer tool for the model."""
+    """Return the description of the answer tool for the model, or None if the answer is plain
+    text."""
     found = await answer_tool(driving)
     return None if found is None else found.spec
 
 
 def answer(result: Any) -> Any:
-    """Extract the answer from the arguments of the call."""
+    """Return the answer that is contained in the arguments of a call of `final_result`."""
     return result.get(VALUE) if isinstance(result, dict) else result
 
 
 def convert(value: Any, type: Any) -> Any:
-    """Convert a stored answer to the type that the caller requested, or else to the type of its
-    tool."""
+    """Convert a stored answer to `type`, which is a type or an answer tool."""
     made = type if isinstance(type, Tool) else output_tool(type)
     return made.parse({VALUE: msgspec.to_builtins(value)})[VALUE]

@@ -1,1 +1,1 @@
-"""A live session and its parts."""
+"""Live sessions: their methods, and attributes such as the queue, forks and pending items."""

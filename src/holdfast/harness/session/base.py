@@ -1,5 +1,5 @@
-"""The core of a session, which all its parts share: its logs, its harness, and the methods that
-append events."""
+"""The core of a live session: its logs, its harness, and the methods that append events. The
+session and its attributes, such as `session.queue`, share it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KIND_OF = {payload: kind for kind, payload in ev.KINDS.items()}
 
 
 class SessionHost(Protocol[S]):
-    """The interface of the harness that a session uses."""
+    """The attributes and methods of a harness that a session uses."""
 
     @property
     def config(self) -> Config: ...
@@ -77,11 +77,11 @@ class SessionCore(Generic[S]):
         return self.host.config.of(self.key, self.live.state)
 
     def touch(self) -> None:
-        """Record that the session is in use."""
+        """Record that the session is in use now; see `Harness.evict`."""
         self.used = asyncio.get_running_loop().time()
 
     def close(self) -> None:
-        """Reject every later use of the session."""
+        """Mark the session as closed. All later calls of its methods raise `HarnessClosed`."""
         self.closed = True
 
     def check_open(self) -> None:
@@ -178,7 +178,7 @@ class SessionCore(Generic[S]):
         run: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Request the end of the active run; with `run`, only if the active run has this id."""
+        """Request that the active run ends; with `run`, only if the active run has this id."""
         self.check()
         active = self.live.state.active
         if active is None or run not in (None, active.id):
@@ -193,8 +193,8 @@ class SessionCore(Generic[S]):
 
 
 class SessionPart:
-    """A part of a session. It has no state of its own: it reads the folded state, and its methods
-    append events."""
+    """Base class for attributes of a session, such as `session.queue`. It stores nothing: it reads
+    the state of the log, and its methods append events."""
 
     def __init__(self, core: SessionCore[Any]) -> None:
         self._core = core

@@ -1,4 +1,4 @@
-"""The display of a session: its current value and its changes."""
+"""The display of a session: the value that a user interface shows, and its changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ WINDOW = 0.016  # minimum seconds between two displays
 
 
 class Bell:
-    """A flag that can be set and awaited."""
+    """A subscriber that ignores the content of items, and only wakes a coroutine when one
+    arrives."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
@@ -33,7 +34,7 @@ class Bell:
 
 
 class DisplayView(SessionPart):
-    """The display of this thread: the value that a user interface shows."""
+    """The display of this thread, which contains everything that a user interface shows."""
 
     def get(self) -> Display:
         """Return the current display. It is an immutable value."""

@@ -44,8 +44,8 @@ class Forks(SessionPart, Generic[S]):
         at: int | None = None,
         actor: str | None = None,
     ) -> S:
-        """Fork this thread, or `source`, at event `at` (default: the last safe point). The fork has
-        the mode, model and settings of its parent, and no usage yet."""
+        """Fork this thread, or the thread `source`, at event `at` (default: the last safe point).
+        The fork has the mode, model and settings of its parent, and no usage yet."""
         if source is not None and source != self.id:
             other = await self._open(source)
             return await Forks(other).clone(title, id=id, at=at, actor=actor)
@@ -88,23 +88,24 @@ class Forks(SessionPart, Generic[S]):
     async def edit(
         self, seq: int, text: str, *, actor: str | None = None, thread: str | None = None
     ) -> S:
-        """Replace the text of message `seq`, and run it again in a fork named `thread`; repeating
-        the call with the same name has no further effect. Everything else about the message stays.
-        The sender of the new text is `actor`, by default the original sender. Raises `InvalidValue`
-        if event `seq` is not a message."""
+        """Replace the text of message `seq`, and run the message again in a fork named `thread`. If
+        the call is repeated with the same name, nothing is duplicated. The rest of the message,
+        such as attachments, is kept. The sender of the new text is `actor`, by default the original
+        sender. Raises `InvalidValue` if event `seq` is not a message."""
         check_text("text", text)
         return await self._again(seq, text, actor, thread)
 
     async def regenerate(
         self, seq: int, *, actor: str | None = None, thread: str | None = None
     ) -> S:
-        """Send message `seq` again, unchanged, in a fork, as `edit` does. `actor` is the user who
+        """Send message `seq` again, unchanged, in a fork named `thread`. `actor` is the user who
         requested it; the sender of the message stays the same. Raises `InvalidValue` if event `seq`
         is not a message."""
         return await self._again(seq, actor=actor, thread=thread)
 
     async def restore(self, id: str) -> S:
-        """Fork at a checkpoint, with the mode, model and state of that point."""
+        """Fork this thread at a checkpoint. Mode, model and user state are those at the
+        checkpoint."""
         core, seq = self._core, self._state.checkpoints.get(id)
         core.check_open()
         made = None if seq is None else await core.live.payload(seq, ev.CheckpointMade)
@@ -130,9 +131,10 @@ class Forks(SessionPart, Generic[S]):
         actor: str | None = None,
         thread: str | None = None,
     ) -> S:
-        """Fork and send the messages. If `thread` was created for the same request before, that
-        thread is continued and nothing is duplicated. Raises `SessionExists` if it was created by a
-        different request."""
+        """Fork this thread before message `seq`, and send the message again in the fork, with
+        `text` as its new text. If `thread` was created for the same request before, that thread is
+        continued and nothing is duplicated. Raises `SessionExists` if it was created by a different
+        request."""
         core, outputs = self._core, self._core.host.runtime.outputs
         core.check()
         back = await regeneration_of(core.live, seq)
@@ -181,7 +183,8 @@ async def _keep(core: SessionCore[Any], where: Key, then: State) -> None:
 
 
 async def _safe(live: Live, place: int) -> State:
-    """Return the state at an event. Raises `UnsafePoint` if a call or an item is open there."""
+    """Return the state at event `place`. Raises `UnsafePoint` if a call or an item is open
+    there."""
     if place == live.state.head and live.state.safe:
         return live.state
     state, nearest = State(), 1

@@ -1,4 +1,4 @@
-"""The stream of one message: the events and deltas of its run, as they happen."""
+"""The stream of one message: the events and deltas of its run, while it is running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .views import Queue
 
 
 class Streaming(SessionPart):
-    """Streams of runs. Call it with a message to send the message and stream its run."""
+    """Call `session.stream(message)` to send a message and stream its run."""
 
     def __call__(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
@@ -50,8 +50,8 @@ class Streaming(SessionPart):
 
 
 class MessageStream(StreamResult):
-    """The events and deltas of one message, in order, until its run waits or has ended; then
-    `result`. Leaving the loop does not stop the run; `cancel` does."""
+    """Iterator over the events and deltas of one message, in order, until its run waits or has
+    ended; then `result` is available. Leaving the loop does not stop the run; `cancel` does."""
 
     def __init__(
         self, core: SessionCore[Any], content: Content, kind: Any, options: SendOptions
@@ -75,8 +75,8 @@ class MessageStream(StreamResult):
             await core.abort(reason, run=run)
 
     async def _run(self) -> str | None:
-        """Return the run that took the message from the queue, even if the stream has not been read
-        so far."""
+        """Return the run that took the message from the queue, or None. It is found in the log,
+        even if the stream has not been read that far."""
         self._core.check_open()
         live, seq = self._core.live, self.seq or 1
         watch = MessageWatch(live.key, seq)
@@ -141,7 +141,7 @@ class MessageStream(StreamResult):
         watch.end = Conclusion("waiting", core.live.state.head)
 
     async def _until_asked(self, listener: Listener) -> None:
-        """Stop reading once a sub-agent of the run waits for user input."""
+        """End the listener once a sub-agent of the run waits for user input."""
         try:
             await Subagents(self._core).until_asked()
             self._asked = True
@@ -150,7 +150,7 @@ class MessageStream(StreamResult):
 
 
 def _was(item: Item, head: int) -> bool:
-    """Return whether the item is an event before event `head`, so that more items follow."""
+    """Return whether the item is an event that precedes event `head`."""
     return isinstance(item, Event) and item.seq < head
 
 
@@ -173,7 +173,7 @@ async def wait(core: SessionCore[Any], output_type: Any = None) -> Result:
 
 
 async def _watched(live: Live, run: Run | None, head: int) -> MessageWatch:
-    """Return the outcome of a run, from its events up to `head`."""
+    """Return a `MessageWatch` that has seen the events of a run up to `head`."""
     watch = MessageWatch(live.key, run=run.id if run is not None else None)
     start = run.seq if run is not None else 1
     async for event in live.store.read(live.key, after=start - 1, before=head + 1, log=live.log):
@@ -183,7 +183,7 @@ async def _watched(live: Live, run: Run | None, head: int) -> MessageWatch:
 
 async def _until_it_waits(core: SessionCore[Any]) -> bool:
     """Wait until nothing is left to do in this thread and in the sub-agents that it waits for.
-    Returns whether one of those waits for user input."""
+    Returns whether one of these sub-agents waits for user input."""
     live = core.live
 
     def waits() -> bool:
@@ -200,7 +200,7 @@ async def _until_it_waits(core: SessionCore[Any]) -> bool:
 
 
 async def result_of(core: SessionCore[Any], watch: MessageWatch, type: Any = None) -> Result:
-    """Return the result of a message, based on the events watched so far."""
+    """Return the result of a message, based on the events that `watch` has seen so far."""
     config = core.config
     kind = type if type is not None else config.agent.output_type
     mode = config.mode(core.live.state).name

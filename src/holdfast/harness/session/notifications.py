@@ -33,7 +33,7 @@ ROUTES: dict[str, tuple[Route, Route]] = {
 
 
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A notification: its source, its kind and a one-sentence summary."""
+    """A notification: its source, its kind and a one-sentence summary. `about` is its subject."""
 
     source: str
     kind: str
@@ -44,12 +44,12 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """The text without the payload."""
+        """The notice as text for the model, without the payload."""
         return f"Notification from {self.source} ({self.kind}, {self.priority}): {self.summary}"
 
     @property
     def full(self) -> str:
-        """The text with the whole payload."""
+        """The notice as text for the model, with the whole payload."""
         if self.payload is None:
             return self.text
         return f"{self.text}\n{msgspec.json.encode(self.payload).decode()}"
@@ -59,8 +59,8 @@ Policy: TypeAlias = Callable[[Notice, bool], Route]
 
 
 class NoticeDelivery(Struct, frozen=True):
-    """The delivery of a notice. `seq` is the event that contains the notice, or 0 if the notice was
-    dropped immediately."""
+    """How a notice was delivered: its route and its status. `seq` is the event that contains the
+    notice, or 0 if the notice was dropped immediately."""
 
     notice: Notice
     route: Route
@@ -70,7 +70,8 @@ class NoticeDelivery(Struct, frozen=True):
 
 
 def route(notice: Notice, busy: bool) -> Route:
-    """Return the default route of a notice."""
+    """Return the default route of a notice. `busy` says whether a run is active or messages are
+    queued."""
     return ROUTES[notice.priority][busy]
 
 
@@ -89,15 +90,15 @@ class Notifications(SessionPart):
         about: str | None = None,
         policy: Policy = route,
     ) -> NoticeDelivery:
-        """Notify the model.
+        """Send a notice to the model. `policy` chooses one of these routes:
 
         - `steer`: the active run reads the notice at its next safe point.
         - `queue`: the notice gets its own run.
         - `mention`: the model reads the summary with its next call.
         - `drop`: nothing is written.
 
-        A repeated `key` means the same notice. A mention replaces an unread mention with the same
-        source and the same `about`.
+        `key` is an idempotency key: a notice with a known key is not sent again. A mention replaces
+        an unread mention with the same source and the same `about`.
         """
         notice = Notice(
             source=source,
@@ -218,7 +219,7 @@ def _route(policy: Policy, notice: Notice, *, busy: bool) -> Route:
 
 
 def _carried(event: Event) -> tuple[Notice, Route] | None:
-    """Return the notice that an event contains, and its route."""
+    """Return the notice that an event contains and its route, or None."""
     payload = typed(event)
     if (
         not isinstance(payload, (ev.MessageReceived, ev.ContextAdded))

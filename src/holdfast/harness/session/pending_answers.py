@@ -44,8 +44,8 @@ async def settle_item(
     answer: Any = None,
     channel: str | None = None,
 ) -> Decision:
-    """Decide on an item of this thread or of a sub-agent's thread; None means the only pending
-    item. `channel` says where the decision came from."""
+    """Decide on a pending item of this thread or of a sub-agent's thread. `item` is its id; None
+    means the only pending item. `channel` says where the decision came from."""
     core.check()
     store, live = core.host.store, core.live
     where, item = await thread_of_item(store, core.key, item)
@@ -66,7 +66,8 @@ async def settle_item(
 async def extend_item(
     core: SessionCore[Any], item: str, seconds: float | None, actor: str | None
 ) -> None:
-    """Set an item to expire this many seconds from now, or never if None."""
+    """Change the expiry of a pending item to this many seconds from now; None means that it never
+    expires."""
     core.check_open()
     if item not in core.live.state.pending:
         pending = list(core.live.state.pending)
@@ -79,7 +80,7 @@ async def extend_item(
 
 
 class _PendingPart(SessionPart):
-    """The pending items of one type: approvals, or all other items."""
+    """Base class for the pending items of one type: approvals, or all other items."""
 
     _approvals: bool
 
@@ -99,7 +100,7 @@ class _PendingPart(SessionPart):
 
 
 class Suspensions(_PendingPart):
-    """Tool calls that asked a question and resume with its answer."""
+    """Pending tool calls that asked a question and resume with its answer."""
 
     _approvals = False
 
@@ -114,7 +115,7 @@ class Suspensions(_PendingPart):
 
 
 class Approvals(_PendingPart):
-    """Tool calls that need an approval."""
+    """Pending tool calls that need an approval."""
 
     _approvals = True
 
@@ -131,8 +132,8 @@ class Approvals(_PendingPart):
         reason: str | None = None,
         actor: str | None = None,
     ) -> Decision | None:
-        """Decide on a call, by default the oldest. The id is the id of the item or of the call.
-        Returns None, and does nothing, if the call is no longer pending."""
+        """Decide on a call, by default the oldest. `item` is the id of the pending item or of its
+        call. Returns None, and does nothing, if the call is no longer pending."""
         check_choice("decision", decision, RESPONSES)
         waiting = [one for one in await self.list() if item in (None, one.id, one.call)]
         if not waiting:

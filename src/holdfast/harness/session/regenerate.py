@@ -1,4 +1,4 @@
-"""Runs a message again: determines where to fork, and which messages to send in the fork."""
+"""Plans how to run a message again: where to fork, and which messages to send in the fork."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..live.log import Live
 
 
 class SentMessage(Struct, frozen=True):
-    """A message as the model read it, and its sender."""
+    """A message with the latest edit of its text, and its sender."""
 
     seq: int
     message: ev.MessageReceived
@@ -25,7 +25,8 @@ class SentMessage(Struct, frozen=True):
 
 
 class Regeneration(Struct, frozen=True):
-    """Fork at event `at`, remove the messages `dropped` from the queue there, and send `asked`."""
+    """A plan to run a message again: fork at event `at`, remove the messages `dropped` from the
+    fork's queue, and send the messages `asked`."""
 
     at: int
     dropped: tuple[int, ...]
@@ -45,11 +46,11 @@ class Regeneration(Struct, frozen=True):
 
 
 async def regeneration_of(live: Live, seq: int) -> Regeneration:
-    """Return how to run message `seq` again. The fork starts where the message arrived, if that was
-    a safe point with an empty queue, or if no run handled the message before it was rewound.
-    Otherwise the fork starts at the start of the run that handled the message, and all messages
-    that this run had read before are sent too. Raises `InvalidValue` if event `seq` is not a user
-    message."""
+    """Return the plan to run message `seq` again. The fork starts where the message arrived, if
+    that was a safe point with an empty queue, or if no run handled the message before it was
+    rewound. Otherwise the fork starts at the start of the run that handled the message, and all
+    messages that this run had read before are sent too. Raises `InvalidValue` if event `seq` is not
+    a user message."""
     check_count("seq", seq, least=1)
     found: dict[int, SentMessage] = {}
     state = before = begun = State()

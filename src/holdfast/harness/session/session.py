@@ -1,4 +1,4 @@
-"""A live session: the methods of one conversation, and its parts.
+"""The class `Session`: the methods and attributes of one conversation.
 
 A session has no state of its own: its values are computed from the log, and its methods append to
 the log. Any number of processes may have the same session open.
@@ -71,12 +71,13 @@ class Session:
 
     @property
     def key(self) -> Key:
-        """The tenant, the session and the thread."""
+        """The key of the thread's log: tenant, session and thread."""
         return self._core.key
 
     @property
     def status(self) -> Status:
-        """The status of the session at a glance."""
+        """The current status of the session: phase, mode, model, run, and the number of queued
+        messages and pending items."""
         return status_of(self._core)
 
     # Messages
@@ -98,8 +99,7 @@ class Session:
     async def post(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
     ) -> int:
-        """Send a message without waiting for its run. It is in the log when this returns its
-        number."""
+        """Send a message without waiting for its run. Returns its number once it is in the log."""
         return await self._core.post(content, output_type=output_type, **options)
 
     async def wait(self, output_type: Any = None) -> Result:
@@ -121,18 +121,18 @@ class Session:
         await self._core.abort(reason, actor=actor, run=run, key=key)
 
     async def rewind(self, to: int, *, actor: str | None = None, key: str | None = None) -> int:
-        """Return the conversation of this thread to its state right after event `to`; 0 clears it.
+        """Reset the conversation of this thread to its state right after event `to`; 0 clears it.
         Nothing is deleted: the events stay in the log, and you can rewind to any of them. Queued
-        messages after `to` are dropped; usage, mode, model, state, labels and checkpoints stay.
-        Calls with the same `key` count once. Returns the number of the rewind. Raises `SessionBusy`
-        while a run or a pending item is open: abort it first."""
+        messages after `to` are dropped; usage, mode, model, state, labels and checkpoints are kept.
+        Calls with the same `key` count once. Returns the number of the rewind event. Raises
+        `SessionBusy` while a run or a pending item is open: abort it first."""
         return await rewind_thread(self._core, to, actor=actor, key=key)
 
     # Pending items
 
     async def pending(self) -> list[Ask]:
         """Return the pending items of this thread, oldest first, then the pending items of
-        sub-agents that work for it. All of them can be decided here."""
+        sub-agents that work for it. All of them can be decided with the methods of this session."""
         self._core.check_open()
         return [*await asks(self._core)]
 
@@ -177,7 +177,8 @@ class Session:
         return await self.approval.respond(decision, item, reason=reason, actor=actor)
 
     async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
-        """Set an item to expire this many seconds from now, or never if None."""
+        """Change the expiry of a pending item to this many seconds from now; None means that it
+        never expires."""
         await extend_item(self._core, item, seconds, actor)
 
     # Reading
@@ -250,15 +251,15 @@ class Session:
     # Writing alongside a run
 
     async def emit(self, kind: str, payload: Any = None, *, actor: str | None = None) -> int:
-        """Append an event of a kind that the program defines."""
+        """Append a custom event, of a kind that the application defines. Returns its number."""
         core = self._core
         core.check_open()
         checked = custom(core.config.agent.events, kind, payload)
         return await core.append(NewEvent.of(kind, checked, actor=actor))
 
     async def seed(self, messages: list[tuple[str, str]]) -> None:
-        """Start a conversation with messages from elsewhere: (role, text), where the role is user
-        or assistant."""
+        """Import earlier messages into a new conversation, as pairs (role, text), where the role is
+        `user` or `assistant`."""
         core = self._core
         core.check_open()
         if core.live.state.run is not None or core.live.state.queue:
@@ -271,7 +272,8 @@ class Session:
             await core.append(*events)
 
     async def close(self) -> None:
-        """Close this live object. The conversation stays stored, and its run continues."""
+        """Close the session in this process. The conversation stays stored, and its run
+        continues."""
         await self._core.host.close(self.id)
 
 
@@ -299,7 +301,8 @@ def _seeded(message: tuple[str, str]) -> NewEvent:
 
 
 def _pairs(messages: Any) -> list[tuple[str, str]]:
-    """Check that each message is a pair of role and text."""
+    """Return the messages as pairs of role and text. Raises `InvalidValue` if one is not such a
+    pair."""
     remedy = "pass a list of (role, text) pairs"
     if not isinstance(messages, (list, tuple)):
         raise InvalidValue(field="messages", problem=f"is {type(messages).__name__}", remedy=remedy)

@@ -1,4 +1,4 @@
-"""Parts of a session that show its state: identity, run, follow-ups, usage and status."""
+"""Attributes of a session that show its state: identity, run, follow-ups, usage and status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .views import Queue
 
 
 class SessionIdentity(SessionPart):
-    """The identity of a session. It never changes."""
+    """The identity of a session: its tenant, id, thread, user and agent. It never changes."""
 
     @property
     def session(self) -> str:
@@ -40,7 +40,7 @@ class SessionIdentity(SessionPart):
 
     @property
     def resource(self) -> str:
-        """The user, or the session itself if it has no user."""
+        """The id of the user, or the id of the session if it has no user."""
         return self.user or self.session
 
     @property
@@ -88,10 +88,10 @@ class FollowUps(Queue):
 
 
 class UsageView(SessionPart):
-    """The model usage of this thread."""
+    """The token usage of this thread."""
 
     def get(self) -> Usage:
-        """Return the total usage."""
+        """Return the total usage of this thread."""
         return usage.spent(self._state)
 
     async def by_run(self) -> dict[str, Usage]:
@@ -123,15 +123,15 @@ class UsageView(SessionPart):
 
 
 async def _answers(store: Store, key: Key, log: str, row: Row | None) -> list[Event]:
-    """Return the model answers of a thread. In a fork, answers from before the fork are not
-    included, since they belong to the parent thread."""
+    """Return the events with a model's answers in a thread. In a fork, events before the fork are
+    not included, since they belong to the parent thread."""
     after = row.parent.at if row is not None and row.parent is not None else 0
     read = store.read(key, after=after, log=log)
     return [event async for event in read if event.kind == "message.completed"]
 
 
 def status_of(core: SessionCore[Any]) -> Status:
-    """Return the status of a session now."""
+    """Return the current status of a session."""
     config, state = core.config, core.live.state
     run, started = state.run, [c for c in state.calls.values() if c.status == "started"]
     return Status(

@@ -1,4 +1,4 @@
-"""The sub-agents of one thread, working and finished, and their pending items."""
+"""The sub-agents of one thread, both working and finished, and their pending items."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Asks: TypeAlias = list[Ask]
 
 
 class SubagentSession(Protocol):
-    """The interface of a sub-agent's session that is used here."""
+    """The methods of a sub-agent's session that this module uses."""
 
     async def pending(self) -> list[Ask]: ...
 
@@ -38,8 +38,8 @@ S = TypeVar("S", bound=SubagentSession)
 
 
 class SubagentStatus(Struct, frozen=True):
-    """A sub-agent that works or has worked. `status` is the status of its run, `calls` the number
-    of its tool calls."""
+    """A sub-agent that works or has worked for a thread. `status` is the status of its run, `calls`
+    the number of its tool calls."""
 
     thread: str
     agent: str
@@ -73,12 +73,12 @@ class Subagents(Generic[S]):
         return [_child(row) for row in rows if row.parent is not None and row.parent.thread == mine]
 
     async def open(self, thread: str) -> S:
-        """Return the session of a sub-agent: its events, its transcript, its stream. Raises
-        `SessionNotFound` if it does not exist."""
+        """Return the session of a sub-agent, with its events, transcript and stream. Raises
+        `SessionNotFound` if its thread does not exist."""
         return (await self._core.host.open(self._core.key.session, thread)).session
 
     def model(self, name: str | None = None) -> str | None:
-        """Return the model that this session sets for one sub-agent, or for all."""
+        """Return the model that this session sets for one sub-agent, or for all, or None."""
         return chosen(self._core.shared.state, name)
 
     async def set_model(self, ref: str | None, name: str | None = None) -> None:
@@ -89,7 +89,7 @@ class Subagents(Generic[S]):
             raise InvalidValue(
                 field="name",
                 problem=f"{name!r} is not a sub-agent of this agent",
-                remedy="pass the name of one, or omit it for all",
+                remedy="pass the name of a sub-agent, or omit it to set the model of all",
             )
         if ref is not None:
             core.config.models.check(ref)
@@ -107,7 +107,7 @@ class Subagents(Generic[S]):
         return found
 
     async def gone(self, item: str) -> bool:
-        """Return whether the thread of the sub-agent behind this item was deleted. In that case
+        """Return whether the sub-agent thread that this item waits for was deleted. In that case
         only a user can answer the item."""
         key, thread = self._live.key, child_of(item)
         where = Key(key.tenant, key.session, thread or "")
@@ -137,7 +137,7 @@ class Subagents(Generic[S]):
 
     async def _asks(self, thread: str) -> bool:
         """Return whether a sub-agent waits for user input. If it has ended, wait until its answer
-        has arrived here."""
+        has arrived in this thread."""
         try:
             result = await (await self.open(thread)).wait()
         except SessionNotFound:

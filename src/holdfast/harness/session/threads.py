@@ -1,7 +1,7 @@
 """The threads of a session: other conversations that share its user state and its rules.
 
-Each thread has its own log, and each open thread is a live session. Switching therefore returns
-another object; a run in the thread that was left continues.
+Each thread has its own log, and each open thread is a live session object. `switch` therefore
+returns another object; a run in the previous thread continues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Messages: TypeAlias = list[Message]
 
 
 class ThreadSettings(SessionPart):
-    """Small named values that belong to one thread: its metadata, by which lists can be filtered.
+    """The metadata of one thread: small named values, by which lists of threads can be filtered.
     Each value is written separately, so concurrent writers lose nothing. A clone starts with the
     values of its parent. The values of thread `main` are the session's metadata."""
 
@@ -47,8 +47,8 @@ class ThreadSettings(SessionPart):
         return self.all().get(name, default)
 
     async def set(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Set some values, and keep the others. Raises `InvalidValue` if there would be too many
-        values, or if they would be too large."""
+        """Set some values, and keep the others. Raises `InvalidValue` if the values would be too
+        many or too large."""
         changes = {**(changes or {}), **more}
         if changes:
             await self._append(ev.MetadataChanged(set=changes))
@@ -88,13 +88,14 @@ class Threads(Forks[S]):
 
     async def switch(self, thread: str) -> S:
         """Return the live session of another thread. A run in this thread continues, and callers
-        that wait for it get its result. Raises `SessionNotFound` if there is no such thread."""
+        that wait for it get its result. Raises `SessionNotFound` if the other thread does not
+        exist."""
         return (await self._open(thread)).session
 
     async def delete(self, thread: str | None = None) -> None:
         """Delete a thread (default: this one); its forks keep the shared events. An active run is
-        aborted first. Raises `InvalidValue` for thread `main`, `SessionNotFound` if there is no
-        such thread, and `DeletionRefused` if the session must be kept."""
+        aborted first. Raises `InvalidValue` for thread `main`, `SessionNotFound` if the thread does
+        not exist, and `DeletionRefused` if the session is under legal hold."""
         self._core.check()
         await self._core.host.delete_thread(self._core.key.session, self._key(thread).thread)
 
@@ -127,8 +128,8 @@ class Threads(Forks[S]):
     ) -> Page[Row]:
         """Return the threads that match all filters, most recently active first. `title` matches a
         part of the title, ignoring case; `forks` selects only forks, or no forks; `settings` must
-        be equal. Threads of sub-agents are included on request. A page may be short; only the last
-        page has no cursor."""
+        be equal. `subagents` includes the threads of sub-agents. A page may have fewer than `limit`
+        items; only the last page has no cursor."""
         self._core.check_open()
         key, agent = self._core.key, self._core.config.agent.key
         query = Query(
@@ -146,7 +147,7 @@ class Threads(Forks[S]):
             cursor = page.cursor
 
     async def get(self, thread: str | None = None) -> Row | None:
-        """Return the row of a thread, or None if it does not exist."""
+        """Return the row of a thread, as `list` does, or None if the thread does not exist."""
         self._core.check_open()
         return await self._core.host.store.row(self._key(thread))
 
@@ -196,7 +197,7 @@ async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> No
     if where.thread == MAIN:
         raise InvalidValue(
             field="thread",
-            problem="is 'main', the session itself",
+            problem="cannot be 'main', which contains the session's own data",
             remedy="delete the session instead",
         )
     row = await existing_row(store, where)
@@ -208,8 +209,8 @@ async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> No
 
 
 async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> None:
-    """Abort the active run, in any process, and clear its queue. Wait, up to `patience` seconds,
-    until it has ended and a parent that waits for it has its result."""
+    """Abort the active run, in any process, and clear the queue of the thread. Wait, up to
+    `patience` seconds, until the run has ended and a parent that waits for it has its result."""
     if (run := live.state.active) is None:
         return
     waiting = [item.seq for item in live.state.queue]
@@ -227,7 +228,8 @@ async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> 
 async def rewind_thread(
     core: SessionCore[Any], to: int, *, actor: str | None = None, key: str | None = None
 ) -> int:
-    """Rewind the thread, wait until the local state includes it, and wake a driver."""
+    """Rewind the conversation of a thread to event `to`, and wake a driver. Returns the number of
+    the rewind event once the local state includes it."""
     core.check()
     live = core.live
     where, reach = live.key, lambda row: live.reach(row.head)

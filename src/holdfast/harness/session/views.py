@@ -1,4 +1,4 @@
-"""Parts of a session: mode, model, user state, permissions, queue, timers and checkpoints."""
+"""Attributes of a session: mode, model, user state, permissions, queue, timers and checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
 
 
 class ModeView(SessionPart):
-    """The mode of the agent."""
+    """The current mode of the thread."""
 
     @property
     def name(self) -> str:
@@ -48,9 +48,9 @@ class ModeView(SessionPart):
         key: str | None = None,
         actor: str | None = None,
     ) -> bool:
-        """Switch to another mode from the next step on, with the model that is set for it. `text`
-        is then sent as a message, with `key` and `actor` as in `post`. Returns False if the mode
-        was already active. Raises `InvalidValue` if the current mode does not allow this
+        """Switch to another mode from the next step on, with the model that is set for that mode.
+        `text` is then sent as a message, with `key` and `actor` as in `post`. Returns False if the
+        mode was already active. Raises `InvalidValue` if the current mode does not allow this
         transition."""
         core, agent = self._core, self._core.config.agent
         left: Mode | None = None
@@ -70,7 +70,7 @@ class ModeView(SessionPart):
 
 
 class ModelView(SessionPart):
-    """The model of this thread."""
+    """The model that this thread uses."""
 
     @property
     def ref(self) -> str | None:
@@ -90,14 +90,15 @@ class ModelView(SessionPart):
         return (self.ref or "unknown").rpartition("/")[2]
 
     async def set(self, ref: str, *, mode: str | None = None) -> bool:
-        """Use this model in this thread from now on, whenever the current mode is active; with
-        `mode`, in that mode. Returns False if it was already set."""
+        """Set the model that this thread uses in its current mode, or in the mode `mode`. Returns
+        False if it was already set."""
         split_ref(ref)
         self._core.config.models.resolve(ref)
         return await self._choose(ref, mode)
 
     async def clear(self, *, mode: str | None = None) -> bool:
-        """Remove the thread's choice, so that the mode, the agent and the harness decide again."""
+        """Remove the model that this thread sets, so that the default of the mode, the agent or the
+        harness applies again."""
         return await self._choose(None, mode)
 
     async def _choose(self, ref: str | None, mode: str | None) -> bool:
@@ -190,7 +191,8 @@ class Permissions(SessionPart):
     async def set(
         self, *, tool: str | None = None, category: str | None = None, rule: Rule
     ) -> None:
-        """Allow, ask about or deny a tool or a category of tools; None removes the rule."""
+        """Set the rule for a tool or a category of tools: allow it, ask for approval, or deny it.
+        None removes the rule."""
         _one_name(tool, category)
         if rule not in ("allow", "ask", "deny", None):
             raise InvalidValue(
@@ -202,7 +204,7 @@ class Permissions(SessionPart):
                 field="rule",
                 problem=f"cannot be added, because the session already has {len(known)} rules, "
                 f"the maximum",
-                remedy="remove some, or use categories",
+                remedy="remove some rules, or use rules for categories",
                 limit=LIMITS.map_entries,
             )
         payload = ev.PermissionChanged(
@@ -260,7 +262,7 @@ class Queue(SessionPart):
         await self._change(ev.QueueChanged(remove=[*seqs]), seqs)
 
     async def reorder(self, seqs: Sequence[int]) -> None:
-        """Move these messages to the front, in this order."""
+        """Move these messages to the front of the queue, in this order."""
         if len({*seqs}) != len(seqs):
             raise InvalidValue(
                 field="seqs", problem="contains a message twice", remedy="pass each message once"
@@ -285,7 +287,7 @@ class Queue(SessionPart):
                     raise InvalidValue(
                         field="seq",
                         problem=f"message {seq} is not in the queue",
-                        remedy="read the queue again",
+                        remedy="list the queue again",
                     )
             event = NewEvent.of("queue.changed", payload, id=id, actor=actor)
             if await core.append_if(event, live=core.live, head=state.head):
@@ -310,8 +312,8 @@ class Timers(SessionPart):
         id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> str:
-        """Send `text` as a message at `at` (UTC, ms), or in this many seconds. It replaces a
-        timer with the same id."""
+        """Send `text` as a message at the time `at` (UTC, ms), or in this many seconds. Replaces a
+        timer with the same id. Returns the id of the timer."""
         _exactly_one("at", at, "seconds", seconds)
         if id is not None:
             check_name("id", id, limit=NAME)
@@ -319,7 +321,7 @@ class Timers(SessionPart):
             raise InvalidValue(
                 field="id",
                 problem=f"the session already has {ENTRIES} timers, the maximum",
-                remedy="clear some first",
+                remedy="clear some timers first",
                 limit=ENTRIES,
             )
         if seconds is not None:
@@ -337,7 +339,7 @@ class Timers(SessionPart):
 
 
 class Checkpoint(Struct, frozen=True):
-    """A named position in the log."""
+    """A named position in the log, to which the conversation can be restored."""
 
     id: str
     seq: int
@@ -346,8 +348,8 @@ class Checkpoint(Struct, frozen=True):
 
 
 class Checkpoints(SessionPart):
-    """Named positions in the log. You can fork at any safe event; a checkpoint makes an event easy
-    to find."""
+    """Named positions in the log. You can fork at any safe event; a checkpoint gives such an event
+    a label and an id."""
 
     async def create(
         self, label: str | None = None, metadata: Mapping[str, Any] | None = None

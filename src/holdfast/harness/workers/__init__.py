@@ -1,1 +1,2 @@
-"""The workers of a harness: drivers, recovery and signals."""
+"""The background work of a harness: drivers, recovery of unfinished runs, and termination
+signals."""

@@ -1,5 +1,5 @@
-"""The drivers of one process: a task for each log that has work, and a periodic search for logs
-that have no driver."""
+"""The drivers of one process: one task for each log that has work to do, and a periodic search for
+due logs that have no driver."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AWHILE = 0.2  # seconds in which the writer of an event may start to drive the l
 
 
 class Drivers:
-    """The drivers of one harness. `kept` returns whether a log stays open after it was driven,
-    and `leaving` whether it is being closed, so that no driver is started for it."""
+    """The drivers of one harness. `kept` returns whether a log stays open after it was driven.
+    `leaving` returns whether a log is being closed; no driver is started for it then."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Drivers:
         return await asyncio.shield(first.done)
 
     def noticed(self, live: Live) -> None:
-        """Handle an event that needs a driver. If the writer of the event serves the agent, it
-        drives the log itself. A writer that only answers does not drive the log, so this process
-        checks the log after a short delay."""
+        """Schedule a check of a log after an event that needs a driver. The process that wrote the
+        event drives the log itself if it serves the agent. If it only recorded a decision, this
+        process finds the log still due after a short delay, and drives it."""
         if self._looker is not None and not self._closed and live.key not in self._tasks:
             self._alarms.set(live, AWHILE)
 
@@ -125,8 +125,8 @@ class Drivers:
         await self.look()
 
     async def look(self) -> None:
-        """Drive all due logs of this agent and its sub-agents that have no driver: as many
-        concurrently as the harness allows, and the others as soon as slots are free."""
+        """Start drivers for all due logs of this agent and its sub-agents that have no driver. The
+        number of concurrent drivers is limited; the other logs follow as soon as slots are free."""
         self._work.begin()
         await self._sweep()
 
@@ -154,8 +154,8 @@ class Drivers:
             self._slots.take(where)
 
     async def stop(self, wheres: Iterable[Key], grace: float) -> None:
-        """Let drivers reach a safe point; after `grace` seconds, halt them. Unfinished runs are
-        handed over."""
+        """Let drivers reach a safe point; after `grace` seconds, halt them. Other drivers can then
+        resume the unfinished runs."""
         wheres = [where for where in wheres if where in self._tasks]
         tasks = [self._tasks[where] for where in wheres]
         for where, task in zip(wheres, tasks, strict=True):
@@ -175,7 +175,7 @@ class Drivers:
         await ended(*late)
 
     def forget(self, where: Key) -> None:
-        """Drop everything that is kept about a log that was closed here."""
+        """Drop the timer and the lease information of a log that was closed in this process."""
         self._alarms.clear(where)
         self._held.pop(where, None)
 
@@ -284,7 +284,8 @@ class Drivers:
 
 
 class Alarms:
-    """Timers for the next check of logs. Each log has one timer: the last one that was set."""
+    """Timers for the next check of logs. Each log has at most one timer; setting it again replaces
+    it."""
 
     def __init__(self, due: Callable[[Live], None]) -> None:
         self._due = due
@@ -326,8 +327,8 @@ def _left(state: State) -> bool:
 
 
 def _waiter_error(error: Exception, key: Key) -> HoldfastError:
-    """Return the error for waiters. It omits the message of a foreign exception, which may contain
-    secrets."""
+    """Return the error to raise in coroutines that wait for a run whose driver failed. It omits the
+    message of a foreign exception, which may contain secrets."""
     if isinstance(error, HoldfastError):
         return error
     problem = f"the driver failed ({type(error).__name__}); see the program's log for details"

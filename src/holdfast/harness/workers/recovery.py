@@ -1,5 +1,5 @@
-"""Recovery: finds due logs that have no driver, skips logs that cannot be driven here, and limits
-the number of logs that are recovered concurrently."""
+"""Recovery of runs: finds due logs that have no driver, skips logs that this process cannot drive,
+and limits the number of logs that are recovered concurrently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FREE = 4  # search again when a quarter of the slots is free
 
 
 class Slots:
-    """The recovered logs that are being driven, up to a maximum."""
+    """The slots for recovered logs that are being driven. Their number is limited."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -47,15 +47,15 @@ class Slots:
 
 
 class DueLogs:
-    """The due logs of some agents. A log that cannot be driven is skipped until it grows. In one
-    sweep, each log is recovered once."""
+    """Finds the due logs of some agents. A log that cannot be driven is skipped until it grows. In
+    one sweep, each log is recovered at most once."""
 
     def __init__(self, store: Store, tenant: str, agents: Sequence[str]) -> None:
         self._store, self._tenant, self._agents = store, tenant, agents
         self._stuck: dict[Key, tuple[str, int]] = {}  # incarnation and last event
         self._tried: set[Key] = set()  # in this sweep
         self._failed: set[Key] = set()  # logs that failed in this sweep, and are still due
-        self._cursor: str | None = None  # position in the list of sessions, see `_behind`
+        self._cursor: str | None = None  # the next page of sessions that `_behind` reads
 
     def stuck(self, where: Key, log: str, head: int) -> None:
         """Record that a log cannot be driven in its current state."""
@@ -82,7 +82,7 @@ class DueLogs:
     async def due(self, room: int, busy: Collection[Key]) -> tuple[list[Key], bool]:
         """Return the logs to drive now, longest waiting first, and whether there may be more. At
         most `room` logs are returned, none that is `busy`, and none twice in a sweep."""
-        # Skipped logs must not hide the others.
+        # Ask for more logs than there is room for, since some of them are skipped.
         passed = len(self._stuck) + len(self._failed) + len(busy)
         limit = min(LIMITS.page, room + passed)
         due = await self._store.runnable(self._tenant, agents=self._agents, limit=limit)
@@ -95,7 +95,7 @@ class DueLogs:
         return found, more and len(self._tried) < SWEEP
 
     async def _new(self, due: Sequence[Key], busy: Collection[Key]) -> list[Key]:
-        """Return the logs that are not driven here and were not tried in this sweep."""
+        """Return the logs that this process does not drive and has not tried in this sweep."""
         found = []
         for where in due:
             if where in busy or where in self._tried:

@@ -1,5 +1,5 @@
-"""Handling of termination signals, in addition to the program's own handlers. A server waits for
-open requests before it shuts down, so subscriptions must end first."""
+"""Handles termination signals, in addition to the program's own handlers. A server waits for open
+requests before it shuts down, so subscriptions must end first."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 def on_shutdown(
     leave: Callable[[], None], signals: Iterable[signal.Signals] = ENDS
 ) -> Iterator[None]:
-    """Context manager: call `leave` on the loop when the process receives a termination signal,
-    then the previous handler. Does nothing outside the main thread, or for signals without a
-    handler."""
+    """Context manager that handles termination signals: it calls `leave` on the event loop, then
+    the previous handler. Does nothing outside the main thread, or for signals without a handler."""
     if not _in_main():
         yield
         return
