@@ -1,7 +1,8 @@
 """A sandbox on this machine: a folder for each session, and commands that run in it.
 
-It keeps paths of tools inside the folder, and limits the time and output of commands. It does not
-isolate them: a command runs as the user of this process, with all of that user's permissions.
+It keeps the paths of file tools inside the folder, and limits the time and output of commands. It
+does not isolate commands: a command runs as the user of this process, with all of that user's
+permissions.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class LocalSandbox(FolderSandbox):
 
 
 class LocalPlace(FolderPlace):
-    """The open folder of one session."""
+    """The open sandbox of one session: its folder on this machine."""
 
     def __init__(
         self, sandbox: LocalSandbox, folder: SandboxFolder, env: Mapping[str, str]
@@ -130,7 +131,7 @@ class LocalPlace(FolderPlace):
 
     @contextmanager
     def _enter(self, cwd: str) -> Iterator[str]:
-        """Yield a path to the open folder, which stays valid if the folder is renamed."""
+        """Yield a path to the open folder. On Linux it stays valid if the folder is renamed."""
         with self._folder.enter(cwd) as (opened, names):
             path = f"/proc/self/fd/{opened}"
             yield path if os.path.isdir(path) else os.path.join(self.folder, names)

@@ -1,4 +1,4 @@
-"""The timeout of a call. It pauses while the call waits for the user."""
+"""The timeout of a tool call. It is paused while the call waits for the user."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Allowance:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Context manager that pauses this timeout and the outer timeouts."""
+        """Pause this timeout, and those of the enclosing calls, inside a `with` block."""
         with contextlib.nullcontext() if self._outer is None else self._outer.held():
             self._hold()
             try:

@@ -1,7 +1,7 @@
 """The declaration of a tool: a function that a model may call, and how its arguments are parsed.
 
-A `Tool` is immutable and has no state of a run. Its declarations determine when it may be called,
-how many calls run concurrently, and for how long.
+A `Tool` is immutable and keeps no state between calls. It declares whether a call needs approval,
+how many calls may run concurrently, and how long a call may take.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .values import (
 Approve: TypeAlias = Approval | Callable[..., Approval | bool | Awaitable[Approval | bool]]
 MOST_APPROVALS = 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_HIDDEN = ("form", "function")  # fields that a manifest leaves out
+_HIDDEN = ("form", "function")  # fields that are not in the manifest
 
 
 class ArgumentForm(Protocol):
@@ -58,7 +58,7 @@ class ArgumentForm(Protocol):
 
 
 class DictForm:
-    """Passes a function its arguments as one dict, and the context."""
+    """Calls a function with its arguments as one dict, and the context as second argument."""
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
         return function(arguments, context)
@@ -70,8 +70,9 @@ class Tool:
 
     `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments; `approvals` is the
     required number of approvers. `repeat_safe` allows a call whose outcome is unknown to be
-    repeated. Without it, `on_unknown` says whether to ask the user or to report it to the model.
-    Times are in seconds; `concurrency` limits the concurrent calls of this tool in one run.
+    repeated. Without it, `on_unknown` says whether to ask the user about the outcome (`ask`), or to
+    report to the model that it is unknown (`tell`). Times are in seconds; `concurrency` limits the
+    concurrent calls of this tool in one run.
     """
 
     name: str
@@ -257,7 +258,7 @@ def tool(
     **options: Any,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Create a tool from a typed function. The model sees its name, its docstring and the types of
-    its parameters; a parameter of type `ToolContext` gets the call's context.
+    its parameters. A parameter of type `ToolContext` receives the context of the call.
 
     Raises `InvalidValue` for a parameter that a model cannot pass: a parameter without a type or
     with a type that JSON Schema cannot describe, `*args`, `**kwargs`, or a positional-only
