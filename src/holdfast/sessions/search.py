@@ -1,4 +1,4 @@
-"""Full-text search in the sessions of a tenant: the arguments of a search, as its query."""
+"""Full-text search in the sessions of a tenant: creates a `SearchQuery` from the arguments."""
 
 from __future__ import annotations
 
