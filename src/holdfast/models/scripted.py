@@ -139,7 +139,8 @@ class ScriptedModel:
         if number >= len(steps):
             if not (self._repeat and steps):
                 raise ModelError(
-                    model=self.ref, problem=f"the script has ended: it has {len(steps)} steps"
+                    model=self.ref,
+                    problem=f"the script has ended; its number of steps is {len(steps)}",
                 )
             number = len(steps) - 1
         step = steps[number]

@@ -67,7 +67,7 @@ class VendorConnection:
         """Yield the chunks of one call. Every failure is a `ModelError`, including a stream that
         ends before the vendor has sent a stop reason."""
         async with AsyncExitStack() as stack:
-            # An unexpected error of the request would occur again; after one of the response, retry.
+            # An unexpected error of the request would recur; one of the response can be retried.
             with reported(ref, ModelError, "the request could not be created"):
                 model = self._model(name)
                 silence = _silence(model, settings)
