@@ -359,7 +359,7 @@ class _Marker(Struct, frozen=True, array_like=True):
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise StaleSessionError(
-                "The session object belongs to another session service: get the session from this one."
+                "The session object belongs to another session service: get it from this service."
             ) from error
 
 
