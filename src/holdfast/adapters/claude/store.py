@@ -68,8 +68,9 @@ class ClaudeSessionStore:
         """Append a batch to a transcript. The batch is durable when this returns.
 
         An entry whose uuid is already in the transcript is skipped; an entry without a uuid is
-        always added. A failed batch that is sent again is stored only once. Any number of processes
-        may append to one session.
+        always added. A failed batch that is sent again is stored only once. An empty batch, or a
+        batch whose entries are all stored already, changes nothing. Any number of processes may
+        append to one session.
         """
         await self.add(key, [(entry, None) for entry in entries])
 
