@@ -48,5 +48,5 @@ async def read_newest_first(store: Store, row: Row) -> AsyncGenerator[Event, Non
 
 
 def skipped(damage: LogDamaged) -> None:
-    """Log that an event was skipped."""
+    """Log a warning that an event was skipped."""
     log.warning("skipped a damaged item: %s; run `holdfast verify` for a list", damage)

@@ -129,7 +129,7 @@ async def erase(store: Store, at: Key) -> None:
 
 
 def has_content(event: Event) -> bool:
-    """Return whether an event is part of the conversation, rather than about the session."""
+    """Return whether an event belongs to the conversation, rather than describing the session."""
     return event.kind.partition(".")[0] in CONTENT
 
 

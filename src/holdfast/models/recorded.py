@@ -45,7 +45,7 @@ class _Said(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether the message is empty or was erased, so that a prompt omits it."""
+        """Whether the message is empty or was erased. Prompts omit such a message."""
         return not (self.message.text or self.message.calls)
 
 

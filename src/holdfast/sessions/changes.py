@@ -153,7 +153,7 @@ def must_keep(changes: Changes, row: Row) -> str | None:
 
 
 def check_deletable(changes: Changes, row: Row) -> None:
-    """Raise `DeletionRefused` for a session that must be kept."""
+    """Raise `DeletionRefused` for a session that is under legal hold or was active too recently."""
     if (reason := must_keep(changes, row)) is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=reason)
 

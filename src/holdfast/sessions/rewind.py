@@ -110,8 +110,8 @@ async def folded(store: Store, row: Row) -> State:
 
 
 async def _saved(store: Store, row: Row) -> State:
-    """Return the state of the last snapshot, or the empty state if there is no snapshot up to the
-    row's head."""
+    """Return the state of the last snapshot, or the empty state if there is no snapshot that ends
+    at or before the row's head."""
     with contextlib.suppress(StoreUnavailable, msgspec.MsgspecError):
         snapshot = await store.load_snapshot(row.key, VERSION)
         if snapshot is not None and snapshot.log == row.log and snapshot.seq <= row.head:

@@ -25,7 +25,7 @@ async def search(
     limit: int,
     cursor: str | None,
 ) -> SearchPage:
-    """Return one page of matches."""
+    """Search the sessions of a tenant. Returns one page of matches."""
     phases = (phase,) if isinstance(phase, str) else tuple(phase or ())
     for one in phases:
         if one not in PHASES:

@@ -127,7 +127,7 @@ async def settle(
 async def _drop(
     changes: Changes, row: Row, surface: Surface, reason: str, actor: str | None = None
 ) -> Row:
-    """Append the event that detaches a surface which the session has lost."""
+    """Append an event that detaches the surface from a session that has lost it."""
     name = named(surface)
     payload = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason=reason)
     try:

@@ -238,7 +238,7 @@ class Sweeper:
     async def _once(self) -> None:
         swept = await self._sessions.sweep_stale()
         if swept.suspended or swept.expired:
-            log.info("suspended %d, expired %d", len(swept.suspended), len(swept.expired))
+            log.info("suspended %d sessions, expired %d", len(swept.suspended), len(swept.expired))
         if self._retention is not None:
             purged = await self._sessions.purge_expired(self._retention)
             if purged.deleted:

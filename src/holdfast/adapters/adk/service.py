@@ -1,4 +1,4 @@
-"""ADK's `BaseSessionService` on any Holdfast store."""
+"""Google ADK's `BaseSessionService` on any Holdfast store."""
 
 from __future__ import annotations
 

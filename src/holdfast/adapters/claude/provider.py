@@ -46,7 +46,7 @@ COUNTS = {  # the SDK's counters, and the names of Holdfast for them
 
 
 class SdkPosition(Struct, frozen=True):
-    """The end of the SDK's conversation after an answer: its session and its last message."""
+    """The position in the SDK's conversation after an answer: its session and its last message."""
 
     session: str
     at: str | None = None

@@ -37,7 +37,7 @@ KINDS = ("kind", "part_kind")
 
 
 def to_json(message: ModelMessage) -> Json:
-    """Return a message as JSON values. Raises `InvalidValue` if the SDK cannot serialise it."""
+    """Convert a message to JSON values. Raises `InvalidValue` if the SDK cannot serialise it."""
     try:
         (made,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     except (PydanticSerializationError, ValueError, RecursionError) as error:

@@ -206,7 +206,7 @@ def parts_before(event: Event) -> int:
 
 
 def is_end(event: Event) -> bool:
-    """Return whether an event is the last one of a message that this adapter wrote."""
+    """Return whether an event is the last event of a message that this adapter wrote."""
     return event.kind in ENDS and event.id.startswith(PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""Models that return the recorded answers. No real model is called."""
+"""Models that return the recorded answers. Only a replacement model is really called."""
 
 from __future__ import annotations
 

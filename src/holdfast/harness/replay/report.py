@@ -59,8 +59,8 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 
 class ReplayNotes:
-    """Notes collected during a replay: the divergences, why the replay stopped, and the model call
-    at that point."""
+    """Collects the divergences of a replay, why the replay stopped, and the model call at that
+    point."""
 
     def __init__(self) -> None:
         self.divergences: list[Divergence] = []

@@ -94,7 +94,7 @@ class Track:
         return next((place for place in places if self.ours[place]), None)
 
     def outside(self) -> Event | None:
-        """Return the next event, if it is an input."""
+        """Return the next event if it is an input, otherwise None."""
         if self.at < len(self.events) and not self.ours[self.at]:
             return self.events[self.at]
         return None
@@ -106,12 +106,12 @@ class Track:
                 yield self.events[place], self.payloads[place]
 
     def following(self) -> tuple[Event, Any] | None:
-        """Return the next event that the replay must produce."""
+        """Return the next event that the replay must produce, with its payload."""
         return next(self.ahead(), None)
 
     @property
     def next_event(self) -> Event | None:
-        """Return the next event that the replay must produce, without its payload."""
+        """The next event that the replay must produce."""
         coming = self.following()
         return coming[0] if coming is not None else None
 

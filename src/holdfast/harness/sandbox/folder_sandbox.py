@@ -44,7 +44,7 @@ class FolderSandbox:
 
 
 class FolderPlace:
-    """A `Place` with its files in one folder. Each file method runs in a thread."""
+    """A `Place` whose files are in one folder. Each file method runs in a thread."""
 
     def __init__(self, folder: SandboxFolder, *, read_only: bool = False) -> None:
         self._folder = folder

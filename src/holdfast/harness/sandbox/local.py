@@ -25,12 +25,14 @@ from .process import Running
 
 
 class LocalSandbox(FolderSandbox):
-    """One folder below `dir` for each session; with `shared`, all sessions use `dir` itself. `env`
-    is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict is added
-    to these, and "inherit" is the environment of this process. `timeout` is the default time limit
-    of a command, in seconds. `output_limit` is the number of bytes of each stream that are kept. A
-    command that must end is terminated, and killed `kill_grace` seconds later. `shell` is the
-    program that runs commands given as text: by default bash if it is installed, else sh.
+    """A sandbox with one folder below `dir` for each session; with `shared`, all sessions use `dir`
+    itself.
+
+    `env` is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict is
+    added to these, and "inherit" is the environment of this process. `timeout` is the default time
+    limit of a command, in seconds. `output_limit` is the number of bytes of each stream that are
+    kept. A command that must end is terminated, and killed `kill_grace` seconds later. `shell` is
+    the program that runs commands given as text: by default bash if it is installed, else sh.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class LocalSandbox(FolderSandbox):
             )
         for field, value in {"timeout": timeout, "output_limit": output_limit}.items():
             if not value > 0:
-                raise InvalidValue(field=field, problem=f"is {value}", remedy="pass more than 0")
+                raise InvalidValue(
+                    field=field, problem=f"is {value}", remedy="pass a number above 0"
+                )
         super().__init__(Path(dir), shared=shared)
         self._env = env
         self.timeout = timeout

@@ -39,7 +39,7 @@ IsGone: TypeAlias = Callable[[Scope, str], Awaitable[bool | None]]
 
 
 class Intent(Struct, frozen=True):
-    """A session that is being deleted, and the location of its store."""
+    """The record that a session is being deleted, with the location of its store."""
 
     tenant: str
     session: str
@@ -358,5 +358,5 @@ async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFol
 
 
 def remaining(problem: str) -> Remains:
-    """Return a record of data in a work folder that could not be removed."""
+    """Return the receipt entry for data in a work folder that could not be removed."""
     return Remains(where=WORK_FOLDER, what=problem, remedy=REMEDY)

@@ -38,11 +38,11 @@ def _errors_logged() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        LOGGER.warning("a tracer failed (%s)", type(error).__name__)
+        LOGGER.warning("the OpenTelemetry tracer failed (%s)", type(error).__name__)
 
 
 class OpenSpan:
-    """One open span. Without OpenTelemetry, its methods do nothing."""
+    """An open span. Without OpenTelemetry, its methods do nothing."""
 
     def __init__(self, span: OtelSpan | None = None) -> None:
         self._span = span

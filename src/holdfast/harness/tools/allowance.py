@@ -9,8 +9,8 @@ from types import TracebackType
 
 
 class Allowance:
-    """A timeout in seconds that cancels the work, like `asyncio.timeout`. It is paused while the
-    work, or work nested in it, waits for the user."""
+    """A timeout for a tool call, like `asyncio.timeout`. It is paused while the call, or a call
+    nested in it, waits for the user."""
 
     def __init__(self, seconds: float | None = None, outer: Allowance | None = None) -> None:
         self._scope, self._outer = asyncio.timeout(seconds), outer

@@ -44,7 +44,7 @@ _HIDDEN = ("form", "function")  # fields that are not in the manifest
 
 
 class ArgumentForm(Protocol):
-    """How a function receives its arguments: as parameters of its signature, or as one dict that
+    """How arguments are passed to a function: as parameters of its signature, or as one dict that
     matches a JSON Schema."""
 
     @property
@@ -127,7 +127,7 @@ class Tool:
         }
 
     def replace(self, **changes: Any) -> Tool:
-        """Return a copy of the tool with some declarations changed."""
+        """Return a copy of the tool with some of its declarations changed."""
         return dataclasses.replace(self, **changes)
 
     def parse(self, arguments: Any) -> dict[str, Any]:
@@ -143,8 +143,9 @@ class Tool:
         return values
 
     async def approval_of(self, arguments: dict[str, Any], context: ToolContext) -> Approval:
-        """Decide whether a call with these parsed arguments needs approval. If `approval` is a
-        function, True means ask and False means do not ask."""
+        """Return whether a call with these parsed arguments needs approval: `auto`, `ask` or
+        `deny`. If `approval` is a function that returns a bool, True means ask and False means do
+        not ask."""
         if not callable(self.approval):
             return self.approval
         said = self.approval(**_wanted(self.approval, {**arguments, "context": context}))
@@ -303,7 +304,9 @@ def _check(tool: Tool) -> None:
         value = getattr(tool, name)
         if value is not None and not value > 0:
             raise InvalidValue(
-                field=f"{where}.{name}", problem=f"is {value}", remedy="pass more than 0, or None"
+                field=f"{where}.{name}",
+                problem=f"is {value}",
+                remedy="pass a number above 0, or None",
             )
 
 

@@ -108,7 +108,7 @@ class Skills:
         return activate_skill, deactivate_skill, list_skills
 
     async def _switch(self, key: str, on: bool, context: ToolContext) -> ToolResult:
-        """Activate or deactivate a skill."""
+        """Activate or deactivate a skill, and return the result for the model."""
         skill = self._skills.get(key)
         if skill is None:
             return self._unknown(key)

@@ -77,7 +77,9 @@ class PydanticAIProvider:
         http_client: Any = None,
     ) -> None:
         if timeout <= 0:
-            raise InvalidValue(field="timeout", problem=f"is {timeout}", remedy="pass more than 0")
+            raise InvalidValue(
+                field="timeout", problem=f"is {timeout}", remedy="pass a number of seconds > 0"
+            )
         self.namespace = namespace
         self.names = names
         self.kind = kind or namespace

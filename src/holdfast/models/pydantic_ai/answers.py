@@ -45,7 +45,7 @@ class VendorAnswer:
         self._text: list[str] = []
 
     def chunks_of(self, event: Any) -> Iterator[Chunk]:
-        """Return the chunks that an event of the stream adds to the answer."""
+        """Return the chunks for one event of the vendor's stream."""
         part: Any = None
         text: Any = None
         if isinstance(event, PartStartEvent):
