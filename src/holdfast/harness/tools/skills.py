@@ -38,7 +38,7 @@ class Skill:
 
 class Skills:
     """The skills of an agent. `tools` contains the tools of every skill, and the tools that
-    activate, deactivate and list skills. `render` describes the skills to the model. Raises
+    activate, deactivate and list skills. `render` describes the skills to the model. Raises an
     `InvalidValue` that lists every duplicate key and tool name."""
 
     def __init__(self, skills: Iterable[Skill]) -> None:
