@@ -18,8 +18,8 @@ CALL_BYTES = 400  # the longest id of a call, which is part of an event's id
 
 
 def storable(value: Any) -> bool:
-    """Return whether stores accept a value and return an equal value. They do not for lone
-    surrogates, large numbers and deep nesting."""
+    """Return whether stores accept a value and return an equal value. Lone surrogates, large
+    numbers and deep nesting are not storable."""
     try:
         data = bytes(to_json(value))
         return not too_deep(data, LIMITS.depth - WRAPPED) and msgspec.json.decode(data) == value

@@ -90,7 +90,7 @@ def is_ours(row: Row) -> bool:
 
 
 def note_in(row: Row) -> Note | None:
-    """Return the last note of a log, even if it is outdated."""
+    """Return the `Note` in a row's metadata, even if it is outdated; None if there is none."""
     try:
         return msgspec.convert(row.metadata.get(NAME), Note)
     except msgspec.ValidationError:

@@ -34,7 +34,7 @@ class TranscriptImport(Struct):
 
 
 class TranscriptExport(Struct):
-    """The result of an export: the status of each file, and what was skipped."""
+    """The result of an export: the status of each file, and what was skipped and why."""
 
     files: dict[str, WriteStatus] = {}
     problems: list[TranscriptProblem] = []

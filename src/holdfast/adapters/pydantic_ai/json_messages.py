@@ -131,7 +131,7 @@ def _inside(path: list[Any], value: Any) -> Iterator[tuple[list[Any], BinaryCont
 
 
 def _retype(message: ModelMessage, path: list[Any], kind: type[BinaryContent]) -> None:
-    """Replace the file at a path in a message by the same file with another class."""
+    """Convert the file at a path in a message to another class."""
     number, *rest = path
     part: Any = message.parts[number]
     if not rest:

@@ -160,8 +160,8 @@ def _extras(part: dict[str, Any]) -> set[str]:
 
 
 def _kept(part: dict[str, Any]) -> bool:
-    """Return whether a part must be sent back. Reasoning without bound data and empty text are not
-    sent back."""
+    """Return whether a part of a response must be sent back to the model. Reasoning without bound
+    data and empty text are not sent back."""
     if part["part_kind"] == "thinking":
         return bool(_extras(part))
     return part["part_kind"] != "text" or bool(part["content"] or _extras(part))
