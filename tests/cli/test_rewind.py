@@ -35,7 +35,7 @@ def test_an_open_run_is_an_error_that_says_what_to_do(url: str, cli: Cli) -> Non
     write(url, running)
     ended = cli("rewind", "s", "--to", "0", "--store", url)
     assert (ended.code, ended.out) == (1, "")
-    assert "busy with run 'r': abort it first" in ended.err
+    assert "busy with run 'r': abort the run first" in ended.err
 
 
 def test_an_event_past_the_end_is_an_error(url: str, cli: Cli) -> None:

@@ -221,7 +221,7 @@ PROGRAMS = {
     "harness/sandbox/local.py": ['pass "minimal", "inherit" or a dict'],
     "harness/session/session.py": ["pass a list of (role, text) pairs"],
     "harness/telemetry/logs.py": ["pass a list"],
-    "harness/tools/definition.py": ["pass more than 0, or None"],
+    "harness/tools/definition.py": ["pass a number above 0, or None"],
     # In the program of the agent, where tools are written:
     "harness/tools/jsonschema.py": ["declare it as f(arguments) or f(arguments, context)"],
     "harness/tools/signature.py": ["create the tool from a bound method: tool(thing.method)"],

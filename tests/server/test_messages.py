@@ -211,7 +211,7 @@ async def test_a_rewind_is_refused_while_an_item_is_pending(api: Api) -> None:
     await api.ask_for_refund("one")
     refused = await api("POST", "/sessions/one/rewind", {"to": 0}, status=409)
     assert refused["error"]["code"] == "session_busy"
-    assert "abort it first" in refused["error"]["message"]
+    assert "abort the run first" in refused["error"]["message"]
     await api("POST", "/sessions/one/rewind", {"to": -1}, status=400)
     await api("POST", "/sessions/one/rewind", {}, status=400)
     await api("POST", "/sessions/one/abort")

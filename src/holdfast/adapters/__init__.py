@@ -1,3 +1,2 @@
-"""Session interfaces of other frameworks, implemented on any Holdfast store. Each needs its own
-extra.
-"""
+"""Implementations of other SDKs' session interfaces on any Holdfast store. Each adapter needs its
+own optional package."""

@@ -1,7 +1,7 @@
-"""Native events that another program wrote, such as the harness or the adapter of another SDK, as
-an adapter reads them. Pure.
+"""Reads native events that other programs wrote, such as the harness or the adapter of another SDK.
+Pure.
 
-An adapter converts the messages and outcomes that `read` returns for an event to its own items.
+An adapter converts the messages and tool outcomes in `ForeignEvents` to items of its SDK.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ KINDS = (*ROLES, ANSWERED)
 
 
 class ForeignEvents:
-    """The messages and tool outcomes of a part of a conversation, by event number. Omitted are
-    messages that were removed from the queue, outcomes of nested calls, and events that were erased
-    or cannot be read."""
+    """The messages and tool outcomes in successive events, by event number. Messages that were
+    removed from the queue, outcomes of nested calls, and events that were erased or cannot be read
+    are omitted."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.messages: dict[int, Message] = {}
@@ -36,9 +36,8 @@ class ForeignEvents:
 
 
 class OpenOutcomes:
-    """The tool outcomes of other writers, read newest first, whose calls have not been read yet. If
-    none is left, the part of the conversation read so far is complete: it contains the call of
-    every outcome."""
+    """The tool outcomes of other writers whose calls have not been read yet, while a log is read
+    newest first. If it is empty, the events read so far contain the call of every outcome."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
@@ -59,7 +58,7 @@ class OpenOutcomes:
 
 
 def outcome_text(outcome: Outcome | ev.ToolFinished) -> str:
-    """Return an outcome as the text that a model reads."""
+    """Return a tool outcome as text for a model."""
     if outcome.content is not None:
         return outcome.content
     if outcome.outcome == "ok" or outcome.result is not None:

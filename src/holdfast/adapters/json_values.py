@@ -14,12 +14,12 @@ from ..log.events import to_json
 
 DEEPEST = 500  # nesting levels that every Python version can parse
 WRAPPED = 4  # nesting levels that an event adds to a value
-CALL_BYTES = 400  # of a call's id, which is part of an event's id
+CALL_BYTES = 400  # the longest id of a call, which is part of an event's id
 
 
 def storable(value: Any) -> bool:
-    """Return whether stores accept a value and return an equal value. This is not the case for lone
-    surrogates, large numbers and deep nesting."""
+    """Return whether stores accept a value and return an equal value. Lone surrogates, large
+    numbers and deep nesting are not storable."""
     try:
         data = bytes(to_json(value))
         return not too_deep(data, LIMITS.depth - WRAPPED) and msgspec.json.decode(data) == value
@@ -28,8 +28,8 @@ def storable(value: Any) -> bool:
 
 
 def as_text(value: Any) -> Raw:
-    """Return event data that contains a value as JSON text, in the field `text`. Raises
-    `InvalidValue` if the value is not JSON."""
+    """Return event data with a value as JSON text, in the field `text`. Raises `InvalidValue` if
+    the value cannot be encoded as JSON."""
     try:
         text = json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -63,7 +63,7 @@ def is_name(value: Any, *, limit: int = LIMITS.name_bytes) -> bool:
 
 
 def parsed(arguments: str) -> Any:
-    """Return the arguments of a call as JSON values, or as text if they are not valid JSON."""
+    """Parse the JSON arguments of a call. Text that is not valid JSON is returned unchanged."""
     try:
         if too_deep(arguments.encode(), LIMITS.depth - WRAPPED):
             return arguments

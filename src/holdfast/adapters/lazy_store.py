@@ -1,4 +1,4 @@
-"""The store of an adapter: an open store, or the URL of a store that is opened on first use."""
+"""The store of an adapter: an open store, or a URL whose store is opened on first use."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 class LazyStore:
-    """A store, or the URL of a store that is opened once per process. A URL with an unknown scheme
-    raises an error at once."""
+    """An open store, or a store that is opened from a URL once per process. A URL with an unknown
+    scheme raises an error at once."""
 
     def __init__(self, store: Store | str) -> None:
         self._url = store if isinstance(store, str) else None
@@ -39,14 +39,15 @@ class LazyStore:
         return await work(store)
 
     def wait(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Call a function with the store from a thread, block until it has ended, and return its
-        result."""
+        """Like `run`, but called from a thread without an event loop: blocks until the function has
+        ended, and returns its result."""
         store = self._portal_store()
         result: T = store.portal.wait(_with, store, work)
         return result
 
     def wait_closed(self) -> None:
-        """Like `close`, from a thread."""
+        """Like `close`, but called from a thread without an event loop: blocks until it has
+        ended."""
         if self._url is not None:
             self._portal_store().portal.wait(self.close)
 
@@ -60,13 +61,13 @@ class LazyStore:
         )
 
     async def connect(self) -> None:
-        """Open the store of a URL now. If this fails, the next call tries again."""
+        """Open the store now, if it is given by a URL. If this fails, the next call tries again."""
         if isinstance(self._store, SharedStore):
             await self._store.connect()
 
     async def close(self) -> None:
-        """Close the store of a URL, even while it is opening, unless other code in this process
-        uses it too. The next use opens the store again."""
+        """Close the store if it was opened from a URL, even while it is opening, unless other code
+        in this process uses it too. The next use opens the store again."""
         if self._url is not None:
             store, self._store = self._store, shared_store(self._url)
             await store.aclose()
@@ -74,5 +75,5 @@ class LazyStore:
 
 async def _with(store: PortalStore, work: Callable[[Store], Awaitable[T]]) -> T:
     if isinstance(store, SharedStore):
-        await store.connect()  # a failure to open is not one of the work, which may be retried
+        await store.connect()  # not in `work`, which may be retried: opening is not retried
     return await work(store)

@@ -1,4 +1,4 @@
-"""Reading of logs by adapters. Events that cannot be read are skipped."""
+"""Reads logs for adapters. Events that cannot be read are skipped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ async def read_events(store: Store, at: Key, after: int = 0) -> AsyncGenerator[E
 
 
 async def read_newest_first(store: Store, row: Row) -> AsyncGenerator[Event, None]:
-    """Yield the conversation, newest first. Events that cannot be read are logged and skipped."""
+    """Yield the events of a conversation, newest first, without those that a rewind removed. Events
+    that cannot be read are logged and skipped."""
     last = row.head
     while True:
         try:
@@ -47,5 +48,5 @@ async def read_newest_first(store: Store, row: Row) -> AsyncGenerator[Event, Non
 
 
 def skipped(damage: LogDamaged) -> None:
-    """Log that an event was skipped."""
+    """Log a warning that an event was skipped."""
     log.warning("skipped a damaged item: %s; run `holdfast verify` for a list", damage)

@@ -1,4 +1,4 @@
-"""Dicts of limited size, for what an adapter keeps in memory."""
+"""Dicts of limited size, which adapters use as caches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 
 def keep(known: dict[Any, Any], name: Any, value: Any, most: int) -> None:
-    """Add to a dict as its newest entry; the oldest one is dropped if there are too many."""
+    """Add an entry to a dict as its newest. If the dict then has more than `most` entries, the
+    oldest is removed."""
     known.pop(name, None)
     known[name] = value
     if len(known) > most:

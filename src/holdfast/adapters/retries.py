@@ -1,4 +1,4 @@
-"""Retries of an adapter's calls, after conflicts with other writers and while a store is
+"""Retries calls of adapters after conflicts with other writers, and while a store is
 unavailable."""
 
 from __future__ import annotations

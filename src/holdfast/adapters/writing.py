@@ -1,7 +1,7 @@
-"""Writes of an adapter to the log of a session: appends, rewinds and erasures.
+"""Writes of adapters to the log of a session: appends, rewinds and erasures.
 
-Every write has its own event ids and is repeated with the same ids if the store did not respond, so
-it takes effect once.
+If the store did not respond, a write is repeated with the same event ids, so that it takes effect
+once.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ async def _append(store: Store, at: Key, events: list[NewEvent], agent: str) -> 
 
 
 def created(agent: str, **fields: Any) -> NewEvent:
-    """Return the first event of an adapter's session. Its id is the same for all writers, so only
-    one of them creates the session."""
+    """Return the first event of a session that an adapter creates. Its id is the same for all
+    writers, so that only one of them creates the session."""
     return NewEvent.of("session.created", {"agent": agent, **fields}, id=f"{agent}:session")
 
 
 def batches(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
-    """Yield the events in batches that a store accepts in one append; usually there is one."""
+    """Yield the events in batches that a store accepts in one append. Usually one is enough."""
     batch: list[NewEvent] = []
     size = 0
     for event in events:
@@ -67,10 +67,10 @@ def batches(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
 
 
 async def rewind(store: Store, plan: Callable[[], Awaitable[Change[T] | None]], otherwise: T) -> T:
-    """Rewind a log according to `plan`, which returns the row that it read, the last event that
-    stays, the events to append after the rewind, and the result. If `plan` returns None, nothing
-    changes and `otherwise` is returned. If another writer appended first, `plan` is called again.
-    Raises `SessionBusy` while a harness runs."""
+    """Rewind a log according to `plan`, which returns the row that it read, the last event to keep,
+    the events to append after the rewind, and the result. If `plan` returns None, nothing changes
+    and `otherwise` is returned. If another writer appended first, `plan` is called again. Raises
+    `SessionBusy` while a run or a pending item is open."""
     sent: tuple[Row, list[NewEvent], T] | None = None
 
     async def attempt(repeated: bool) -> T:
@@ -97,18 +97,23 @@ async def rewind(store: Store, plan: Callable[[], Awaitable[Change[T] | None]], 
 
 
 async def rewind_event(store: Store, row: Row, to: int) -> NewEvent:
-    """Return the event that rewinds a log to event `to`. Raises `SessionBusy` while a harness
-    runs."""
+    """Return the event that rewinds a log to event `to`. Raises `SessionBusy` while a run or a
+    pending item is open."""
     if row.run in ("running", "waiting") or row.pending:
-        raise SessionBusy(session=row.session, run=None, since=None, remedy="end its run first")
+        raise SessionBusy(
+            session=row.session,
+            run=None,
+            since=None,
+            remedy="end its run or settle its pending items first",
+        )
     due = None if row.run is None else row.due
     return NewEvent.of("thread.rewound", await rewound(store, row, to, due=due))
 
 
 async def erase(store: Store, at: Key) -> None:
-    """Erase the content of every event of a log, including rewound events. The events about the
-    session itself stay: its creation, title, labels and metadata. Rewinds stay too: they keep the
-    conversation cleared, and have no copy of a message."""
+    """Erase the content of every event of a log, including events removed by a rewind. Events about
+    the session itself are kept: its creation, title, labels and metadata. Rewind events are kept
+    too: they contain no message, and without them the conversation would not be cleared."""
     row = await store.row(at)
     if row is None:
         return
@@ -124,13 +129,13 @@ async def erase(store: Store, at: Key) -> None:
 
 
 def has_content(event: Event) -> bool:
-    """Return whether an event is part of the conversation, rather than about the session."""
+    """Return whether an event belongs to the conversation, rather than describing the session."""
     return event.kind.partition(".")[0] in CONTENT
 
 
 class FailedBatch:
-    """The last batch that failed. The batch may be in the log, so it keeps its ids if the next call
-    sends it again."""
+    """Remembers the last batch whose append failed. It may be in the log nevertheless, so it is
+    sent again with the same event ids."""
 
     def __init__(self) -> None:
         self._last: tuple[bytes, list[NewEvent]] | None = None
@@ -142,8 +147,8 @@ class FailedBatch:
         self._last = _digest(events), events
 
     def same(self, events: list[NewEvent]) -> list[NewEvent]:
-        """Return the events of the failed batch if the given events have the same content;
-        otherwise return the given events."""
+        """Return the events of the failed batch if `events` has the same content; otherwise return
+        `events`."""
         last, self._last = self._last, None
         return events if last is None or last[0] != _digest(events) else last[1]
 

@@ -1,4 +1,4 @@
-"""Models: the port, scripted and recorded models, and the models of every vendor.
+"""Models: the model interface, scripted and recorded models, and the models of all vendors.
 
 A vendor's package is imported only when one of its models is called.
 """

@@ -1,7 +1,7 @@
-"""The model port: one call of one model, as a stream of chunks.
+"""The model interface: one call of one model, as a stream of chunks.
 
 A model gets everything in a `ModelCall` and keeps no state. It runs no tools and has no loop; it
-only returns the model's output. Everything here is plain values, so that a call can be recorded,
+only returns the model's output. All types here are plain values, so that a call can be recorded,
 compared and replayed.
 """
 
@@ -17,13 +17,13 @@ from ..values.media import Media
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """A piece of text that a user wrote."""
+    """A text in a message of a user."""
 
     text: str
 
 
 class Asked(Struct, frozen=True):
-    """A tool call from the model. `id` is the provider's id, if there is one."""
+    """A tool call in a message of a model. `id` is the provider's id, if there is one."""
 
     id: str
     name: str
@@ -40,14 +40,14 @@ class Answered(Struct, frozen=True):
 
 
 class FromUser(Struct, frozen=True, tag="user"):
-    """A message of a user."""
+    """A message of a user in a prompt."""
 
     content: tuple[Text | Media, ...]
 
 
 class FromModel(Struct, frozen=True, tag="model"):
-    """An earlier message of a model. `bound` is data that only the same model can read (signatures,
-    encrypted reasoning), unchanged; for another model it is empty."""
+    """An earlier message of a model in a prompt. `bound` is data that only the same model can read
+    (signatures, encrypted reasoning), unchanged; for another model it is empty."""
 
     text: str = ""
     calls: tuple[Asked, ...] = ()
@@ -55,7 +55,7 @@ class FromModel(Struct, frozen=True, tag="model"):
 
 
 class FromTools(Struct, frozen=True, tag="tools"):
-    """The results of the calls of the previous message, one for each call."""
+    """The results of the calls in the previous message, one for each call."""
 
     results: tuple[Answered, ...]
 
@@ -64,7 +64,8 @@ PromptMessage: TypeAlias = FromUser | FromModel | FromTools
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as described to a model; `schema` is the JSON Schema of its arguments."""
+    """The description of a tool that a model receives; `schema` is the JSON Schema of its
+    arguments."""
 
     name: str
     description: str
@@ -72,8 +73,9 @@ class ToolSpec(Struct, frozen=True):
 
 
 class ModelCall(Struct, frozen=True, kw_only=True):
-    """Everything that one call of a model depends on. `model` is its name at the provider. With
-    `output`, the answer must be a call of that one tool. `session` is the session of the call."""
+    """The complete input of one call of a model. `model` is the provider's name of the model. With
+    `output`, the model must answer by calling that one tool. `session`, `run` and `step` say where
+    the call was made."""
 
     model: str
     system: str = ""
@@ -87,19 +89,19 @@ class ModelCall(Struct, frozen=True, kw_only=True):
 
 
 class TextChunk(Struct, frozen=True, tag="text"):
-    """The next piece of the answer's text."""
+    """The next part of the answer's text."""
 
     text: str
 
 
 class ThoughtChunk(Struct, frozen=True, tag="thought"):
-    """The next piece of the model's reasoning, if the model shows it."""
+    """The next part of the model's reasoning, if the model returns it."""
 
     text: str
 
 
 class CallChunk(Struct, frozen=True, tag="call"):
-    """A complete tool call. Arguments that are not JSON are passed as text."""
+    """A complete tool call. Arguments that are not valid JSON are passed as text."""
 
     name: str
     arguments: Any = None
@@ -107,7 +109,8 @@ class CallChunk(Struct, frozen=True, tag="call"):
 
 
 class BoundChunk(Struct, frozen=True, tag="bound"):
-    """Data that only this model can read; stored unchanged and sent back."""
+    """Data that only this model can read, such as signatures. It is stored unchanged, and sent back
+    with the next prompt."""
 
     data: Any
 
@@ -126,10 +129,10 @@ Chunk: TypeAlias = TextChunk | ThoughtChunk | CallChunk | BoundChunk | EndChunk
 
 
 class Model(Protocol):
-    """One model. `ref` is `provider/name`, and is recorded in the log with its output.
+    """One model. `ref` is `provider/name`, and is recorded in the log with each answer.
 
-    `stream` ends with exactly one `EndChunk`, or raises a `ModelError`; a stream that ends without
-    either was interrupted. Closing the generator ends the call.
+    `stream` ends with exactly one `EndChunk`, or raises a `ModelError`; a stream that ends with
+    neither was interrupted. Closing the generator ends the call.
     """
 
     ref: str

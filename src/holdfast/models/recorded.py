@@ -1,6 +1,6 @@
 """A model that replays the answers in a log, and detects when the prompt differs.
 
-For replays: the same agent over the same log must send the same prompts. No vendor is called.
+Used for replays: the same agent on the same log must send the same prompts. No vendor is called.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from .scripted import split_words
 
 
 class _Said(Struct, frozen=True):
-    """A model's message in the log. A message that was interrupted may be missing from a prompt."""
+    """A model's message in the log. `whole` is false if it was interrupted; a prompt may omit such
+    a message."""
 
     seq: int
     message: ev.MessageCompleted
@@ -44,7 +45,7 @@ class _Said(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether the message is empty or was erased, so that a prompt omits it."""
+        """Whether the message is empty or was erased. Prompts omit such a message."""
         return not (self.message.text or self.message.calls)
 
 
@@ -105,7 +106,8 @@ class RecordedModel:
             yield chunk
 
     def _answer(self, call: ModelCall) -> ev.MessageCompleted:
-        """Return the message that answers the call, wherever in the log its prompt begins."""
+        """Return the message that answers the call. The prompt may begin at the beginning of the
+        log or after any compaction."""
         differs: list[Diverged] = []
         for start in reversed(self._starts):
             reading = _Reading(
@@ -232,7 +234,7 @@ def _result_text(call: ev.Call, finished: ev.ToolFinished | None) -> Any:
 
 
 def recorded_chunks(message: ev.MessageCompleted) -> list[Chunk]:
-    """Return a recorded message as the chunks of a model."""
+    """Return the chunks of a recorded message, as a model would stream them."""
     reason: Any = message.reason if message.reason in get_args(StopReason) else None
     calls = [CallChunk(name=c.name, arguments=c.arguments, id=c.provider_id) for c in message.calls]
     return [

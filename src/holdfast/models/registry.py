@@ -1,4 +1,4 @@
-"""Models by reference: `openai/gpt-5.1` is model `gpt-5.1` of the provider `openai`."""
+"""Looks up models by reference: `openai/gpt-5.1` is model `gpt-5.1` of the provider `openai`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Source: TypeAlias = Provider | Model
 
 
 class Models:
-    """The models that a program may use. Each is created when first requested, and kept.
+    """The models that a program may use. Each is created when it is first requested, and reused.
 
-    `providers` may also contain single models, which are listed by their own `ref`. A namespace
-    that is not among them is looked up among pydantic-ai's providers if `default` is set, and
-    otherwise rejected. Invalid providers are rejected immediately, with all problems.
+    `providers` may also contain single models, which are found by their own `ref`. If `default` is
+    set, pydantic-ai's provider is used for a namespace that is not in `providers`; otherwise such a
+    namespace is rejected. Invalid providers raise one `InvalidValue` that lists all problems.
     """
 
     def __init__(self, providers: Iterable[Source] = (), *, default: bool = True) -> None:
@@ -49,8 +49,8 @@ class Models:
         return sorted({*self._providers, *single})
 
     def resolve(self, ref: str, field: str = "model") -> Model:
-        """Return the model of this reference: the same object each time. Raises `InvalidValue`,
-        which lists the namespaces or models that can be requested instead."""
+        """Return the model with this reference: the same object each time. Raises an `InvalidValue`
+        that lists the namespaces or models that can be requested instead."""
         self.check(ref, field)
         if ref not in self._models:
             namespace, name = split_ref(ref, field)
@@ -88,13 +88,13 @@ class Models:
 
 
 def is_listed(ref: str, refs: Collection[str]) -> bool:
-    """Return whether a list of models contains this model: by its reference, as `provider/*`, or as
+    """Return whether a list of models contains this model, as its reference, as `provider/*`, or as
     `*`."""
     return ref in refs or f"{ref.partition('/')[0]}/*" in refs or "*" in refs
 
 
 def faults(providers: Iterable[Source]) -> list[str]:
-    """Return all problems with these providers and models, as text; empty if they are valid."""
+    """Return all problems with these providers and models, as texts; empty if all are valid."""
     owners: dict[str, int] = {}  # the index of each namespace or single model
     found: list[str] = []
     for number, source in enumerate(providers):

@@ -1,7 +1,7 @@
-"""A model that plays a script: for tests, demos, and use without an API key. The next step is
-derived from the prompt, not from a counter, so that a process that takes over a conversation
-continues where the previous process stopped. `check_prompt` is as strict as the strictest vendor.
-"""
+"""A model that returns scripted answers, for tests, demos, and use without an API key. The next
+step is derived from the prompt, not from a counter, so that a process that takes over a
+conversation continues where the previous process stopped. `check_prompt` is as strict as the
+strictest vendor."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 
 class Say(Struct, frozen=True):
-    """The output of one call. The text is streamed word by word, or in `chunks`, `delay` seconds
-    apart. By default, the stop reason is `calls` or `stop`."""
+    """A complete answer to one call. The text is streamed word by word, or in `chunks`, with
+    `delay` seconds between them. By default, the stop reason is `calls` or `stop`."""
 
     text: str = ""
     calls: Sequence[CallChunk] = ()
@@ -49,14 +49,14 @@ class Say(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """The call raises `error` after it has streamed the text `after`."""
+    """A call that streams the text `after` and then raises `error`."""
 
     error: Exception
     after: str = ""
 
 
 class Cut(Struct, frozen=True):
-    """The stream ends after `text`, without an `EndChunk`."""
+    """A call whose stream is interrupted after `text`: it ends without an `EndChunk`."""
 
     text: str = ""
 
@@ -71,11 +71,13 @@ def Use(name: str, /, **arguments: Any) -> CallChunk:
 
 
 class ScriptedModel:
-    """Plays `steps`: each is the output of one call, or a function of the call that returns it.
+    """Answers calls with `steps`: each is an answer, or a function that takes the call and returns
+    an answer.
 
-    The step is the number of model messages in the prompt, or with `per_turn`, the number since the
-    last user message. After the last step a call raises `ModelError`; with `repeat` the last step
-    is played again. `calls` keeps every call received, unless `keep_calls` is false.
+    The index of the step is the number of model messages in the prompt, or with `per_turn`, the
+    number since the last user message. After the last step, a call raises `ModelError`; with
+    `repeat`, the last step is repeated. `calls` keeps every call received, unless `keep_calls` is
+    false.
     """
 
     def __init__(
@@ -104,8 +106,8 @@ class ScriptedModel:
         repeat: bool = False,
         strict: bool = True,
     ) -> ScriptedModel:
-        """Use a script for each input. The last user message selects the script, by its whole text
-        or by the first regular expression that matches."""
+        """Create a model with a script for each input. The last user message selects the script: by
+        its whole text, or by the first regular expression that matches it."""
         model = cls([], ref=ref, per_turn=True, repeat=repeat, strict=strict)
         model._scripts = {text: _steps(script) for text, script in scripts.items()}
         return model
@@ -137,7 +139,8 @@ class ScriptedModel:
         if number >= len(steps):
             if not (self._repeat and steps):
                 raise ModelError(
-                    model=self.ref, problem=f"the script has ended: it has {len(steps)}"
+                    model=self.ref,
+                    problem=f"the script has ended; its number of steps is {len(steps)}",
                 )
             number = len(steps) - 1
         step = steps[number]
@@ -157,7 +160,7 @@ class ScriptedModel:
 def _found(pattern: str, text: str) -> bool:
     try:
         return re.search(pattern, text) is not None
-    except re.error:  # text that is not a valid expression is only compared
+    except re.error:  # a pattern that is not a valid expression is searched as text
         return pattern in text
 
 
@@ -168,7 +171,7 @@ def _steps(script: Step | Sequence[Step]) -> Sequence[Step]:
 
 
 def split_words(text: str) -> list[str]:
-    """Split text into small pieces. Joined, the pieces are the original text."""
+    """Split text into words with their whitespace. Joined, they are the original text."""
     return WORDS.findall(text)
 
 
@@ -196,7 +199,7 @@ def last_input(call: ModelCall) -> str:
 
 
 def text_of(message: FromUser) -> str:
-    """Return the text parts of a user message, each on its own lines."""
+    """Return the texts of a user message, joined by line breaks."""
     return "\n".join(part.text for part in message.content if isinstance(part, Text))
 
 
@@ -206,9 +209,10 @@ def text_of(message: FromUser) -> str:
 def check_prompt(call: ModelCall, model: str = "scripted/strict") -> None:
     """Reject a prompt that a strict vendor would reject, with a `ModelError` of status 400.
 
-    It begins with a user message and ends with one or with tool results. Every message with calls
-    is followed directly by one result for each of them, and results occur nowhere else. No call id
-    occurs twice, no two model messages follow each other, and nothing is empty.
+    A prompt begins with a user message, and ends with a user message or with tool results. Every
+    message with calls is followed directly by one result for each of its calls, and there are no
+    other results. No call id occurs twice, no two model messages follow each other, and no message
+    is empty.
     """
     problem = next(_prompt_faults(call), None)
     if problem is not None:
@@ -280,7 +284,8 @@ def _offline(call: ModelCall) -> Say:
 
 
 def _arguments(tool: ToolSpec, words: list[str]) -> dict[str, Any]:
-    """Parse `a=1` and, for a parameter that the tool has, `a 1`."""
+    """Parse words such as `a=1` into arguments. `a 1` is accepted too if the tool has a parameter
+    `a`."""
     known: dict[str, Any] = tool.schema.get("properties", {})
     found: dict[str, Any] = {}
     left = iter(words)

@@ -1,4 +1,5 @@
-"""The life cycle of sessions across surfaces and time, on any store.
+"""The life cycle of sessions on any store: create, find, suspend, expire, delete, search and audit
+sessions.
 
 `Sessions` works without the harness, for programs that have their own agent. Every change is an
 event of thread `main`, and the row is updated in the same append.

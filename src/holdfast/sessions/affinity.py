@@ -1,8 +1,9 @@
-"""Affinity: determines the session of an inbound message. It is the session that has the message's
-surface, or else the user's most recent session in that workspace, or else a new session. If two
-processes receive the first message of a user at the same time, they create only one session: a name
-for the first contact is claimed before the session is created, and a process that finds a claim
-without its session creates that session.
+"""Affinity: finds the session of an incoming message.
+
+It is the session to which the message's surface is attached, or else the user's most recent session
+in that workspace, or else a new session. If two processes receive the first message of a user at
+the same time, they create only one session: a name for this first contact is claimed before the
+session is created, and a process that finds a claim without its session creates that session.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from .changes import Changes, touch
 from .surfaces import attach, named, taken
 
 CONTACT = "contact:"  # prefix of the claim of a first contact, with a hash of user and workspace
-TRIES = 5  # retries if the session ends meanwhile
+TRIES = 5  # attempts if the session ends meanwhile
 
 
 class Inbound(Struct, frozen=True, kw_only=True):
-    """The origin of a message; `id` is the message's own id, if it has one."""
+    """An incoming message: its user, surface, address and workspace. `id` is the message's own id,
+    if it has one."""
 
     user: str
     surface: str
@@ -40,22 +42,24 @@ class Inbound(Struct, frozen=True, kw_only=True):
 
 
 class SessionFinder(Protocol):
-    """The part of `Sessions` that a resolver needs."""
+    """The method of `Sessions` that a resolver needs."""
 
     async def find(self, **filters: Any) -> Page[Row]: ...
 
 
 class AffinityResolver(Protocol):
-    """Chooses the session of a message."""
+    """Chooses the session for an incoming message."""
 
     async def resolve(self, sessions: SessionFinder, message: Inbound) -> Row | None:
-        """Return the session, or None to create a new session."""
+        """Return the session for the message, or None to create a new session."""
         ...
 
 
 class MostRecent:
-    """Chooses the session with the message's surface, else the user's most recent session in that
-    workspace that has not expired. A surface of another user's session raises `SurfaceTaken`. With
+    """Chooses the session to which the message's surface is attached, else the user's most recent
+    session in that workspace that has not expired.
+
+    If the surface is attached to another user's session, `SurfaceTaken` is raised. With
     `shared_surfaces`, for channels with several users, the message goes to that session.
     """
 
@@ -76,7 +80,7 @@ class MostRecent:
                 user=message.user, workspace=message.workspace, phases=LIVE, cursor=cursor
             )
             for row in page.items:
-                # Without a workspace, only sessions that have none either.
+                # A message without a workspace goes only to a session without one.
                 if row.workspace == message.workspace and row.sealed is None:
                     return row
             if (cursor := page.cursor) is None:
@@ -113,7 +117,7 @@ async def _first_contact(
     sessions: SessionFinder, changes: Changes, message: Inbound, resolver: AffinityResolver
 ) -> Row:
     """Return the session that was created for this user in this workspace, by this process or
-    another."""
+    another one."""
     store, ours = changes.store, Scope(changes.tenant, new_id())
     person = msgspec.json.encode((message.user, message.workspace))
     name = CONTACT + hashlib.sha256(person).hexdigest()

@@ -1,4 +1,4 @@
-"""The audit of a session: the tool calls and who approved them. It has one record per tool call, is
+"""The audit of a session: its tool calls and who approved them. It has one record per tool call, is
 built from the log alone, and contains no model output."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .queries import threads
 
 
 class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A decision on a call: the pending item and its kind, the decision, its actor, time (ms),
-    channel and reason. `voted` marks one of several required approvals."""
+    """A decision about a call: the id and kind of the pending item, the decision, and its actor,
+    time (ms), channel and reason. The outcome `voted` is one of several required approvals."""
 
     item: str
     what: str
@@ -31,9 +31,9 @@ class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call: who sent the messages of its run, what was proposed and decided, whether it started
-    and with which arguments, and its outcome. Times are in ms. `changed` are the arguments that an
-    approver changed; `result` and `error` come from the tool."""
+    """The audit record of one tool call. `asked` are the senders of the messages of its run. Times
+    are in ms. `changed` are the arguments that an approver changed; `result` and `error` come from
+    the tool."""
 
     thread: str
     seq: int
@@ -66,7 +66,8 @@ async def audit(changes: Changes, id: str) -> AsyncGenerator[Audited, None]:
 
 
 async def _shared(changes: Changes, row: Row) -> int:
-    """Return how many events of a fork are already reported with its parent."""
+    """Return how many events of a forked thread are also in its parent thread, and are audited
+    there."""
     if row.parent is None:
         return 0
     parent = Key(row.tenant, row.session, row.parent.thread)

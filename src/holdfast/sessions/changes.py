@@ -1,8 +1,8 @@
-"""Changes a session's thread `main`: reads the row, decides, appends at that head, and retries if
-another writer appended first.
+"""Changes a session by events in its thread `main`: reads the row, decides, appends if the log has
+not grown, and otherwise tries again.
 
-A change is an event with actor and reason. Its id is generated once, so that retries store it once;
-its content is decided again for each row that is read.
+A change is an event with actor and reason. Its event id is generated once, so that retries store it
+once; its content is decided again for each row that is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Decide = Callable[[Row], Payload | None]
 
 
 class Changes:
-    """Changes to the sessions of one tenant. Within a process, changes to one session run
+    """Appends changes to the sessions of one tenant. Within a process, changes to one session run
     one after the other."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Changes:
         return NewEvent.of(kind, payload, id=id or new_id(), actor=actor or self.actor)
 
     async def make(self, session: str, decide: Decide, *, actor: str | None = None) -> Row:
-        """Append the event that `decide` returns for the row, if any, and return the row after it.
+        """Append the event that `decide` returns for the row, if any, and return the updated row.
         If another writer appended first, `decide` is called again."""
         lock = self._locks.setdefault(session, asyncio.Lock())
         id = new_id()
@@ -87,7 +87,7 @@ class Changes:
     async def move(
         self, session: str, move: Move, payload: Payload, *, actor: str | None = None
     ) -> Row:
-        """Change the phase. Has no effect if the session is already in this phase."""
+        """Change the session's phase. Has no effect if the session is already in the new phase."""
 
         def decide(row: Row) -> Payload | None:
             return None if allowed(row, move) == row.phase else payload
@@ -104,8 +104,8 @@ async def touch(
     actor: str | None = None,
     reason: str | None = None,
 ) -> Row:
-    """Mark the session as active. Unlike other changes, it does not wait for changes in
-    progress."""
+    """Mark the session as active. Unlike other changes, this does not wait for concurrent changes
+    in this process."""
     row = await changes.row(id)
     allowed(row, "touch")
     payload = SessionTouched(surface=surface, reason=reason)
@@ -117,7 +117,8 @@ async def touch(
 
 
 async def delete(changes: Changes, id: str, thread: str | None = None) -> Receipt:
-    """Remove a session or one of its threads, unless it must be kept."""
+    """Delete a session or one of its threads. Raises `DeletionRefused` if the session must be
+    kept."""
     row = await changes.store.row(changes.key(id))
     if row is not None:
         check_deletable(changes, row)
@@ -127,7 +128,7 @@ async def delete(changes: Changes, id: str, thread: str | None = None) -> Receip
 
 
 class ReceiptSum:
-    """Adds up receipts. Data that remains is listed once."""
+    """Adds up deletion receipts. Data that several receipts report as remaining is listed once."""
 
     def __init__(self) -> None:
         self.removed: Counter[str] = Counter()
@@ -139,7 +140,8 @@ class ReceiptSum:
 
 
 def must_keep(changes: Changes, row: Row) -> str | None:
-    """Return why a session must be kept: it is under hold, or was active too recently."""
+    """Return why a session must not be deleted (a legal hold, or recent activity), or None if it
+    may be deleted."""
     if row.hold is not None:
         return _held(row)
     if changes.least is None:
@@ -151,13 +153,13 @@ def must_keep(changes: Changes, row: Row) -> str | None:
 
 
 def check_deletable(changes: Changes, row: Row) -> None:
-    """Raise `DeletionRefused` for a session that must be kept."""
+    """Raise `DeletionRefused` for a session that is under legal hold or was active too recently."""
     if (reason := must_keep(changes, row)) is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=reason)
 
 
 def check_held(row: Row) -> None:
-    """Raise `DeletionRefused` for a session under hold."""
+    """Raise `DeletionRefused` for a session under legal hold."""
     if row.hold is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=_held(row))
 
@@ -167,8 +169,8 @@ def _held(row: Row) -> str:
 
 
 def allowed(row: Row, move: Move) -> str:
-    """Return the phase that a move leads to. Raises `PhaseError` if it is not allowed in the
-    current phase."""
+    """Return the phase to which a transition leads. Raises `PhaseError` if the transition is not
+    allowed in the current phase."""
     phases: dict[Any, Any] = MOVES[move]
     if row.phase not in phases:
         raise refused(row, move)

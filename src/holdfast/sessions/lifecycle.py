@@ -1,4 +1,4 @@
-"""`Sessions`: create, find, touch, suspend, expire, and related operations."""
+"""`Sessions`: the API for the life cycle of sessions, without a harness."""
 
 from __future__ import annotations
 
@@ -153,7 +153,8 @@ class Sessions:
         **filters: Any,
     ) -> Page[Row]:
         """Return sessions that match all filters of `Query`, most recently active first. `phases`
-        is one phase or several; an empty list matches nothing. `active_after` (s) is exclusive.
+        is one phase or several; an empty list matches nothing. `active_after` is a time in seconds;
+        sessions active exactly then are excluded.
 
         Paging with `newest_first=False` returns every session; sessions that are touched in the
         meantime come at the end.
@@ -162,7 +163,8 @@ class Sessions:
         return await queries.find(self.changes, phases=phases, active_after=active_after, **filters)
 
     def walk(self, **filters: Any) -> AsyncGenerator[Row, None]:
-        """Yield every session that matches, longest idle first."""
+        """Yield every session that matches the filters. The session that was idle longest is
+        first."""
         return queries.walk(self.changes, **filters)
 
     # The life cycle
@@ -181,7 +183,7 @@ class Sessions:
         return await touch(self.changes, id, surface=surface, once=once, actor=actor, reason=reason)
 
     async def suspend(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Suspend a session, as a sweep does with stale sessions. The next activity resumes it."""
+        """Suspend a session, as sweeps do with stale sessions. The next activity resumes it."""
         return await self.changes.move(
             id, "suspend", ev.SessionSuspended(reason=reason), actor=actor
         )
@@ -195,17 +197,17 @@ class Sessions:
         return await self.changes.move(id, "expire", ev.SessionExpired(reason=reason), actor=actor)
 
     async def reopen(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Reopen an expired session. Surfaces that another session has taken over in the meantime
-        are not returned."""
+        """Reopen an expired session. Surfaces that another session has attached in the meantime are
+        detached from this session."""
         row = await self.changes.move(id, "reopen", ev.SessionReopened(reason=reason), actor=actor)
         return await surfaces.settle(self.changes, row, actor)
 
     async def adopt(
         self, id: str, agent: str, *, actor: str | None = None, reason: str | None = None
     ) -> Row:
-        """Give a session that the adapter of an SDK wrote, or that has no agent, to an agent of
-        Holdfast, whose harness can then continue it. Has no effect if the session belongs to this
-        agent already; raises `InvalidValue` if it belongs to another one."""
+        """Assign a session without an agent, or one that an SDK's adapter wrote, to an agent of
+        Holdfast, whose harness can then continue it. Has no effect if the session already belongs
+        to this agent; raises `InvalidValue` if it belongs to another agent."""
         check_name("agent", agent)
 
         def decide(row: Row) -> Payload | None:
@@ -233,7 +235,8 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Add or replace keys, and remove other keys. Nested values are replaced as a whole."""
+        """Set some keys of the metadata, and remove the keys in `drop`. Nested values are replaced
+        as a whole."""
         new: dict[str, Any] = msgspec.json.decode(to_json(dict(set or {})))
         old = [name for name in drop if name not in new]
 
@@ -313,10 +316,12 @@ class Sessions:
         key: str | None = None,
     ) -> Row:
         """Return the conversation of a thread to its state right after event `to`; 0 clears it.
+
         Nothing is deleted: the events stay in the log. Queued messages after `to` are dropped;
-        usage, mode, model, state, labels and checkpoints stay. Calls with the same `key` count
-        once. Raises `SessionBusy` while a run or a pending item is open, and `PhaseError` if the
-        session has expired."""
+        usage, mode, model, state, labels and checkpoints are not changed. A call with a `key` that
+        was used before has no effect. Raises `SessionBusy` while a run or a pending item is open,
+        and `PhaseError` if the session has expired.
+        """
         check_live(await self.changes.row(id), "rewind")
         where = Key(self.tenant, id, thread)
         await rewind(self.store, where, to, actor=actor or self.changes.actor, key=key)
@@ -335,8 +340,9 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Attach (surface, address) to the session, permanently and exclusively. Raises
-        `SurfaceTaken` if another live session has it; with `move` it is taken from that session."""
+        """Attach (surface, address) to the session. It stays attached until it is detached, and
+        only one live session can have it. Raises `SurfaceTaken` if another live session has it;
+        with `move` it is detached from that session."""
         payload = ev.SurfaceAttached(
             surface=surface,
             address=address,
@@ -369,15 +375,15 @@ class Sessions:
         to: Iterable[tuple[str, str]] | None = None,
     ) -> Delivery:
         """Call `send(surface, address, message)` for every attached surface, or for the surfaces in
-        `to`. A failure does not affect the other surfaces. Raises `PhaseError` if the session has
+        `to`. If one call fails, the others still run. Raises `PhaseError` if the session has
         expired."""
         return await outbound.emit(self.changes, id, message, send, to)
 
     async def resolve_session(
         self, message: Inbound, resolver: AffinityResolver | None = None
     ) -> Row:
-        """Return the session that a message belongs to. It is created if necessary, marked as
-        active, and the message's surface is attached. The same message, sent twice or to two
+        """Return the session for an incoming message. The session is created if necessary, marked
+        as active, and the message's surface is attached. The same message, sent twice or to two
         processes, resolves to the same session."""
         return await affinity.resolve_session(self, self.changes, message, resolver or MostRecent())
 
@@ -387,22 +393,26 @@ class Sessions:
         self, ttl: int | None = None, *, dry_run: bool = False, limit: int = 10_000
     ) -> Swept:
         """Suspend stale sessions, and expire sessions that were suspended for their `expiry`, at
-        most `limit` sessions. With `ttl`, sessions count as stale after that idle time, regardless
-        of their own setting. Any number of sweepers may run; sessions that are in use or are
-        touched in the meantime are not suspended. With `dry_run`, it only reports."""
+        most `limit` sessions in total.
+
+        With `ttl`, sessions count as stale after that idle time, regardless of their own setting.
+        Any number of sweepers may run; sessions that are in use or are touched in the meantime are
+        not suspended. With `dry_run`, nothing is changed.
+        """
         return await sweep.sweep(self.changes, check_seconds("ttl", ttl), limit, dry_run)
 
     async def purge_expired(
         self, retention: Retention, *, dry_run: bool = False, limit: int = 10_000
     ) -> Purged:
         """Delete expired sessions according to `retention`, and report each; with `dry_run`, only
-        report. Sessions that are pinned, held, or have pending items stay."""
+        report. Sessions that are pinned, are under legal hold, or have pending items are kept."""
         return await sweep.purge(self.changes, retention, dry_run, limit)
 
     def transitions(
         self, id: str, *, after: int = 0, wait: bool = True
     ) -> AsyncGenerator[Transition, None]:
-        """Yield the phase changes after event `after`; with `wait`, also future changes."""
+        """Yield the phase changes of a session after event `after`. With `wait`, also wait for
+        future changes."""
         return transitions.follow(self.changes, id, after, wait)
 
     async def search(
@@ -420,12 +430,14 @@ class Sessions:
         limit: int = 20,
         cursor: str | None = None,
     ) -> SearchPage:
-        """Return a page of the places where all these words occur, newest first: in messages,
-        calls, results, titles, notices and summaries of all sessions, or of one `session`.
+        """Return one page of matches, newest first: messages, calls, results, titles, notices and
+        summaries that contain all words of the query, in all sessions or in one `session`.
 
-        The query language knows `"a phrase"`, `prefix*`, `-without`, `from:user`, `tool:refund`.
+        The query language supports `"a phrase"`, `prefix*`, `-without`, `from:user`, `tool:refund`.
         `since` and `until` are times of events, UTC in ms. Text that was compacted is found, but
-        not text that was erased or that a rewind removed. Continue with the page's `cursor`."""
+        not text that was erased or that a rewind removed. Pass the page's `cursor` to get the next
+        page.
+        """
         return await search.search(
             self.changes,
             query,
@@ -452,20 +464,20 @@ class Sessions:
     def export_person(
         self, user: str, *, shared: bool = True
     ) -> AsyncGenerator[PersonRecord, None]:
-        """Yield all data stored about a user: their complete sessions and, with `shared`, their
-        events in all other sessions, which reads every log of the tenant."""
+        """Yield all data stored about a user: the user's complete sessions and, with `shared`, the
+        user's events in all other sessions. With `shared`, every log of the tenant is read."""
         return people.export(self.changes, user, shared)
 
     async def erase_person(
         self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
     ) -> PersonErased:
-        """Delete a user's sessions and, with `shared`, erase their events in all other sessions.
-        Sessions under a hold are skipped and reported."""
+        """Delete a user's sessions and, with `shared`, erase the user's events in all other
+        sessions. Sessions under legal hold are skipped and reported."""
         return await people.erase(self.changes, user, reason, shared, dry_run)
 
 
 def check_seconds(field: str, value: int | None) -> int | None:
-    """Return a time in seconds, or None for never. Zero and negative values are rejected."""
+    """Check a time in seconds, and return it. None means never; values below 1 are rejected."""
     if value is not None:
         check_count(field, value, least=1, most=LONGEST)
     return value

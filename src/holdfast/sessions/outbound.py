@@ -1,7 +1,6 @@
-"""Outbound messages: sends a message from a session to its surfaces, or to some of them. The caller
-decides how a message is sent. This module decides where it may be sent: only for live sessions, and
-only to surfaces that are attached to the session.
-"""
+"""Outbound messages: sends a message from a session to all or some of its surfaces. The caller
+decides how a message is sent. This module checks where it may be sent: only for sessions that have
+not expired, and only to surfaces that are attached to the session."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ Send = Callable[[str, str, Any], Awaitable[object]]
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """The surfaces that a message was delivered to, and the errors of the other surfaces."""
+    """The surfaces to which a message was delivered, and the error of each other surface."""
 
     delivered: list[Surface]
     failed: dict[Surface, str]

@@ -1,8 +1,7 @@
 """Exports or erases all data stored about one user. The user's own sessions are included as a
 whole. In the sessions of other users, the events that the user authored (`actor`) are included,
 except events that define the session itself. To find them, every log of the tenant is read. The
-state that apps of Google ADK keep for a user is the user's own, too.
-"""
+user state of Google ADK apps is included too."""
 
 from __future__ import annotations
 
@@ -79,8 +78,8 @@ async def erase(
 
 
 def _adk_state(changes: Changes) -> list[Changes]:
-    """Return the logs with the state that apps of Google ADK keep for users. A tenant with a name
-    that leaves no room for the prefix has none."""
+    """Return the `Changes` for the reserved tenant in which apps of Google ADK keep the state of
+    users. Empty if the tenant's name is too long for a reserved tenant."""
     tenant = ADK_STATE_TENANT + changes.tenant
     if len(tenant.encode()) > LIMITS.name_bytes:
         return []
@@ -119,6 +118,6 @@ async def _erase_events(
 
 
 def _structural(event: Event) -> bool:
-    """Return whether an event defines the session itself (its owner, forks or bindings), rather
-    than something a user said. The session would be unusable without it."""
+    """Return whether an event defines the session itself (its owner, forks or attached surfaces),
+    rather than something a user said. The session would be unusable without it."""
     return event.kind.partition(".")[0] in ("session", "thread", "surface")

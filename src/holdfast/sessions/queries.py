@@ -1,4 +1,4 @@
-"""Finds sessions: the filters of `Query`, and paging through all matches."""
+"""Finds sessions by the filters of `Query`, one page at a time or all matches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def find(
 
 
 async def walk(changes: Changes, **filters: Any) -> AsyncGenerator[Row, None]:
-    """Yield every session that matches, longest idle first."""
+    """Yield every session that matches the filters. The session that was idle longest is first."""
     cursor = None
     while True:
         page = await find(changes, cursor=cursor, newest_first=False, limit=PAGE, **filters)

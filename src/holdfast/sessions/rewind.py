@@ -1,9 +1,8 @@
-"""Rewinds a thread: from then on, its conversation is in the state that it had right after an
-earlier event.
+"""Rewinds a thread: its conversation is then in the state that it had right after an earlier event.
 
-The rewind event contains everything that the fold and the row need. The event is computed from the
-log and appended only if the log has not grown in the meantime. Otherwise it is computed again, with
-the same id.
+The rewind event contains everything that the fold and the row need. It is computed from the log and
+appended only if the log has not grown in the meantime. Otherwise it is computed again, with the
+same id.
 """
 
 from __future__ import annotations
@@ -52,9 +51,10 @@ async def rewind(
     key: str | None = None,
     state_at: StateAt | None = None,
 ) -> int:
-    """Rewind a thread to event `to`, and return the number of the rewind. Calls with the same `key`
-    count once. `state_at` returns the state of the log at the head of a row, or a later one. Raises
-    `SessionBusy` if a run or a pending item is open."""
+    """Rewind a thread to event `to`, and return the number of the rewind event. If a call with the
+    same `key` has succeeded before, the number of its event is returned. `state_at` returns the
+    state of the log at the head of a row, or at a later event. Raises `SessionBusy` if a run or a
+    pending item is open."""
     check_count("to", to, least=0)
     if actor is not None:
         check_name("actor", actor)
@@ -77,8 +77,8 @@ async def rewind(
 async def _attempt(
     store: Store, row: Row, state: State, to: int, *, id: str, actor: str | None
 ) -> int | None:
-    """Append the rewind, or find it if it is already in the log. Returns its number, or None if the
-    log has grown."""
+    """Append the rewind event, or find it if it is already in the log. Returns its number, or None
+    if the log has grown."""
     refused: HoldfastError | None = None
     try:
         payload = await planned(store, row, state, to)
@@ -97,7 +97,7 @@ async def _attempt(
 
 
 async def folded(store: Store, row: Row) -> State:
-    """Return the state of a log at the head of its row."""
+    """Compute the state of a log at the head of its row."""
     state, batch = await _saved(store, row), list[Event]()
     async with aclosing(
         store.read(row.key, after=state.head, before=row.head + 1, log=row.log)
@@ -110,8 +110,8 @@ async def folded(store: Store, row: Row) -> State:
 
 
 async def _saved(store: Store, row: Row) -> State:
-    """Return the state of the last snapshot, or the empty state if there is no snapshot up to the
-    row's head."""
+    """Return the state of the last snapshot, or the empty state if there is no snapshot that ends
+    at or before the row's head."""
     with contextlib.suppress(StoreUnavailable, msgspec.MsgspecError):
         snapshot = await store.load_snapshot(row.key, VERSION)
         if snapshot is not None and snapshot.log == row.log and snapshot.seq <= row.head:
@@ -120,13 +120,15 @@ async def _saved(store: Store, row: Row) -> State:
 
 
 async def planned(store: Store, row: Row, state: State, to: int) -> ev.ThreadRewound:
-    """Return the rewind of a log in this state to event `to`. Raises if it is not possible."""
+    """Check whether a log in this state can be rewound to event `to`, and return the payload of the
+    rewind event. Raises an error if it cannot."""
     _check(row, state, to)
     return await rewound(store, row, to, due=_due(state, to))
 
 
 async def rewound(store: Store, row: Row, to: int, *, due: int | None) -> ev.ThreadRewound:
-    """Return the rewind of a log to event `to`, computed from as few events as possible."""
+    """Return the payload of the event that rewinds a log to event `to`. Reads as few events as
+    possible."""
     if to == 0:
         return ev.ThreadRewound(
             to=0, window=ev.RewoundWindow(), due=due, first=_first(row, "", whole=True)
@@ -167,23 +169,23 @@ def _check(row: Row, state: State, to: int) -> None:
             session=row.session,
             run=None if run is None else run.id,
             since=None if run is None else run.at,
-            remedy="abort it first" if run is not None else "settle the pending items first",
+            remedy="abort the run first" if run is not None else "settle the pending items first",
         )
 
 
 def _due(state: State, to: int) -> int | None:
-    """Return when a driver must check the log: now if a message stays in the queue, otherwise at
-    the next timer."""
+    """Return when a driver must process the log: now if a message stays in the queue, otherwise at
+    the time of the next timer, if there is one."""
     if any(item.seq <= to for item in state.queue):
         return wall_clock() if state.due is None else state.due
     return min((timer.at for timer in state.timers.values()), default=None)
 
 
 class _Dropped(Struct):
-    """The part of the conversation that the rewind removes: the number of its messages, and of
-    those that can be the first message of a row. `reached` means that event `to` is in the
-    conversation. `window` is the window after event `to`, if an earlier rewind in this part
-    contains it."""
+    """Counts what the rewind removes from the conversation. `messages` is the number of messages,
+    and `texts` the number of user messages with text. `reached` means that event `to` is in the
+    conversation. `window` is the window after event `to`, if an earlier rewind in the removed
+    events contains it."""
 
     messages: int = 0
     texts: int = 0
@@ -191,7 +193,7 @@ class _Dropped(Struct):
     window: ev.RewoundWindow | None = None
 
     def take(self, event: Event) -> None:
-        """Count an event; events come newest first."""
+        """Count an event. Events are passed newest first."""
         self.messages += _counts(event)
         self.texts += bool(_text(event))
         if event.kind == REWOUND:
@@ -208,9 +210,9 @@ class _Dropped(Struct):
 
 
 class _Kept(Struct):
-    """The conversation that remains: its window and, as far as it was read, the number of its
-    messages and the text of the first message. In a fork, only its own events count, as in its
-    row."""
+    """What is known about the conversation that remains: its window and, as far as the log was
+    read, the number of messages and the text of the first message. In a fork, only the fork's own
+    events are counted, as in its row."""
 
     tokens: int = 0
     turns: int = 0
@@ -249,9 +251,9 @@ async def _kept(
     first: bool,
     base: ev.RewoundWindow | None,
 ) -> _Kept:
-    """Read the conversation as it was right after event `to`, backwards and only as far as needed:
-    to the event that set its window unless that is `base`, with `first` also to a message with
-    text, or with `whole` to its beginning."""
+    """Read the remaining conversation backwards from event `to`, only as far as needed: to the
+    event that set its window (unless `base` is that window), with `first` to a message with text,
+    and with `whole` to the beginning."""
     kept, shared = _Kept(base=base), row.parent.at if row.parent is not None else 0
     if base is not None and not first and not whole:
         return kept
@@ -285,17 +287,18 @@ def _window(event: Event) -> ev.RewoundWindow | None:
 
 
 def _first(row: Row, text: str, whole: bool) -> str | None:
-    """Return None if the row still shows the right first message, otherwise an empty text: then the
-    row shows none until the next message. A rewind has no copy of a message, because an erasure
-    would miss it. `text` is the text of the first message if the `whole` conversation was read,
-    otherwise the text of any remaining message."""
+    """Return the first message for the row: None to keep the text that the row shows, or an empty
+    text to remove it. The row then shows no first message until the next one is received. The
+    rewind event does not contain the text itself, because an erasure would miss this copy. `text`
+    is the text of the first message if the `whole` conversation was read, otherwise the text of any
+    remaining message."""
     shown = row.first_message or ""
     text = text[:PREVIEW] if whole or not text else shown
     return None if text == shown else ""
 
 
 def _counts(event: Event) -> bool:
-    """Return whether a row counts an event as a message."""
+    """Return whether an event is counted as a message in a row."""
     return event.kind in COUNTED and typed(event) is not None
 
 

@@ -1,4 +1,4 @@
-"""Full-text search in the sessions of a tenant: the arguments of a search, as its query."""
+"""Full-text search in the sessions of a tenant: creates a `SearchQuery` from the arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def search(
     limit: int,
     cursor: str | None,
 ) -> SearchPage:
-    """Return one page of matches."""
+    """Search the sessions of a tenant. Returns one page of matches."""
     phases = (phase,) if isinstance(phase, str) else tuple(phase or ())
     for one in phases:
         if one not in PHASES:

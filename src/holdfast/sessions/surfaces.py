@@ -1,9 +1,9 @@
-"""Surfaces: a binding (surface, address) belongs to one live session of a tenant.
+"""Surfaces: a pair (surface, address) is attached to at most one live session of a tenant.
 
-The claim is authoritative, and the event records it. Attaching claims the surface, then appends the
-event; detaching appends the event, then releases the claim. A crash between the two steps leaves a
-claim whose session does not show the surface; the next session that needs the surface takes it
-over.
+The claim of the pair decides which session has it, and an event records this. Attaching claims the
+pair, then appends the event; detaching appends the event, then releases the claim. A crash between
+the two steps leaves a claim whose session does not list the surface; the next session that attaches
+the surface takes the claim over.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def attach(
     try:
         row = await changes.make(id, decide, actor=actor)
     except StoreError:
-        raise  # the event may be in the log; a session that needs the surface checks that
+        raise  # the event may be in the log, so the claim is kept
     except HoldfastError:
         await give_back(changes, row.scope, surface)
         raise
@@ -71,8 +71,8 @@ async def detach(
 
 
 async def take(changes: Changes, scope: Scope, surface: Surface, *, move: bool) -> None:
-    """Claim a surface for a session. It is taken from another session only with `move`, or if that
-    session has ended."""
+    """Claim a surface for a session. The claim is taken from another session only with `move`, or
+    if that session has ended."""
     store, claim = changes.store, SURFACE_CLAIM + named(surface)
     holder = await store.claim(scope.tenant, claim, scope)
     while holder != scope:
@@ -87,16 +87,17 @@ async def take(changes: Changes, scope: Scope, surface: Surface, *, move: bool) 
 
 
 async def _yield(changes: Changes, scope: Scope, surface: Surface) -> None:
-    """Detach a surface from a session that lost its claim, since it may have attached the surface
-    in the meantime."""
+    """Detach a surface from a session that has just lost the claim, since the session may have
+    attached it in the meantime."""
     row = await changes.store.row(changes.key(scope.session))
     if row is not None and _has(row, surface):
         await _drop(changes, row, surface, "taken")
 
 
 async def give_back(changes: Changes, scope: Scope, surface: Surface) -> None:
-    """Release a surface that the session does not show. If the session attaches it at the same
-    time, it keeps the surface, unless another session was faster."""
+    """Release the claim of a surface, unless the session's row lists the surface. If the session
+    attaches the surface at the same time, it keeps the surface, unless another session claimed it
+    first."""
     store, key, name = changes.store, changes.key(scope.session), named(surface)
     row = await store.row(key)
     if row is not None and name in row.surfaces:
@@ -111,8 +112,8 @@ async def give_back(changes: Changes, scope: Scope, surface: Surface) -> None:
 async def settle(
     changes: Changes, row: Row, actor: str | None, *, only: Surface | None = None
 ) -> Row:
-    """Ensure that the session has the claims of the surfaces it shows, and detach the surfaces that
-    it lost. Raises `SurfaceTaken` if `only` is lost."""
+    """Claim the surfaces that the session's row lists, and detach those that another session has
+    claimed. Raises `SurfaceTaken` if `only` is one of them."""
     for name in [named(only)] if only else list(row.surfaces):
         holder = await changes.store.claim(row.tenant, SURFACE_CLAIM + name, row.scope)
         if holder != row.scope:
@@ -126,7 +127,7 @@ async def settle(
 async def _drop(
     changes: Changes, row: Row, surface: Surface, reason: str, actor: str | None = None
 ) -> Row:
-    """Detach a surface that the session has lost."""
+    """Append an event that detaches the surface from a session that has lost it."""
     name = named(surface)
     payload = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason=reason)
     try:
@@ -143,7 +144,7 @@ def _has(row: Row, surface: Surface) -> bool:
 
 
 def named(surface: Surface) -> str:
-    """Return the name of a surface in rows and claims."""
+    """Check a surface, and return its name as used in rows and claims."""
     for field, part in zip(("surface", "address"), surface, strict=True):
         check_name(field, part)
     return surface_name(*surface)

@@ -1,7 +1,9 @@
 """Suspends stale sessions, expires sessions that were suspended for long, and deletes expired
-sessions if a policy allows it. Candidates come from an index of rows in which nothing is active.
-Each session is changed only if its log has not changed since it was read, so that a session that is
-touched in the meantime stays active, and any number of sweepers may run concurrently.
+sessions if a policy allows it.
+
+Candidates come from an index of rows in which nothing is active. A session is changed only if its
+log has not changed since it was read, so that a session that is touched in the meantime stays
+active, and any number of sweepers may run concurrently.
 """
 
 from __future__ import annotations
@@ -45,9 +47,10 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class Purged(Struct, frozen=True, kw_only=True):
-    """The result of a retention pass, or with `dry_run`, what it would do: the deleted ids, the ids
-    in their grace period and its end (ms), the ids that were kept and why, the counts of all
-    receipts, and the remaining data with its location."""
+    """The result of a retention pass, or with `dry_run`, what it would do. `in_grace` maps the ids
+    of sessions in their grace period to its end (ms), `kept` the ids of sessions that were kept to
+    the reason. `removed` adds up the counts of all receipts, and `remains` lists data that could
+    not be deleted."""
 
     dry_run: bool
     deleted: list[str]
@@ -60,7 +63,7 @@ class Purged(Struct, frozen=True, kw_only=True):
 async def sweep(changes: Changes, ttl: int | None, limit: int, dry_run: bool = False) -> Swept:
     check_count("limit", limit, least=1)
     now = changes.clock() // 1000
-    # Times are rounded down to seconds: only a smaller value is certainly older than the limit.
+    # Times are rounded down to seconds, so only a smaller value is certainly old enough.
     filters = {"stale_until": now} if ttl is None else {"active_until": max(0, now - ttl)}
     phases = ("created", "active", "suspended") if ttl is None else ("created", "active")
     suspended: list[str] = []
@@ -87,7 +90,7 @@ def _idle_limit(row: Row, ttl: int | None) -> int:
 
 
 async def _suspend_or_expire(changes: Changes, row: Row) -> bool:
-    """Suspend or expire a session, if nothing happened in it since it was read."""
+    """Suspend or expire a session, unless its log has changed since its row was read."""
     payload = (
         ev.SessionExpired(reason="expiry")
         if row.phase == "suspended"
@@ -99,7 +102,7 @@ async def _suspend_or_expire(changes: Changes, row: Row) -> bool:
 async def _append_unless_changed(
     changes: Changes, row: Row, payload: Payload
 ) -> Literal["appended", "changed", "sealed"]:
-    """Append to a log if nothing happened in it since its row was read."""
+    """Append to a log, unless it has changed since its row was read."""
     event = changes.event(payload, None)
     try:
         await changes.store.append(row.key, [event], expected=row.head, log=row.log)
@@ -111,8 +114,8 @@ async def _append_unless_changed(
 
 
 async def in_use(changes: Changes, row: Row, since: int) -> str | None:
-    """Return why a session must not be suspended, expire or be deleted: activity in one of its
-    threads, now or since `since` (s)."""
+    """Return why a session is in use, or None: it is pinned, one of its threads is active now, or
+    was active since `since` (s)."""
     if row.pinned:
         return "pinned"
     async for thread in threads(changes, row.session):
@@ -162,7 +165,7 @@ async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: in
 
 
 async def _kept(changes: Changes, row: Row, since: int) -> str | None:
-    """Return why an expired session must not be deleted now, from its current row."""
+    """Return why an expired session must not be deleted now, or None. Reads the row again."""
     fresh = await changes.store.row(row.key)
     if fresh is None or fresh.phase != "expired":
         return "changed meanwhile"
@@ -178,7 +181,7 @@ async def _announce_deletion(changes: Changes, row: Row) -> bool:
 
 
 class SweptSessions(Protocol):
-    """The part of `Sessions` that a sweeper needs."""
+    """The methods of `Sessions` that a sweeper needs."""
 
     async def sweep_stale(self) -> Swept: ...
 
@@ -186,9 +189,10 @@ class SweptSessions(Protocol):
 
 
 class Sweeper:
-    """A task that sweeps periodically: `async with Sweeper(sessions): …`.
+    """Background task that sweeps sessions periodically: `async with Sweeper(sessions): …`.
 
-    A failed sweep is logged and retried at the next interval. With `retention` it also deletes.
+    A failed sweep is logged and retried at the next interval. With `retention`, it also deletes
+    expired sessions.
     """
 
     def __init__(
@@ -234,7 +238,7 @@ class Sweeper:
     async def _once(self) -> None:
         swept = await self._sessions.sweep_stale()
         if swept.suspended or swept.expired:
-            log.info("suspended %d, expired %d", len(swept.suspended), len(swept.expired))
+            log.info("suspended %d sessions, expired %d", len(swept.suspended), len(swept.expired))
         if self._retention is not None:
             purged = await self._sessions.purge_expired(self._retention)
             if purged.deleted:

@@ -1,4 +1,4 @@
-"""The phase changes of a session, from its log."""
+"""The phase changes of a session, read from its log."""
 
 from __future__ import annotations
 

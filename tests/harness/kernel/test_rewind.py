@@ -232,7 +232,7 @@ async def test_an_open_run_refuses_a_rewind_until_it_is_aborted() -> None:
         session = await harness.get_or_create("s")
         await session.post("go")
         await model.gate.someone()
-        with pytest.raises(SessionBusy, match="abort it first") as refused:
+        with pytest.raises(SessionBusy, match="abort the run first") as refused:
             await session.rewind(0)
         assert refused.value.run == session.current_run_id
         await session.abort()

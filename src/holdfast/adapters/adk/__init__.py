@@ -1,8 +1,8 @@
 """Google ADK's sessions on any Holdfast store (extra `adk`).
 
-`HoldfastSessionService` is ADK's `BaseSessionService`. Its messages and tool calls are native
-events, which every other reader of the log understands. `register` adds the service to ADK's
-registry, for its command line.
+`HoldfastSessionService` implements ADK's `BaseSessionService`. Messages and tool calls are stored
+as native events, which every other reader of the log understands. `register` adds the service to
+ADK's registry, for its command line.
 """
 
 from .service import HoldfastSessionService, register

@@ -1,4 +1,4 @@
-"""ADK's objects as JSON values."""
+"""Converts ADK's events and states to JSON values."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = logging.getLogger("holdfast.adapters")
 
 
 def dumped(event: Event) -> Fields:
-    """Return the fields of an event, without temporary state. Raises `InvalidValue` if they cannot
-    be written as JSON."""
+    """Return the fields of an ADK event, without temporary state. Raises `InvalidValue` if they
+    cannot be encoded as JSON."""
     try:
         fields = event.model_dump(mode="json", exclude_none=True)
     except (ValueError, RecursionError) as error:
@@ -29,7 +29,7 @@ def dumped(event: Event) -> Fields:
     delta = fields["actions"]["state_delta"]
     if any(name.startswith(State.TEMP_PREFIX) for name in delta):
         fields = with_delta(fields, without_temp(delta))
-    if _may_have_null(fields):  # which takes the place of NaN
+    if _may_have_null(fields):  # the SDK writes NaN as null
         given = event.model_dump(exclude_none=True)
         given = with_delta(given, without_temp(given["actions"]["state_delta"]))
         _check_numbers("event", given)
@@ -37,14 +37,16 @@ def dumped(event: Event) -> Fields:
 
 
 def plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state as JSON values, without temporary state. A value without JSON form is replaced
-    by its `repr`, as ADK's own services do."""
+    """Return a state as JSON values, without temporary state. A value that cannot be encoded as
+    JSON is replaced by its `repr`, as ADK's own services do."""
     kept = without_temp(state)
     _check_numbers("state", kept)
     try:
         return to_jsonable_python(kept)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
-        log.warning("the state has values without JSON form, which are stored as text")
+        log.warning(
+            "the state contains values that cannot be encoded as JSON; they are stored as text"
+        )
     try:
         return to_jsonable_python(kept, serialize_unknown=True)  # type: ignore[no-any-return]
     except (ValueError, RecursionError) as error:
@@ -56,8 +58,8 @@ def without_temp(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def interim_calls(fields: Fields, session: Session) -> set[str]:
-    """Return the calls whose outputs in an event are not final: of tools that run for long, and of
-    tools that need a confirmation or credentials."""
+    """Return the ids of the calls whose outputs in an event are not final: calls of long-running
+    tools, and of tools that need a confirmation or credentials."""
     parts = (fields.get("content") or {}).get("parts") or []
     calls = {part["function_response"].get("id") for part in parts if "function_response" in part}
     if not calls or fields.get("author") == "user":
@@ -78,7 +80,7 @@ def _may_have_null(fields: Fields) -> bool:
 
 
 def _check_numbers(field: str, value: Any) -> None:
-    """Reject NaN and infinite numbers, which JSON does not have."""
+    """Raise `InvalidValue` for NaN and infinite numbers, which JSON does not have."""
     inside = [value]
     seen: set[int] = set()
     while inside:
@@ -87,7 +89,7 @@ def _check_numbers(field: str, value: Any) -> None:
             raise InvalidValue(
                 field=field,
                 problem="contains NaN or infinity",
-                remedy="use a string or null for them",
+                remedy="use a string or null instead",
             )
         if isinstance(each, dict | list | tuple | set) and id(each) not in seen:
             seen.add(id(each))
@@ -97,6 +99,6 @@ def _check_numbers(field: str, value: Any) -> None:
 def _not_json(field: str, error: Exception) -> InvalidValue:
     return InvalidValue(
         field=field,
-        problem=f"cannot be written as JSON ({error})",
-        remedy="use JSON values of fewer levels",
+        problem=f"cannot be encoded as JSON ({error})",
+        remedy="use JSON values that are not nested deeply",
     )

@@ -1,9 +1,10 @@
-"""Conversion of ADK's events, as JSON objects, to events of the log and back. Pure.
+"""Converts ADK events, as JSON objects, to events of the log and back. Pure.
 
-An event of ADK with a native equivalent becomes a native event, which every reader of the log
-understands; the outputs of several tools become one event each. The field `adk` of the first one
-contains what its other fields do not say about ADK's event; the others have `part` there. An event
-without a native equivalent becomes an event `adk.item`.
+An ADK event with a native equivalent becomes a native event, which every reader of the log
+understands. An ADK event with outputs of several tools becomes one native event for each output.
+The field `adk` of the first native event contains the data of the ADK event that the native fields
+do not contain; in the other native events, the field is `part`. An ADK event without a native
+equivalent becomes an event `adk.item`.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ import msgspec
 from ...log.events import Event, NewEvent
 from ..json_values import as_text, is_call_id, storable
 
-FIELD = "adk"  # of a native event, and of `adk.item`
-PART = "part"  # value of the field in all native events of an event but the first
+FIELD = "adk"  # field of native events and of `adk.item`
+PART = "part"  # value of the field in all native events of an ADK event except the first
 ITEM = "adk.item"
 TEXT = "adk.item.text"  # JSON that stores reject, as text in the string `text`
 NATIVE = ("message.received", "message.completed", "tool.finished")
 
-# Entries of the field that are not fields of ADK's event
-PARTS = "parts"  # what the parts of the content have beyond the native fields
-NAMES = "names"  # of the tools whose outputs these are
-STATE = "state"  # the number of the last event with state before these
+# Keys in the field that are not fields of ADK events
+PARTS = "parts"  # data of the content's parts that the native fields do not contain
+NAMES = "names"  # the names of the tools of these outputs
+STATE = "state"  # the number of the last event with state before this one
 
-FOLLOWS = 0  # in place of that number: the event with state is the next one
+FOLLOWS = 0  # used instead of that number if the event with state is the next one
 
-Fields = dict[str, Any]  # of ADK's event, as JSON; fields that are None are left out
+Fields = dict[str, Any]  # the fields of an ADK event as JSON, without those that are None
 
 _ACTIONS = (
     "state_delta",
@@ -46,7 +47,8 @@ _MARKED = b'"adk":'
 
 
 def short(id: str) -> str:
-    """Return the part of event ids that names an event of ADK."""
+    """Return an ADK event's id for use in ids of log events: the id itself if it is short and has
+    only safe characters, otherwise a hash of it."""
     if _SAFE.fullmatch(id):
         return id
     return "#" + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -56,9 +58,9 @@ def short(id: str) -> str:
 
 
 def to_events(fields: Fields, *, state: int, interim: Container[str] = ()) -> list[NewEvent]:
-    """Return the events of an event of ADK. `state` is the number of the last event with state; if
-    it is `FOLLOWS`, the state is left to that event. The tool outputs for the calls in `interim`
-    are not final."""
+    """Convert an ADK event to log events. `state` is the number of the last event with state; if it
+    is `FOLLOWS`, the state is in the next log event, and is omitted here. The tool outputs for the
+    calls in `interim` are not final."""
     if not storable(fields):
         return [NewEvent(kind=TEXT, data=as_text(fields), id=f"adk:{short(fields['id'])}")]
     if state == FOLLOWS:
@@ -87,7 +89,7 @@ _Made = tuple[str, list[dict[str, Any]], dict[str, Any]]  # kind, data of each e
 
 
 def _event_id(kind: str, data: dict[str, Any], id: str) -> str:
-    # The id of an outcome names the call, also when the data is erased.
+    # The id of an outcome contains the id of the call, even after the data is erased.
     return f"redone:{short(id)}:{data['call']}" if kind == "tool.finished" else f"adk:{short(id)}"
 
 
@@ -119,7 +121,8 @@ def _outputs(fields: Fields, interim: Container[str]) -> _Made | None:
 
 
 def _result(response: Any) -> Any:
-    """Return the output of a tool. ADK wraps one that is not an object."""
+    """Return the output of a tool. ADK wraps an output that is not an object in a dict; the wrapper
+    is removed."""
     if isinstance(response, dict) and list(response) == ["result"]:
         wrapped = response["result"]
         return response if isinstance(wrapped, dict) else wrapped
@@ -159,20 +162,22 @@ def _has(parts: Sequence[dict[str, Any]], name: str) -> bool:
 
 
 def _rest(fields: Any, told: dict[str, Any]) -> dict[str, Any]:
-    """Return what an object has beyond `told`; None for what it lacks."""
+    """Return the fields that `told` does not contain with the same value. A field that is only in
+    `told` becomes None."""
     left = {name: value for name, value in fields.items() if told.get(name, ...) != value}
     return left | {name: None for name in told if name not in fields}
 
 
 def _with(told: dict[str, Any], left: dict[str, Any]) -> dict[str, Any]:
-    """Return an object again from what is told and `_rest`."""
+    """Restore an object from `told` and the result of `_rest`."""
     return {name: value for name, value in {**told, **left}.items() if value is not None}
 
 
 def _part_marks(
     kind: str, natives: list[dict[str, Any]], mark: dict[str, Any], content: Any
 ) -> list[dict[str, Any]] | None:
-    """Return what each part has beyond the native fields, or None if the parts are others."""
+    """Return, for each part of the content, the fields that the native events do not contain; or
+    None if the parts cannot be restored from the native events."""
     told = _told_parts(kind, natives, mark)
     parts = content.get("parts") or []
     if content != {"parts": parts, "role": _role(kind)} or len(parts) != len(told):
@@ -190,7 +195,7 @@ def _role(kind: str) -> str:
 
 
 def _told(kind: str, natives: Sequence[dict[str, Any]], mark: dict[str, Any], id: str) -> Fields:
-    """Return the fields of an event of ADK that native events tell."""
+    """Return the fields of an ADK event that its native events contain."""
     parts = _told_parts(kind, natives, mark)
     if PARTS in mark:
         parts = [_with(part, left) for part, left in zip(parts, mark[PARTS], strict=True)]
@@ -234,13 +239,13 @@ def _response(data: dict[str, Any]) -> Any:
 
 
 def with_delta(fields: Fields, delta: dict[str, Any]) -> Fields:
-    """Return an event of ADK with other changes of the state."""
+    """Return a copy of an ADK event with other changes of the state."""
     return {**fields, "actions": {**fields.get("actions", {}), "state_delta": delta}}
 
 
 def own_data(event: NewEvent) -> dict[str, Any] | None:
-    """Return the data of an event that this adapter wrote, other than one with state; None for the
-    events of other writers, and for native events that were erased."""
+    """Return the data of a log event that this adapter wrote for an ADK event. None for events of
+    other writers, for `adk.state` events, and for native events that were erased."""
     if event.kind in NATIVE:
         if _MARKED not in bytes(event.data):
             return None
@@ -253,19 +258,20 @@ def own_data(event: NewEvent) -> dict[str, Any] | None:
 
 
 def is_part(event: NewEvent, data: dict[str, Any]) -> bool:
-    """Return whether an event of this adapter continues the one before it."""
+    """Return whether a log event belongs to the same ADK event as the log event before it."""
     return event.kind in NATIVE and data[FIELD] == PART
 
 
 def mark_of(event: NewEvent, data: dict[str, Any]) -> dict[str, Any]:
-    """Return what the first event of an event of ADK says beside its native fields."""
+    """Return the data of an ADK event that the native fields of its first log event do not contain;
+    empty if there is none."""
     mark = data[FIELD] if event.kind in NATIVE else data
     return mark if isinstance(mark, dict) else {}
 
 
 def fields_of(head: NewEvent, every: Sequence[dict[str, Any]]) -> Fields | None:
-    """Return ADK's event from the data of its events, the first of which is `head`; None if one of
-    them was erased."""
+    """Restore an ADK event from the data `every` of its log events, the first of which is `head`.
+    Returns None if one of them was erased."""
     data = every[0]
     if head.kind == TEXT:
         return json.loads(data["text"]) if "text" in data else None
@@ -279,7 +285,7 @@ def fields_of(head: NewEvent, every: Sequence[dict[str, Any]]) -> Fields | None:
     return _with(_told(head.kind, every, mark, id), known)
 
 
-# Events of ADK for the messages of other writers
+# ADK events for the messages of other writers
 
 
 def foreign_fields(

@@ -1,4 +1,4 @@
-"""Reads the events of a session of ADK: all of them, or the newest ones from the end of the log."""
+"""Reads the ADK events of a session: all, or only the newest from the end of the log."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Latest(Struct, frozen=True):
-    """The end of a log: its state, the time of ADK's last event in seconds, and what its last
-    append changes in the state of user and app, with the id of that event."""
+    """What is read at the end of a log: its state, the time of the last ADK event in seconds, and
+    the changes of user and app state in the last append, with the id of their event."""
 
     known: Known
     updated: float
@@ -54,7 +54,7 @@ class Latest(Struct, frozen=True):
 
 
 async def all_events(store: Store, row: Row) -> tuple[list[AdkEvent], Latest]:
-    """Return all events of a session up to the head of its row, and the end of its log."""
+    """Return all ADK events of a session up to the head of its row, and the `Latest` of its log."""
     events = []
     async with aclosing(read_events(store, row.key)) as found:
         async for event in found:
@@ -72,7 +72,8 @@ async def all_events(store: Store, row: Row) -> tuple[list[AdkEvent], Latest]:
 async def last_events(
     store: Store, row: Row, limit: int, since: float
 ) -> tuple[list[AdkEvent], Latest]:
-    """Return the newest `limit` events from the time `since` on. Reads no more than it needs."""
+    """Return the newest ADK events, at most `limit`, with a time of at least `since`, and the
+    `Latest` of the log. Reads only as much of the log as needed."""
     end = await latest(store, row)
     if limit == 0:
         return [], end
@@ -101,7 +102,7 @@ async def last_events(
 
 
 async def latest(store: Store, row: Row) -> Latest:
-    """Return the end of a log."""
+    """Read the end of a log."""
     events: list[Event] = []
     async with aclosing(newest_first(store, row.key, row.log, row.head)) as back:
         async for event in back:
@@ -115,7 +116,8 @@ async def latest(store: Store, row: Row) -> Latest:
 
 
 def _end(row: Row, newest: Iterable[Event]) -> tuple[float, Scoped | None]:
-    """Return the time of the last event, and the last append's changes of user and app."""
+    """Return the time of the last ADK event, and the changes of user and app state in the last
+    append."""
     scoped = None
     for event in newest:
         if event.kind == states.KIND:
@@ -135,7 +137,7 @@ def _end(row: Row, newest: Iterable[Event]) -> tuple[float, Scoped | None]:
 
 
 def _time_of(event: Event, data: dict[str, Any]) -> float | None:
-    """Return the time of the event of ADK that begins with an event."""
+    """Return the time of the ADK event whose first log event is `event`."""
     fields = mark_of(event, data) if event.kind in NATIVE else fields_of(event, [data])
     return None if fields is None else fields.get("timestamp")
 
@@ -144,11 +146,11 @@ def _time_of(event: Event, data: dict[str, Any]) -> float | None:
 
 
 def to_adk(events: Sequence[Event]) -> list[AdkEvent]:
-    """Return ADK's events of a part of a conversation. Events of other writers are translated;
-    erased events and other kinds are skipped."""
+    """Convert successive log events to ADK events. Events of other writers are translated; erased
+    events and other kinds are skipped."""
     others: ForeignEvents | None = None
     made: list[AdkEvent] = []
-    author = "user"  # ADK shows the answers of other agents to a model as reports about them
+    author = "user"  # the last agent; ADK rephrases the answers of other agents for a model
     place, next = 0, _own_at(events, 0)
     while place < len(events):
         event, data = events[place], next
@@ -175,7 +177,8 @@ def _own_at(events: Sequence[Event], place: int) -> dict[str, Any] | None:
 
 
 def _fields(head: Event, every: Sequence[dict[str, Any]], after: Sequence[Event]) -> Fields | None:
-    """Return the event of ADK that begins with an event; `after` are the two events after it."""
+    """Return the ADK event whose first log event is `head`, or None if it was erased. `after` are
+    the next two log events."""
     if is_part(head, every[0]):
         return None
     fields = fields_of(head, every)
@@ -192,7 +195,7 @@ def _validated(fields: Fields, event: Event) -> AdkEvent | None:
             return AdkEvent.model_validate(fields)
         return AdkEvent.model_validate_json(_encode(fields))
     except ValidationError as error:
-        log.warning("skipped event %d, which is no event of ADK: %s", event.seq, error)
+        log.warning("skipped event %d, which is not a valid ADK event: %s", event.seq, error)
         return None
 
 

@@ -1,4 +1,4 @@
-"""ADK's `BaseSessionService` on any Holdfast store."""
+"""Google ADK's `BaseSessionService` on any Holdfast store."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ except ImportError as error:
 T = TypeVar("T")
 
 SCHEME = "holdfast"
-SESSIONS = 1_024  # of which the state is in memory
-TOGETHER = 16  # sessions of a list that are read at the same time
-STALE = "Session {} has events that the session object has not: get the session again."
+SESSIONS = 1_024  # sessions whose state is kept in memory
+TOGETHER = 16  # sessions of a list that are read concurrently
+STALE = "Session {} has events that the session object does not have: get the session again."
 
 
 class HoldfastSessionService(BaseSessionService):
-    """ADK's session service on an open Holdfast store, or on the URL of one.
+    """ADK's session service on an open Holdfast store, or on the URL of a store.
 
-    A URL is opened on first use, once per process; then any event loop and thread may use the
-    service. A store that you pass in is not closed, and belongs to its event loop, unless it is a
-    `PortalStore`.
+    A URL is opened on first use, once per process; the service can then be used on any event loop
+    and in any thread. A store that you pass in is not closed, and belongs to its event loop, unless
+    it is a `PortalStore`.
     """
 
     def __init__(self, store: Store | str, *, tenant: str = "main") -> None:
@@ -147,16 +147,16 @@ class HoldfastSessionService(BaseSessionService):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """Return the sessions of an app, or of one of its users, without events. The session that
-        was updated last comes last."""
+        """Return the sessions of an app, or of one of its users, without events, sorted by the time
+        of the last update."""
         sessions = await self._ask(lambda store: self._list(store, app_name, user_id))
         sessions.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
         return ListSessionsResponse(sessions=sessions)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session with all its events; the state of its user and app stays. Has no effect
-        if the session does not exist, or if no app of ADK has written to it. Raises
-        `DeletionRefused` while the session is under a legal hold."""
+        """Delete a session with all its events. The state of its user and app is not deleted. Has
+        no effect if the session does not exist, or if no app of ADK has written to it. Raises
+        `DeletionRefused` while the session is under legal hold."""
         place = Place(app_name, user_id, (session_id or "").strip())
 
         async def delete(store: Store) -> None:
@@ -169,14 +169,14 @@ class HoldfastSessionService(BaseSessionService):
         await self._ask(delete)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> State:
-        """Return the state of a user; the keys are without the prefix `user:`."""
+        """Return the state of a user. The keys do not have the prefix `user:`."""
         return await self._ask(lambda store: self._scopes.read(store, app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event. It is durable when this returns, and the session object changes only
-        then. An event that is in the log already has no effect. Raises `StaleSessionError` if the
-        log has events that the object has not, and `SessionNotFoundError` if the session does not
-        exist."""
+        """Append an event. It is durable when this returns, and only then the session object is
+        updated. An event that is already in the log is not appended again. Raises
+        `StaleSessionError` if the log has events that the session object does not have, and
+        `SessionNotFoundError` if the session does not exist."""
         if event.partial:
             return event
         fields = dumped(event)
@@ -216,7 +216,8 @@ class HoldfastSessionService(BaseSessionService):
     async def _opened(
         self, store: Store, place: Place, row: Row, events: list[Event], end: Latest | None
     ) -> Session:
-        """Return a session object, after completing what a crash has interrupted."""
+        """Return a session object. First completes changes of user and app state that a crash has
+        interrupted."""
         end = await latest(store, row) if end is None else end
         if end.scoped is not None:
             await self._scopes.complete(store, place, row.log, end.scoped)
@@ -230,7 +231,7 @@ class HoldfastSessionService(BaseSessionService):
         return session
 
     async def _shared(self, store: Store, app: str, user: str) -> State:
-        """Return the state of an app and a user, with prefixes."""
+        """Return the state of an app and a user. Keys have the prefix `app:` or `user:`."""
         found = [("app", await self._scopes.read(store, app))]
         found.append(("user", await self._scopes.read(store, app, user)))
         return {f"{scope}:{name}": value for scope, of in found for name, value in of.items()}
@@ -259,8 +260,8 @@ class HoldfastSessionService(BaseSessionService):
         return [session for session in sessions if session is not None]
 
     async def _append(self, store: Store, place: Place, session: Session, fields: Fields) -> bool:
-        """Append an event. Returns False if the event is in the log already, and the session object
-        need not change."""
+        """Append an event. Returns False if the event is already in the log and the session object
+        does not have to be updated."""
         try:
             marker, known = await self._known_at(store, place, session)
             while True:
@@ -288,7 +289,8 @@ class HoldfastSessionService(BaseSessionService):
     async def _known_at(
         self, store: Store, place: Place, session: Session
     ) -> tuple[_Marker, Known]:
-        """Return which events a session object has, and the state after them."""
+        """Return the position in the log up to which a session object has the events, and the state
+        at that position."""
         if session._storage_update_marker is None:
             return await self._unmarked(store, place, session)
         marker = _Marker.of(session._storage_update_marker)
@@ -301,8 +303,8 @@ class HoldfastSessionService(BaseSessionService):
     async def _unmarked(
         self, store: Store, place: Place, session: Session
     ) -> tuple[_Marker, Known]:
-        """Do the same for an object that this service did not return: its last event must be that
-        of the log."""
+        """Like `_known_at`, for a session object that this service did not return. Its last event
+        must be the last event of the log."""
         row = await self._row(store, place)
         if row is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
@@ -313,7 +315,7 @@ class HoldfastSessionService(BaseSessionService):
 
     async def _moved(self, store: Store, key: Key, known: Known) -> Known:
         """Return the state at the head of a log that has grown. Raises `StaleSessionError` if its
-        conversation has."""
+        conversation has changed."""
         row = await existing_row(store, key)
         async with aclosing(
             store.read(key, after=known.head, before=row.head + 1, log=known.log)
@@ -328,8 +330,8 @@ class HoldfastSessionService(BaseSessionService):
 
 
 def register(*, tenant: str = "main", scheme: str = SCHEME) -> None:
-    """Add the service to ADK's registry: the URI of a session service is then `holdfast:` followed
-    by the URL of a store."""
+    """Register the service with ADK. The URI of a session service is then `holdfast:` followed by
+    the URL of a store."""
 
     def make(uri: str, **_: Any) -> HoldfastSessionService:
         return HoldfastSessionService(uri.removeprefix(f"{scheme}:"), tenant=tenant)
@@ -338,8 +340,9 @@ def register(*, tenant: str = "main", scheme: str = SCHEME) -> None:
 
 
 class _Marker(Struct, frozen=True, array_like=True):
-    """What a session object keeps in its private field for services: which log it is, up to which
-    event, and whether the log is marked as that of the app and its user."""
+    """Stored in a private field of a session object: the session's id in the store, its log, the
+    number of the last event that the object has, and whether the row's metadata identify the ADK
+    session."""
 
     session: str
     log: str
@@ -356,12 +359,12 @@ class _Marker(Struct, frozen=True, array_like=True):
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise StaleSessionError(
-                "The session object belongs to another session service: get it from this one."
+                "The session object belongs to another session service: get it from this service."
             ) from error
 
 
 class _Beginning:
-    """The first events of a session. Their ids stay the same when the append is repeated."""
+    """The first events of a session. Their ids are the same if the append is repeated."""
 
     def __init__(self, place: Place, state: dict[str, Any] | None) -> None:
         self.place = place
@@ -375,7 +378,7 @@ class _Beginning:
 
 
 class _Append:
-    """The events of one call of `append_event`, and what is known after them."""
+    """The log events for one call of `append_event`, and the state after them."""
 
     def __init__(
         self, place: Place, session: Session, fields: Fields, marker: _Marker, known: Known
@@ -403,7 +406,8 @@ class _Append:
 
 
 def _is_named(row: Row) -> bool:
-    """Return whether the metadata of a row, which anyone may change, name a session of ADK."""
+    """Return whether the metadata of a row identify an ADK session. They may be invalid, because
+    any program can change metadata."""
     names = (row.metadata.get(USER), row.metadata.get(SESSION, ""))
     return all(isinstance(name, str) for name in names)
 

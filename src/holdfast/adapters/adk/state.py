@@ -1,12 +1,14 @@
-"""State of sessions, users and apps as events `adk.state`.
+"""Stores the state of ADK's sessions, users and apps as events `adk.state`.
 
-Such an event has the keys that changed (`set`) and names the last event with the whole state
-(`since`), or has the whole state itself (`state`). So the state is read from the end of a log,
-with the changes since then. `set` is `true` if the changes are in the event `state.changed` that
-follows, in which a session's state is repeated for other readers of the log, if it is small enough.
+Such an event contains the keys that changed (`set`) and the number of the last event with the
+complete state (`since`), or the complete state (`state`). So a state is read from the end of a log:
+the last complete state, and the changes after it. If `set` is `true`, the changes are in the next
+event, a `state.changed`, which repeats a session's state for other readers of the log if it is
+small enough.
 
-The state of a user and that of an app are logs of a reserved tenant. The event of a session has
-their changes too (`user`, `app`); their logs get them under an id that is derived from that event.
+The states of users and apps are logs of a reserved tenant. Their changes are first appended to the
+log of the session (`user`, `app`), and then to their own logs, with an event id derived from the
+session's event.
 """
 
 from __future__ import annotations
@@ -38,13 +40,13 @@ MIRROR = "state.changed"
 WHOLE_EVERY = 128  # events of a log after which the next change repeats the whole state
 SCOPES = ("app", "user")
 TEMP = "temp"
-KEPT = 512  # users and apps whose state is in memory
+KEPT = 512  # users and apps whose state is kept in memory
 
 State = dict[str, Any]
 
 
 class Deltas(Struct, frozen=True):
-    """The changes of a state, by scope; the keys are without prefix. `temp` is left out."""
+    """The changes of a state, by scope. Keys have no prefix; temporary state is omitted."""
 
     session: State
     user: State
@@ -59,7 +61,7 @@ class Deltas(Struct, frozen=True):
 
     @property
     def prefixed(self) -> State:
-        """The changes with prefixes, as ADK has them."""
+        """The changes of all scopes in one dict. Keys have ADK's prefixes."""
         found = {f"{scope}:{k}": v for scope in SCOPES for k, v in getattr(self, scope).items()}
         return {**self.session, **found}
 
@@ -75,12 +77,13 @@ def split(state: Mapping[str, Any]) -> Deltas:
     return Deltas(found["session"], found["user"], found["app"])
 
 
-Scoped = tuple[str, Deltas]  # the id of a session's event, and the changes of user and app in it
+Scoped = tuple[str, Deltas]  # the id of a session's event, and its changes of user and app state
 
 
 class Known(Struct, frozen=True):
-    """The state of a log at its event `head`. `last` is its last event with state, and `since` the
-    last one with the whole state. `mirrored` says whether `state.changed` has the state too."""
+    """The state of a log at its event `head`. `last` is the number of the last event with state,
+    and `since` of the last event with the complete state. `mirrored` is true if the log has the
+    state in `state.changed` events too."""
 
     log: str
     head: int
@@ -97,8 +100,8 @@ class Known(Struct, frozen=True):
 def state_events(
     deltas: Deltas, before: Known, *, at: int, id: str, **more: Any
 ) -> tuple[list[NewEvent], Known]:
-    """Return the events for a change of a session's state, of which the first will be event `at`,
-    and what is then known."""
+    """Return the events for a change of a session's state, and the state after them. The first of
+    the events will have the number `at`."""
     state = {**before.state, **deltas.session} if deltas.session else before.state
     whole = before.since == 0 or at - before.since >= WHOLE_EVERY
     mirror = fits(state) if deltas.session else before.mirrored
@@ -121,7 +124,8 @@ def state_event(data: dict[str, Any], whole: State | None, since: int, *, id: st
 
 
 def fits(state: State) -> bool:
-    """Return whether a state is small enough for `state.changed`, which folds keep in memory."""
+    """Return whether a state is small enough for `state.changed` events, because folds keep their
+    content in memory."""
     try:
         size = len(msgspec.json.encode(state))
     except (ValueError, OverflowError):
@@ -141,7 +145,7 @@ def data_of(event: Event) -> dict[str, Any]:
 
 
 class StateReader:
-    """Adds up the events of a log, in order, to a state."""
+    """Computes a state from the events of a log, which are passed in order."""
 
     def __init__(self, known: Known) -> None:
         self.state = dict(known.state)
@@ -173,7 +177,8 @@ def mirrored(event: Event) -> State:
 
 
 def deltas_of(event: Event, mirror: Event | None) -> Deltas:
-    """Return the changes in an event `adk.state`; `mirror` is the event after it."""
+    """Return the changes in an event `adk.state`. `mirror` is the event after it, which may contain
+    the session's changes."""
     data = data_of(event)
     changed = data.get("set", {})
     if changed is True:
@@ -182,7 +187,7 @@ def deltas_of(event: Event, mirror: Event | None) -> Deltas:
 
 
 async def read_state(store: Store, at: Key, log: str, head: int, erased: int) -> Known:
-    """Return the state of a log at its event `head`, read from the end."""
+    """Return the state of a log at its event `head`. Reads the log from its end."""
     last = 0
     async with aclosing(newest_first(store, at, log, head)) as events:
         async for event in events:
@@ -204,7 +209,8 @@ async def read_state(store: Store, at: Key, log: str, head: int, erased: int) ->
 
 
 def _pointer(event: Event) -> int:
-    """Return the number of the last event with state, as far as an event tells."""
+    """Return the number of the last event with state, if `event` is that event or contains its
+    number; otherwise 0."""
     if event.kind == KIND:
         return event.seq
     data = own_data(event)
@@ -212,8 +218,8 @@ def _pointer(event: Event) -> int:
 
 
 async def newest_first(store: Store, at: Key, log: str, head: int) -> AsyncGenerator[Event, None]:
-    """Yield all events of a log, newest first, also those that a rewind removed. Events that cannot
-    be read are logged and skipped."""
+    """Yield all events of a log, newest first, including those that a rewind removed. Events that
+    cannot be read are logged and skipped."""
     limit, before = 8, head + 1
     while before > 1:
         count = 0
@@ -244,21 +250,21 @@ async def _range(store: Store, at: Key, first: int, last: int) -> AsyncGenerator
 
 
 def scope_key(tenant: str, *names: str) -> Key:
-    """Return the log with the state of an app, or of a user of an app."""
+    """Return the key of the log with the state of an app, or of a user of an app."""
     digest = hashlib.sha256(msgspec.json.encode(names)).hexdigest()[:40]
     scope = SCOPES[len(names) - 1]
     return Key(ADK_STATE_TENANT + tenant, f"{scope}-{digest}", "main")
 
 
 class ScopeLogs:
-    """The logs with the state of the users and apps of a tenant."""
+    """Reads and writes the states of a tenant's users and apps, each in a log of its own."""
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
         self._known: dict[Key, Known] = {}
 
     async def read(self, store: Store, *names: str) -> State:
-        """Return the state of an app, or of a user of an app, as new objects."""
+        """Return a copy of the state of an app, or of a user of an app."""
         at = scope_key(self._tenant, *names)
         row = await store.row(at)
         if row is None:
@@ -276,7 +282,7 @@ class ScopeLogs:
         return copy.deepcopy(known.state)
 
     async def write(self, store: Store, names: tuple[str, ...], delta: State, *, id: str) -> None:
-        """Append the changes of a state. An id counts once."""
+        """Append changes to the log of a state. Changes with the same `id` are stored once."""
         at = scope_key(self._tenant, *names)
         if at not in self._known:
             await self.read(store, *names)
@@ -296,13 +302,15 @@ class ScopeLogs:
         await store.append(at, [created, event], create=True)
 
     async def write_all(self, store: Store, place: Place, log: str, scoped: Scoped) -> None:
-        """Append the changes that an event of a session has for its user and app."""
+        """Append the changes of user and app state in a session's event to the logs of the user and
+        the app."""
         id, deltas = scoped
         for scope, delta in deltas.scopes.items():
             await self.write(store, place.scope(scope), delta, id=f"adk:{log}:{id}")
 
     async def complete(self, store: Store, place: Place, log: str, scoped: Scoped) -> None:
-        """Do the same after an append that may have been interrupted; usually nothing is left."""
+        """Like `write_all`, after an append that may have been interrupted. Changes that were
+        already appended are skipped."""
         id, deltas = scoped
         for scope, delta in deltas.scopes.items():
             at, name = scope_key(self._tenant, *place.scope(scope)), f"adk:{log}:{id}"

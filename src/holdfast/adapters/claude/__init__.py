@@ -1,7 +1,8 @@
 """The Claude Agent SDK's sessions on any Holdfast store (extra `claude`).
 
-`ClaudeSessionStore` is the SDK's `SessionStore`. There are also wrappers for any such store,
-an import and export of the Claude Code CLI's transcripts, and the SDK as a model of a harness.
+`ClaudeSessionStore` implements the SDK's `SessionStore`. There are also wrappers for any such
+store, an import and export of the Claude Code CLI's transcripts, and the SDK as a model of a
+harness.
 """
 
 from .keys import Aliases, InvalidKey

@@ -1,4 +1,4 @@
-"""Entries as batches of events that a store accepts in one append. Pure."""
+"""Converts transcript entries to events, in batches that a store accepts in one append. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SPARE_BYTES = 1 << 20
 
 
 def to_event(entry: Any, id: str | None = None) -> NewEvent:
-    """Return the event of an entry. The default `id` is derived from the uuid of the entry; without
-    a uuid, it is new."""
+    """Convert an entry to an event. By default, the event id is derived from the entry's uuid; for
+    an entry without a uuid, an id is generated."""
     kind, data = encode(entry)
     return NewEvent(kind=kind, data=data, id=id or entry_id(entry) or f"{NEW}{new_id()}")
 
 
 def unique(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return the events in order; of several events with the same id, only the first."""
+    """Return the events in order. Of several events with the same id, only the first is kept."""
     found: dict[str, NewEvent] = {}
     for event in events:
         found.setdefault(event.id, event)
@@ -34,8 +34,8 @@ def unique(events: Sequence[NewEvent]) -> list[NewEvent]:
 
 
 def entry_id(entry: Any) -> str | None:
-    """Return the event id of an entry with a uuid, else None. A uuid that is not valid as an id is
-    hashed."""
+    """Return the event id for an entry with a uuid, or None without one. A uuid that is not valid
+    in an event id is hashed."""
     uuid = entry.get("uuid") if isinstance(entry, dict) else None
     if not isinstance(uuid, str) or not uuid:
         return None
@@ -54,8 +54,8 @@ def digest(entry: Any) -> str:
 
 
 def split(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
-    """Yield the events in order, in batches that a store accepts in one append, with some room
-    left."""
+    """Yield the events in order, in batches that a store accepts in one append, with room for a few
+    additional events."""
     batch: list[NewEvent] = []
     size = 0
     for event in events:

@@ -1,5 +1,5 @@
-"""The engine `claude-agent-sdk` of a server: agents whose model is the Claude Agent SDK, with
-sessions that any replica can continue."""
+"""The engine `claude-agent-sdk` of a server: agents that use the Claude Agent SDK as their model.
+Any replica of the server can continue their sessions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from .provider import NAMESPACE, ClaudeProvider
 from .reader import all_rows
 from .store import ClaudeSessionStore
 
-TENANT = "~claude:"  # + the tenant: users do not see the SDK's own sessions in their lists
+TENANT = (
+    "~claude:"  # prefix of the tenant with the SDK's own sessions, which are not listed for users
+)
 
 
 class ClaudeEngine(HoldfastEngine):
-    """A harness whose model is the SDK. The SDK's own sessions are in the same store, and are
-    deleted with the session that they belong to."""
+    """An engine whose harness uses the SDK as its model. The SDK's own sessions are in the same
+    store, and are deleted together with the Holdfast session that uses them."""
 
     def __init__(
         self,
@@ -48,7 +50,8 @@ class ClaudeEngine(HoldfastEngine):
         super().__init__(agents, harness=harness, **settings)
 
     def give(self, place: TenantStore, id: str, envs: Mapping[str, str]) -> None:
-        """Set environment variables for the SDK's process of a session, until this process ends."""
+        """Set environment variables for the SDK's process of a session. They are kept until this
+        process ends."""
         self._envs.give(Scope(place.tenant, id), envs)
 
     async def delete(self, place: TenantStore, agent: str, id: str) -> Receipt:

@@ -1,8 +1,8 @@
-"""Transcripts in the folders of the Claude Code CLI: find, read and write them. Blocking; does not
-use a store.
+"""Finds, reads and writes transcripts in the folders of the Claude Code CLI. All functions block;
+none uses a store.
 
 `PROJECT/SESSION.jsonl` is a main transcript, `PROJECT/SESSION/SUBPATH.jsonl` the transcript of a
-sub-agent. The `.meta.json` of a sub-agent is an entry of type `agent_metadata` in a store.
+sub-agent. In a store, the `.meta.json` of a sub-agent is an entry of type `agent_metadata`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WriteStatus: TypeAlias = Literal["written", "unchanged", "kept"]
 
 
 class TranscriptProblem(Struct, frozen=True):
-    """A file, or one line of a file, that was skipped, and the reason."""
+    """A file, or one line of a file, that was skipped, with the reason."""
 
     path: str
     problem: str
@@ -40,7 +40,7 @@ class TranscriptProblem(Struct, frozen=True):
 
 
 class TranscriptFile(Struct, frozen=True):
-    """A transcript on disk. `path` is its `.jsonl`, which is missing if a sub-agent has only a
+    """A transcript on disk. `path` is its `.jsonl`, which does not exist if a sub-agent has only a
     `.meta.json`."""
 
     path: Path
@@ -72,9 +72,9 @@ def projects_folder() -> Path:
 
 
 def find(path: Path) -> tuple[list[TranscriptFile], int]:
-    """Find the transcripts in a folder of projects, in one project, or of the session of one
-    `.jsonl` file. Returns them with the most recently written last, and the number of other files.
-    Raises `FileNotFoundError` if `path` does not exist."""
+    """Find transcripts. `path` is a folder of projects, the folder of one project, or the `.jsonl`
+    file of one session. Returns the transcripts, sorted by the time of the session's last write,
+    and the number of other files. Raises `FileNotFoundError` if `path` does not exist."""
     if path.is_dir():
         projects = [path] if _is_project(path) else [p for p in path.iterdir() if p.is_dir()]
         sessions = [main for project in projects for main in _sessions(project)]
@@ -92,7 +92,8 @@ def _is_project(folder: Path) -> bool:
 
 
 def _sessions(project: Path) -> list[Path]:
-    """Return the main transcripts of a project, including missing ones whose folder exists."""
+    """Return the paths of the main transcripts of a project. A session that has only a folder is
+    included, although its main transcript does not exist."""
     folders = [path for path in project.iterdir() if path.is_dir()]
     found = {path for path in project.glob("*" + LINES) if path.is_file()}
     return sorted(found | {folder.with_name(folder.name + LINES) for folder in folders})
@@ -117,8 +118,8 @@ def _transcripts(main: Path) -> list[TranscriptFile]:
 def read(
     transcript: TranscriptFile,
 ) -> Generator[list[tuple[int, Any] | TranscriptProblem], None, None]:
-    """Yield the entries of a transcript with their line numbers, and the lines without an entry, in
-    batches."""
+    """Yield the entries of a transcript with their line numbers, and a problem for each line that
+    is not an entry, in batches."""
     if not transcript.path.exists():
         return
     batch: list[tuple[int, Any] | TranscriptProblem] = []
@@ -141,7 +142,8 @@ def read(
 
 
 def read_meta(transcript: TranscriptFile) -> Entry | TranscriptProblem | None:
-    """Return the `.meta.json` of a sub-agent as the entry that a store keeps, if there is one."""
+    """Return the `.meta.json` of a sub-agent as an entry for a store; None if there is no such
+    file."""
     if transcript.subpath is None or not transcript.meta.exists():
         return None
     found = parse_line(transcript.meta.read_bytes())
@@ -151,7 +153,7 @@ def read_meta(transcript: TranscriptFile) -> Entry | TranscriptProblem | None:
 
 
 def transcript_path(folder: Path, project: str, session_id: str, subpath: str | None) -> Path:
-    """Return where a transcript belongs in a folder of projects. Raises `ValueError` for names that
+    """Return the path of a transcript in a folder of projects. Raises `ValueError` for names that
     are not plain file names, or that lead outside the folder."""
     parts = [project, session_id, *(subpath.split("/") if subpath is not None else ())]
     for part in parts:
@@ -165,8 +167,8 @@ def transcript_path(folder: Path, project: str, session_id: str, subpath: str | 
 
 
 def write(path: Path, content: bytes, *, force: bool, mtime: int | None = None) -> WriteStatus:
-    """Write a file completely. An existing file is replaced if the content continues it, or with
-    `force`; otherwise it is kept."""
+    """Write a file completely. An existing file is replaced if the new content begins with its
+    content, or with `force`; otherwise it is kept."""
     with suppress(FileNotFoundError):
         old, new = _values(path.read_bytes()), _values(content)
         if old == new:

@@ -1,8 +1,8 @@
 """Converts between the SDK's keys and Holdfast's keys. Pure.
 
-A session id is the escaped project key and the escaped session id, separated by a slash, so that
-each pair has an id of its own. The main transcript is the thread `main`; the thread of a sub-agent
-is `sub/` and its subpath.
+The id of a Holdfast session is the escaped project key and the escaped session id, separated by a
+slash, so that it is unique for each pair. The main transcript is the thread `main`; the thread of a
+sub-agent is `sub/` and its subpath.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SUB = "sub/"
 
 @dataclass(eq=False, kw_only=True)
 class InvalidKey(InvalidValue, ValueError):
-    """Raised for an incomplete key of the SDK. It is also a `ValueError`, which other session
-    stores raise."""
+    """Raised for an incomplete key of the SDK. It is also a `ValueError`, as other session stores
+    raise."""
 
 
 class SessionKeys:
-    """The mapping for one tenant and its aliases of project keys."""
+    """Converts keys of the SDK for one tenant, with aliases of project keys."""
 
     def __init__(self, tenant: str, aliases: Aliases | None) -> None:
         check_name("tenant", tenant)
@@ -41,7 +41,8 @@ class SessionKeys:
         self._aliases = aliases
 
     def project(self, project_key: str) -> str:
-        """Return the project of a key of the SDK: its alias, or the key itself."""
+        """Return the project key to use for a project key of the SDK: its alias, or the key
+        itself."""
         if isinstance(self._aliases, Mapping):
             project_key = self._aliases.get(project_key, project_key)
         elif self._aliases is not None:
@@ -50,7 +51,7 @@ class SessionKeys:
         return project_key
 
     def scope(self, key: AnyKey) -> Scope:
-        """Return the session of a key; the subpath is ignored."""
+        """Return the Holdfast session for a key of the SDK. The subpath is ignored."""
         project = self.project(part(key, "project_key"))
         session_id = part(key, "session_id")
         check_name("session_id", session_id)
@@ -59,8 +60,8 @@ class SessionKeys:
         return scope
 
     def key(self, key: AnyKey) -> Key:
-        """Return the log of a key. Raises `InvalidKey` for a key without an id or with an empty
-        subpath, and `InvalidValue` for names that exceed the limits."""
+        """Return the log for a key of the SDK. Raises `InvalidKey` for a key without an id or with
+        an empty subpath, and `InvalidValue` for names that exceed the limits."""
         scope = self.scope(key)
         log = Key(scope.tenant, scope.session, thread_name(subpath(key)))
         check_key(log)
@@ -68,7 +69,7 @@ class SessionKeys:
 
 
 def part(key: Any, name: str) -> str:
-    """Return a required part of a key. Raises `InvalidKey` if it is missing."""
+    """Return a required field of a key. Raises `InvalidKey` if it is missing."""
     value = key.get(name) if isinstance(key, Mapping) else None
     if not isinstance(value, str) or not value:
         raise InvalidKey(field=name, problem=f"is {value!r}", remedy="pass a non-empty string")
@@ -87,12 +88,13 @@ def subpath(key: Any) -> str | None:
 
 
 def session_name(project: str, session_id: str) -> str:
-    """Return a name for a project key and a session id that no other pair has."""
+    """Return the Holdfast session id for a project key and a session id, unique for each pair."""
     return f"{_escape(project)}/{_escape(session_id)}"
 
 
 def parts_of(name: str) -> tuple[str, str] | None:
-    """Return the project key and session id of a name from `session_name`, or None."""
+    """Return the project key and session id from a name made by `session_name`; None for any other
+    name."""
     project, slash, session_id = name.partition("/")
     found = _unescape(project), _unescape(session_id)
     return found if slash and all(found) and session_name(*found) == name else None

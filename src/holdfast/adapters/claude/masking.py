@@ -1,4 +1,4 @@
-"""Masks the values of environment variables from clients in the SDK's sessions."""
+"""Masks the values of a client's environment variables in the SDK's sessions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ FRAMED = ("message", "content")  # fields of an entry whose values have structur
 
 
 def tree(redactor: Redactor, found: Any, *, framed: bool = True) -> Any:
-    """Return an entry with all strings and numbers masked, except the structural fields that the
-    SDK needs in the entry, in its message and in the blocks of the message."""
+    """Return an entry with secrets masked in all strings and numbers, except in the structural
+    fields that the SDK needs: those of the entry, of its message and of the blocks of the
+    message."""
     if isinstance(found, str):
         return redactor.text(found)
     if isinstance(found, Mapping):
@@ -29,7 +30,7 @@ def tree(redactor: Redactor, found: Any, *, framed: bool = True) -> Any:
 
 
 class MaskedSessions:
-    """A store of the SDK's sessions that masks entries when they are written."""
+    """Wraps a store of the SDK's sessions, and masks entries before they are written."""
 
     def __init__(self, sessions: Any, redactor: Redactor) -> None:
         self._sessions, self._redactor = sessions, redactor

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions, ResultMessage
 
 NAMESPACE = "claude-agent-sdk"
-COUNTS = {  # the SDK's counters: our names of them
+COUNTS = {  # the SDK's counters, and the names of Holdfast for them
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
     "cache_creation_input_tokens": "cache_write_tokens",
@@ -46,14 +46,14 @@ COUNTS = {  # the SDK's counters: our names of them
 
 
 class SdkPosition(Struct, frozen=True):
-    """The end of the SDK's conversation after an answer: its session and its last message."""
+    """The position in the SDK's conversation after an answer: its session and its last message."""
 
     session: str
     at: str | None = None
 
 
 class ClaudeProvider:
-    """Models of the namespace `claude-agent-sdk`.
+    """Provides models of the namespace `claude-agent-sdk`.
 
     Only the SDK's tools in `allowed_tools` are available, and they run without approval. `cwd` is
     the working directory of the SDK's process, `env` are environment variables in addition to those
@@ -96,7 +96,7 @@ class ClaudeProvider:
 
 
 class ClaudeModel:
-    """One model, called through the SDK."""
+    """A Claude model that is called through the SDK."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class ClaudeModel:
         self._options, self._envs = options, envs
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-        """Run one turn of the SDK's agent. Closing the generator ends its process."""
+        """Run one turn of the SDK's agent. Closing the generator ends the SDK's process."""
         sdk = _sdk()
         prompt, position = new_prompt(call.messages, self.ref)
         given = {} if call.session is None else self._envs(call.session)
@@ -194,8 +194,9 @@ class ClaudeModel:
 
 
 def new_prompt(messages: Sequence[PromptMessage], ref: str) -> tuple[str, SdkPosition | None]:
-    """Return the messages that are new for the SDK as one string, and the position of its
-    conversation. Before its first turn, the string also contains the answers of other models."""
+    """Return, as one string, the messages that the SDK's session does not have yet, and the
+    position at which its conversation continues. Before the SDK's first turn, the string also
+    contains the answers of other models."""
     position, upto = None, 0
     for number, message in enumerate(messages, 1):
         if isinstance(message, FromModel) and (found := _position(message)) is not None:
@@ -241,8 +242,8 @@ class MaskedOutput:
 
 
 def _chunks(event: Mapping[str, Any], *, again: bool) -> Iterator[TextChunk | ThoughtChunk]:
-    """Yield the text in an event of the Messages API. With `again`, it starts another message of
-    the turn."""
+    """Yield the text in an event of the Messages API. `again` means that a further message of the
+    turn begins; a blank line is inserted before it."""
     delta = event.get("delta") if event.get("type") == "content_block_delta" else None
     kind = delta.get("type") if isinstance(delta, dict) else None
     if isinstance(delta, dict) and kind == "text_delta":

@@ -1,4 +1,4 @@
-"""Reads transcripts and their rows."""
+"""Reads the entries and the summaries of transcripts."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ async def read_events(
 
 
 async def entries_of(store: Store, at: Key) -> list[Any] | None:
-    """Return the entries of a transcript, except entries that a rewind removed, or None if it has
-    none or does not exist."""
+    """Return the entries of a transcript, except entries that a rewind removed. Returns None if it
+    has no entries or does not exist."""
     try:
         async with aclosing(read_events(store, at)) as events:
             kept = conversation([event async for event in events])
@@ -65,7 +65,7 @@ async def summary_of(store: Store, at: Key) -> TranscriptSummary:
 
 
 async def whole_summary(store: Store, row: Row) -> TranscriptSummary:
-    """Return the summary of a row with its data, computed from the log if necessary."""
+    """Return the summary of a row, including its data. Computes it from the log if necessary."""
     summary = from_row(row)
     if summary is None:
         return await _folded(store, row)
@@ -75,13 +75,13 @@ async def whole_summary(store: Store, row: Row) -> TranscriptSummary:
 
 
 async def listed_summary(store: Store, row: Row) -> TranscriptSummary:
-    """Return the summary of a row as `whole_summary` does, but without data that is not in the
-    row."""
+    """Return the summary of a row like `whole_summary`, but without data if the row does not
+    contain the data."""
     return from_row(row) or await _folded(store, row)
 
 
 async def _folded(store: Store, row: Row) -> TranscriptSummary:
-    """Compute a summary from the log, starting at its last or second to last note if that is valid,
+    """Compute a summary from the log. Starts at its last or second to last note if that is valid,
     otherwise at the beginning."""
     note = note_in(row)
     if note is not None:
@@ -113,7 +113,7 @@ async def _with_apart_data(store: Store, row: Row, summary: TranscriptSummary) -
 
 
 async def all_rows(store: Store, query: Query) -> list[Row]:
-    """Return every row that matches a query. A row that changes during the query is returned once,
-    in its latest state."""
+    """Return every row that matches a query. A row that changes during the query is returned only
+    once, in its latest state."""
     found = {row.log: row async for row in every_row(store, query)}
     return list(found.values())

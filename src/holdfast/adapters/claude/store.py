@@ -1,4 +1,4 @@
-"""The SDK's `SessionStore` on any Holdfast store."""
+"""The Claude Agent SDK's `SessionStore` on any Holdfast store."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ T = TypeVar("T")
 
 
 class ClaudeSessionStore:
-    """The SDK's `SessionStore`, with all its methods, on a Holdfast store or on the URL of one.
+    """The SDK's `SessionStore`, with all its methods, on an open Holdfast store or on the URL of a
+    store.
 
-    A URL is opened at the first use, once per process, and closed by `close`; then any event loop
-    may use this, and trio too. A store that you pass in is not closed, and belongs to its event
-    loop, unless it is a `PortalStore`. `aliases` maps project keys to other project keys, so that a
-    session can continue in another working directory.
+    A URL is opened on first use, once per process, and closed by `close`. The object can then be
+    used on any event loop, and with trio. A store that you pass in is not closed, and belongs to
+    its event loop, unless it is a `PortalStore`. `aliases` maps project keys to other project keys,
+    so that a session can continue in another working directory.
     """
 
     def __init__(
         self, store: Store | str, *, tenant: str = "main", aliases: Aliases | None = None
     ) -> None:
-        fold(None, [])  # raises now, not in the middle of a conversation, if the extra is missing
+        fold(None, [])  # raises `MissingExtra` at startup, not during a conversation
         self._opening = LazyStore(store)
         self._keys = SessionKeys(tenant, aliases)
         self._writer = TranscriptWriter()
@@ -67,14 +68,16 @@ class ClaudeSessionStore:
         """Append a batch to a transcript. The batch is durable when this returns.
 
         An entry whose uuid is already in the transcript is skipped; an entry without a uuid is
-        always added. A failed batch that is sent again is stored once. An empty batch, or a batch
-        of known entries, changes nothing. Any number of processes may append to one session.
+        always added. A failed batch that is sent again is stored only once. An empty batch, or a
+        batch whose entries are all stored already, changes nothing. Any number of processes may
+        append to one session.
         """
         await self.add(key, [(entry, None) for entry in entries])
 
     async def add(self, key: SessionKey, entries: Sequence[tuple[Any, str | None]]) -> int:
-        """Append entries that each have an id; entries with the same id are stored once. The id
-        None is derived from the uuid, if there is one. Returns the number of new entries."""
+        """Append entries, each with an id; entries with the same id are stored once. If an id is
+        None, it is derived from the entry's uuid, or generated if there is no uuid. Returns the
+        number of new entries."""
         at = self._keys.key(key)
         if not entries:
             return 0
@@ -84,8 +87,8 @@ class ClaudeSessionStore:
         )
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return the entries of a transcript in order, exactly as they were appended, or None if it
-        has none. Damaged entries are logged and skipped; erased entries are skipped."""
+        """Return the entries of a transcript in order, exactly as they were appended. Returns None
+        if it has no entries. Damaged entries are logged and skipped; erased entries are skipped."""
         at = self._keys.key(key)
         return await self._ask(lambda store: entries_of(store, at))
 
@@ -101,7 +104,7 @@ class ClaudeSessionStore:
         await self._ask(lambda store: store.delete(target))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """Return the subpaths of a session, sorted."""
+        """Return the subpaths of a session's sub-agents, sorted."""
         scope = self._keys.scope(key)
         query = Query(tenant=scope.tenant, session=scope.session, newest_first=False)
         rows = await self._ask(lambda store: all_rows(store, query))
@@ -114,7 +117,8 @@ class ClaudeSessionStore:
         return [{"session_id": id, "mtime": summary.mtime} for id, summary in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """Return the SDK's summaries of the sessions of `list_sessions`, in the same order."""
+        """Return the SDK's summary of each session that `list_sessions` returns, in the same
+        order."""
         found = await self._list(project_key, whole_summary)
         return [
             {"session_id": id, "mtime": summary.mtime, "data": summary.data or {}}
@@ -122,8 +126,8 @@ class ClaudeSessionStore:
         ]
 
     async def sessions(self) -> list[tuple[str, str]]:
-        """Return every session of the tenant by project key and id, including those that have only
-        transcripts of sub-agents."""
+        """Return the project key and id of every session of the tenant, including sessions that
+        have only transcripts of sub-agents."""
         query = Query(tenant=self._keys.tenant, agent=AGENT, newest_first=False)
         rows = await self._ask(lambda store: all_rows(store, query))
         pairs = ((row, parts_of(row.session)) for row in rows)

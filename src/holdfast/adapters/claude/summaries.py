@@ -1,11 +1,10 @@
-"""Computes the data of a session in listings: the SDK's summary and the time of the last write.
-Pure.
+"""Computes what listings show of a session: the SDK's summary and the time of the last write. Pure.
 
-Each append to a main transcript ends with a note, a `metadata.changed` event that is copied to the
-row, so that a listing needs only rows. A note has the number that its event gets if all entries of
-the batch are new. A note that is not the last event of its log is outdated, and the summary is
-computed from the log. The time comes from the store's clock, but is always later than the time of
-the previous note.
+Each append to a main transcript ends with a note: a `metadata.changed` event that is copied to the
+row, so that a listing needs only rows. A note contains the number that its event gets if all
+entries of the batch are new. A note that is not the last event of its log is outdated, and the
+summary is computed from the log. The time of the last write comes from the store's clock, but is
+always later than the time of the previous note.
 """
 
 from __future__ import annotations
@@ -26,16 +25,15 @@ if TYPE_CHECKING:
 
 Data: TypeAlias = dict[str, Any]
 
-NAME = "claude"  # key of the note in a row's metadata
-SUMMARY = "claude.summary"  # the data of a summary that are too large for a row
+NAME = "claude"  # the key of the note in a row's metadata
+SUMMARY = "claude.summary"  # event with the data of a summary that is too large for a row
 ROOM = 12 << 10  # bytes of a note; a row's metadata may have other fields as well
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The note at the end of an append. `at` is the number of its own event, `base` the head before
-    the append, `floor` the earliest time of this write. Without `data`, the data is in the previous
-    event.
-    """
+    """The event at the end of an append that contains the summary. `at` is the number of this
+    event, `base` the head before the append, `floor` the earliest time of this write. If `data` is
+    None, the data is in the previous event."""
 
     at: int
     base: int
@@ -53,7 +51,7 @@ class TranscriptSummary(Struct, frozen=True, kw_only=True):
 
 
 def fold(data: Data | None, entries: list[Any]) -> Data:
-    """Return the SDK's summary with more entries. Entries that are not objects are ignored."""
+    """Add entries to the SDK's summary and return it. Entries that are not objects are ignored."""
     try:
         from claude_agent_sdk import fold_session_summary  # noqa: PLC0415  an extra, and slow
     except ModuleNotFoundError as error:
@@ -69,8 +67,8 @@ def fold(data: Data | None, entries: list[Any]) -> Data:
 def note_events(
     before: TranscriptSummary, events: int, entries: list[Any], *, inline: bool
 ) -> list[NewEvent]:
-    """Return the events to append after `events` events with these entries: the note, and before it
-    the data if it is too large for a row or not `inline`."""
+    """Return the events to append after `events` events with these entries: the note, preceded by
+    an event with the data if it is too large for a row or `inline` is false."""
     data = fold(before.data, entries)
     base, floor = before.head, before.mtime + 1
     at = base + events + 1
@@ -87,12 +85,12 @@ def note_events(
 
 
 def is_ours(row: Row) -> bool:
-    """Return whether a row has a note, which only a main transcript with entries has."""
+    """Return whether a row has a note. Only the row of a main transcript with entries has one."""
     return NAME in row.metadata
 
 
 def note_in(row: Row) -> Note | None:
-    """Return the last note of a log, even if it is outdated."""
+    """Return the `Note` in a row's metadata, even if it is outdated; None if there is none."""
     try:
         return msgspec.convert(row.metadata.get(NAME), Note)
     except msgspec.ValidationError:
@@ -100,8 +98,8 @@ def note_in(row: Row) -> Note | None:
 
 
 def from_row(row: Row) -> TranscriptSummary | None:
-    """Return the summary in a row, or None if it is outdated. If `data` is None, the data is in the
-    second to last event."""
+    """Return the summary in a row, or None if it is outdated. If its `data` is None, the data is in
+    the second to last event of the log."""
     note = note_in(row)
     if note is None or note.at != row.head:
         return None
@@ -110,14 +108,14 @@ def from_row(row: Row) -> TranscriptSummary | None:
 
 
 def apart_data(event: Event) -> Data:
-    """Return the data of a summary from its own event."""
+    """Return the data of a summary from an event `claude.summary`."""
     data: Data = json.loads(event_text(event))
     return data
 
 
 class SummaryFold:
-    """A summary computed from events of the log. It is `complete` if it started at the first event
-    or has read a valid note."""
+    """Computes a summary from events of the log. `complete` is true if it started at the first
+    event, or has read a valid note."""
 
     def __init__(self, *, complete: bool) -> None:
         self.complete = complete

@@ -1,5 +1,5 @@
-"""Imports and exports transcripts between the CLI's folders and a store. Both operations can be
-repeated."""
+"""Imports and exports transcripts between the folders of the Claude Code CLI and a store. Both can
+be repeated without creating duplicates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class TranscriptImport(Struct):
-    """The result of an import: entries added, entries already stored, and what was skipped."""
+    """The result of an import: the numbers of added and of already stored entries, and what was
+    skipped."""
 
     added: int = 0
     known: int = 0
@@ -33,7 +34,7 @@ class TranscriptImport(Struct):
 
 
 class TranscriptExport(Struct):
-    """The result of an export: the status of each file, and what was skipped."""
+    """The result of an export: the status of each file, and what was skipped and why."""
 
     files: dict[str, WriteStatus] = {}
     problems: list[TranscriptProblem] = []
@@ -41,7 +42,7 @@ class TranscriptExport(Struct):
 
 class _Stored:
     """The entries of a transcript in the store. An entry without a uuid is identified by its
-    content and its number among equal entries, so that importing a file twice adds nothing."""
+    content and its index among equal entries, so that importing a file twice adds nothing."""
 
     def __init__(self, entries: list[Any] | None) -> None:
         entries = entries or []
@@ -53,7 +54,8 @@ class _Stored:
         self.metadata = metadata[-1] if metadata else None
 
     def missing(self, entry: Any) -> str | None:
-        """Return the id for the next entry of a file, or None if the entry is already stored."""
+        """Return the id under which to store the next entry of a file; None if the entry is already
+        stored."""
         id = entry_id(entry)
         if id is not None:
             return None if id in self._ids else id
@@ -63,13 +65,13 @@ class _Stored:
         return f"line:{content}:{number}" if number > self._contents[content] else None
 
     def count(self, ids: Iterable[str]) -> int:
-        """Return the number of new ids. Each id counts once."""
+        """Return how many of these ids are new. Each id is counted once."""
         new = set(ids) - self._counted
         self._counted |= new
         return len(new)
 
     def another(self, entry: Any) -> str:
-        """Return the id for one more entry that is equal to stored entries."""
+        """Return an id under which to store one more entry with the same content."""
         content = digest(entry)
         return f"line:{content}:{self._contents[content] + 1}"
 
@@ -77,8 +79,8 @@ class _Stored:
 async def import_transcript(
     store: ClaudeSessionStore, transcript: TranscriptFile, *, dry_run: bool = False
 ) -> TranscriptImport:
-    """Add the entries of a file that the store does not have, in the order of the file. With
-    `dry_run` they are only counted."""
+    """Add the entries of a file that are not in the store, in the order of the file. With
+    `dry_run`, they are only counted."""
     done = TranscriptImport(problems=[])
     try:
         stored = _Stored(await store.load(transcript.key))
@@ -133,7 +135,8 @@ async def export_session(
     force: bool = False,
     mtime: int | None = None,
 ) -> TranscriptExport:
-    """Write the transcripts of a session below `folder`, each file completely or not at all."""
+    """Write the transcripts of a session to files below `folder`. Each file is written
+    atomically."""
     done = TranscriptExport(files={}, problems=[])
     subpaths = await store.list_subkeys({"project_key": project, "session_id": session_id})
     for subpath in [None, *subpaths]:
@@ -159,7 +162,7 @@ async def export_session(
 
 
 def _contents(path: Path, subpath: str | None, entries: list[Any]) -> Iterator[tuple[Path, bytes]]:
-    """Yield the files of a transcript and their contents."""
+    """Yield the path and the content of each file of a transcript."""
     if subpath is None:
         yield path, to_lines(entries)
         return

@@ -1,7 +1,8 @@
-"""A conversation as numbered turns, for engines that cannot resume and get the history as a prompt.
+"""A conversation as numbered turns, for engines that cannot resume a session and receive the
+history in the prompt.
 
 A turn is an entry of type `ca_user` or `ca_assistant` with a number and text. Its uuid is derived
-from these, so that writing a turn twice stores it once. Pure.
+from type, number and text, so that a turn that is written twice is stored once. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SPEAKERS = {"ca_user": "User", "ca_assistant": "Assistant"}
 
 
 def turn(role: Role, index: int, text: str, timestamp: str) -> dict[str, Any] | None:
-    """Return the entry of a turn, or None if the text is empty. `timestamp` is ISO 8601."""
+    """Return the entry for a turn, or None if the text is empty. `timestamp` is ISO 8601."""
     if not text:
         return None
     digest = hashlib.sha256(f"{role}\0{index}\0{text}".encode("utf-8", "surrogatepass"))
@@ -36,7 +37,7 @@ def next_turn(entries: Iterable[Any] | None) -> int:
 
 
 def history(entries: Iterable[Any] | None) -> str | None:
-    """Return the turns so far, as text for a system prompt, or None without turns.
+    """Return the turns so far, as text for a system prompt; None if there are no turns.
 
     They are sorted by number. Turns with the same number stay in the order of the entries.
     """

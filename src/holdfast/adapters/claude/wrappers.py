@@ -1,7 +1,7 @@
-"""Wrappers for any `SessionStore` of the SDK, and session ids in the form that the SDK needs.
+"""Wrappers for any `SessionStore` of the SDK, and session ids in the format that the SDK needs.
 
 The SDK checks whether a store has an optional method. A wrapper has the same optional methods as
-the store that it wraps, and the SDK's own check sees this.
+the store that it wraps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def session_uuid(id: str) -> str:
 
 
 def optional(store: Any, name: str) -> Any:
-    """Return an attribute of a store. Raises `AttributeError` if it is missing or only the SDK's
-    default, which marks it as missing."""
+    """Return an attribute of a store. Raises `AttributeError` if the store does not have it, or has
+    only the SDK's default, which stands for a missing method."""
     default = getattr(type(store), name, None)
     if getattr(default, "__module__", None) == "claude_agent_sdk.types":
         raise AttributeError(f"{type(store).__name__!r} has no {name!r}")
@@ -34,7 +34,7 @@ def optional(store: Any, name: str) -> Any:
 
 
 def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None) -> SessionStore:
-    """Return the wrapped store. Before 0.2, `store` was named `inner`."""
+    """Return the store to wrap. The parameter `store` was named `inner` before version 0.2."""
     name = kind.__name__
     if inner is not None:
         words = f"{name}(inner=…) is now {name}(store=…)"
@@ -46,8 +46,8 @@ def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None)
 
 
 class ValidatingSessionStore:
-    """Drops everything that is not an entry (an object with a non-empty `type`) when a transcript
-    is read. `dropped` counts the dropped items. Writes are not changed."""
+    """Wraps a store, and drops everything that is not an entry (an object with a non-empty `type`)
+    when a transcript is read. `dropped` counts the dropped items. Writes are not changed."""
 
     def __init__(
         self, store: SessionStore | None = None, *, inner: SessionStore | None = None
@@ -75,7 +75,8 @@ def _is_entry(value: Any) -> bool:
 
 
 class PinnedSessionStore:
-    """Uses one session id for all reads and writes; project and subpath are kept."""
+    """Wraps a store, and uses one session id for all reads and writes. Project and subpath are not
+    changed."""
 
     def __init__(
         self,

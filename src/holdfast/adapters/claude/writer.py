@@ -1,8 +1,9 @@
-"""Appends to transcripts. Each entry is stored once, even with concurrent writers and retries.
+"""Appends entries to transcripts. Each entry is stored once, even with concurrent writers and
+retries.
 
-The entries of a main transcript and its summary go into one append that expects the head for which
-the summary was computed. If another writer was faster or the store did not answer, the row is read
-again and the append is retried, with the same ids for the entries.
+The entries of a main transcript and its summary are one append, which succeeds only if the log has
+not grown since the summary was computed. If another writer was faster or the store did not respond,
+the row is read again and the append is retried, with the same ids for the entries.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ CREATED = "claude:session"  # the id of a session's first event
 
 
 class TranscriptWriter:
-    """The appends of one adapter. It remembers the last failed batch of each log, so that a retry
-    by the caller keeps the ids of entries without a uuid."""
+    """Appends entries for one adapter. It remembers the last failed batch of each log, so that a
+    retry by the caller uses the same ids for entries without a uuid."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
@@ -43,8 +44,8 @@ class TranscriptWriter:
     async def append(
         self, store: Store, at: Key, project: str, entries: Sequence[tuple[Any, str | None]]
     ) -> int:
-        """Add the entries whose ids are not known yet, in the order of the calls (id None: derived
-        from the uuid, or new). Returns the number of new entries."""
+        """Append the entries whose ids are not stored yet, in order. If an id is None, it is
+        derived from the entry's uuid, or generated. Returns the number of new entries."""
         lock = self._locks.setdefault(at, asyncio.Lock())
         async with lock:
             events, again = self._events(at, entries)
@@ -57,7 +58,8 @@ class TranscriptWriter:
     def _events(
         self, at: Key, entries: Sequence[tuple[Any, str | None]]
     ) -> tuple[list[NewEvent], bool]:
-        """Return the events of a batch, and whether the batch is the last one that failed."""
+        """Return the events of a batch, and whether the batch has the same content as the last
+        failed batch."""
         events = unique([to_event(entry, id) for entry, id in entries])
         content, ids = self._failed.pop(at, (b"", []))
         if not ids or content != _content(events):
@@ -106,7 +108,7 @@ async def _write_main(
     except InvalidValue as error:
         if error.field != "metadata":
             raise
-        # Other fields leave no room for the summary.
+        # The row has no room for the summary, because of other metadata.
         return await _extend(store, at, before, events, inline=False)
 
 
@@ -115,8 +117,8 @@ def _may_be_known(events: list[NewEvent]) -> bool:
 
 
 async def _all_known(store: Store, at: Key, log: str, events: list[NewEvent]) -> bool:
-    """Return whether all of these events are already stored. Uses an impossible `expected` head:
-    stores skip known ids before they check it."""
+    """Return whether all of these events are already stored. Appends with an `expected` head that
+    no log can have: stores skip known ids before they check the head."""
     try:
         await store.append(at, events, expected=LARGEST, log=log)
     except HeadMoved:
@@ -132,7 +134,7 @@ async def _extend(
     *,
     inline: bool = True,
 ) -> int:
-    """Append events and their note to a log whose summary is `before`."""
+    """Append events and their note to a log. `before` is the log's current summary."""
     inline = inline and not store.info().encrypted  # rows are not encrypted
     note = note_events(before, len(events), _entries(events), inline=inline)
     done = await store.append(
@@ -140,8 +142,8 @@ async def _extend(
     )
     fresh = [event for event, seq in zip(events, done.seqs, strict=False) if seq > before.head]
     if len(fresh) < len(events):
-        # Some entries were known, so the note has a wrong number. Another note is optional: it
-        # saves readers from computing the summary from the log.
+        # Some entries were already stored, so the note has a wrong number. A new note is optional:
+        # without it, readers compute the summary from the log.
         now = replace(before, head=done.head)
         with suppress(HoldfastError):
             right = note_events(now, 0, _entries(fresh), inline=inline)

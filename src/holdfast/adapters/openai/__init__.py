@@ -1,7 +1,7 @@
 """The OpenAI Agents SDK's sessions on any Holdfast store (extra `openai`).
 
-`HoldfastSession` is the SDK's `Session`. Its messages and tool calls are native events, which every
-other reader of the log understands.
+`HoldfastSession` implements the SDK's `Session`. Messages and tool calls are stored as native
+events, which every other reader of the log understands.
 """
 
 from .session import HoldfastSession

@@ -1,11 +1,11 @@
-"""Conversion of the SDK's items to events, and back. Pure.
+"""Converts the SDK's items to events, and back. Pure.
 
 An item with a native equivalent becomes a native event, which every reader of the log understands.
 The field `openai` of the event contains what is needed to restore the item: `true` if the native
-fields alone restore the same JSON text, the item's id if the fields and the id restore it, and
-otherwise the item itself. Successive items of one answer (reasoning, text, tool calls) become one
-event, whose field is then a list, or `true` for all of them. An item without a native equivalent
-becomes an event `openai.item`.
+fields alone restore the same JSON text, the item's id if the native fields and the id restore it,
+and otherwise the item itself. Successive items of one answer (reasoning, text, tool calls) become
+one event, whose field is then a list, or `true` if it is `true` for all of them. An item without a
+native equivalent becomes an event `openai.item`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from msgspec import Struct
 from ...log.events import NewEvent, new_id, to_json
 from ..json_values import as_text, is_call_id, parsed, storable
 
-Item: TypeAlias = Any  # of the SDK: a JSON object
+Item: TypeAlias = Any  # an item of the SDK: a JSON object
 
-FIELD = "openai"  # of a native event, and of `openai.item`: the SDK's items
+FIELD = "openai"  # field of native events and of `openai.item`
 ITEM = "openai.item"
 TEXT = "openai.item.text"  # JSON that stores reject, as text in the string `text`
 NATIVE = ("message.received", "message.completed", "tool.finished")
@@ -32,8 +32,8 @@ REASONING, MESSAGE, CALL = range(3)  # parts of an answer, in their order in a n
 
 
 class AnswerPart(Struct, frozen=True):
-    """An item of an answer: the type of the part, its native content, and the data needed to
-    restore the item."""
+    """An item of a model's answer: its type, its content for the native event, and the value that
+    restores the item."""
 
     part: int
     content: Any
@@ -44,7 +44,7 @@ class AnswerPart(Struct, frozen=True):
 
 
 def to_events(items: Iterable[Item]) -> list[NewEvent]:
-    """Return the events of items, in order. Raises `InvalidValue` for values that are not JSON."""
+    """Convert items to events, in order. Raises `InvalidValue` for values that are not JSON."""
     events: list[NewEvent] = []
     answer: list[AnswerPart] = []
     for item in items:
@@ -87,7 +87,7 @@ def _tool_output(item: Item) -> NewEvent | None:
     data = {"call": call, "result": output, FIELD: _mark(item, _plain_output(call, output))}
     if isinstance(output, list) and (text := _text(output, "input_text")):
         data["content"] = text
-    # The id names the call, also when the data is erased; equal calls have different events.
+    # The id contains the call's id, even after the data is erased, and is new for each event.
     return NewEvent.of("tool.finished", data, id=f"redone:{new_id()}:{call}")
 
 
@@ -136,7 +136,8 @@ def _answer(parts: list[AnswerPart]) -> NewEvent:
 
 
 def _mark(item: Item, plain: Any, full: Any = None) -> Any:
-    """Return the value of the field `openai` for an item that native fields may restore."""
+    """Return the value of the field `openai` for an item. `plain` and `full` are the items that can
+    be restored from the native fields, without and with the item's id."""
     data = bytes(to_json(item))
     if data == bytes(to_json(plain)):
         return True
@@ -152,7 +153,7 @@ def _is_message(item: Item, role: str) -> bool:
 
 
 def _text(content: Any, type: str) -> str | None:
-    """Return the text of an item's content, or None if the content is not text."""
+    """Return the text of an item's content, or None if the content has no text."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -202,8 +203,8 @@ def _plain_output(call: str, output: Any) -> Item:
 
 
 def items_of(event: NewEvent) -> list[Item] | None:
-    """Return the items of an event that this adapter wrote, as new objects. Returns None for erased
-    events and for events of other writers."""
+    """Restore the items of an event that this adapter wrote, as new objects. Returns None for
+    erased events and for events of other writers."""
     if event.kind == TEXT:
         data = _data(event)
         text = data.get("text") if isinstance(data, dict) else None

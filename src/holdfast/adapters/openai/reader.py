@@ -1,4 +1,4 @@
-"""Reads the items of a conversation: all of them, or the newest ones from the end of the log."""
+"""Reads the items of a conversation: all, or only the newest from the end of the log."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ STATE = "openai.run_state"
 
 
 class EventItems(Struct, frozen=True):
-    """An event and its items; there is at least one."""
+    """An event and its items. There is at least one item."""
 
     event: Event
     items: list[Item]
 
 
 class Tail(Struct, frozen=True):
-    """The newest entries of a log at the head of its row, oldest first. `complete` means that there
-    are no others."""
+    """The newest entries of a log up to the head of its row, oldest first. `complete` is true if
+    the log has no other entries."""
 
     row: Row
     entries: list[EventItems]
@@ -42,7 +42,7 @@ class Tail(Struct, frozen=True):
 
 
 async def all_items(store: Store, at: Key) -> list[Item]:
-    """Return the items of a conversation, oldest first; none if the session does not exist."""
+    """Return the items of a conversation, oldest first; empty if the session does not exist."""
     try:
         async with aclosing(read_events(store, at)) as events:
             kept = conversation([event async for event in events])
@@ -52,14 +52,14 @@ async def all_items(store: Store, at: Key) -> list[Item]:
 
 
 async def last_items(store: Store, at: Key, limit: int) -> list[Item]:
-    """Return the newest `limit` items, oldest first. Reads no more of the log than it needs."""
+    """Return the newest `limit` items, oldest first. Reads only as much of the log as needed."""
     found = await tail(store, at, limit)
     return [] if found is None else found.items[-limit:]
 
 
 async def tail(store: Store, at: Key, limit: int | None) -> Tail | None:
-    """Return the newest entries that together have at least `limit` items, or without a limit all
-    entries; None if the session does not exist."""
+    """Return the newest entries that together have at least `limit` items, or all entries if
+    `limit` is None. Returns None if the session does not exist."""
     row = await store.row(at)
     if row is None:
         return None
@@ -83,8 +83,8 @@ async def tail(store: Store, at: Key, limit: int | None) -> Tail | None:
 
 
 async def saved_state(store: Store, at: Key) -> Any:
-    """Return the run state that was saved last, or None if a message of the user or a cleared state
-    follows it."""
+    """Return the run state that was saved last. Returns None if there is none, or if it was cleared
+    or a message of the user follows it."""
     row = await store.row(at)
     if row is None:
         return None
@@ -98,8 +98,8 @@ async def saved_state(store: Store, at: Key) -> Any:
 
 
 def entries_of(events: Sequence[Event]) -> list[EventItems]:
-    """Return the entries of a part of a conversation. Events of other writers are translated;
-    erased events and other kinds are skipped."""
+    """Return the entries of successive events. Events of other writers are translated; erased
+    events and other kinds are skipped."""
     own = [(event, items_of(event)) for event in events]
     others = None
     if any(items is None and event.kind in foreign.KINDS for event, items in own):

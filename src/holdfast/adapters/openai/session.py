@@ -1,4 +1,4 @@
-"""The SDK's `Session` on any Holdfast store."""
+"""The OpenAI Agents SDK's `Session` on any Holdfast store."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class HoldfastSession:
     # The SDK's protocol
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
-        """Return the items, oldest first. With `limit`, return only the newest ones; the default is
-        the limit of `session_settings`. A negative limit means all items."""
+        """Return the items, oldest first. With `limit`, return only the newest items; the default
+        is the limit of `session_settings`. A negative limit means all items."""
         if limit is None and self.session_settings is not None:
             limit = _settings(self.session_settings).limit
         if limit is None or limit < 0:
@@ -87,8 +87,8 @@ class HoldfastSession:
         return await self._ask(lambda store: last_items(store, self._at, limit))
 
     async def add_items(self, items: list[Item]) -> None:
-        """Append items in one step. The items are durable when this returns. If a batch fails and
-        the next call sends the same batch, it is stored once."""
+        """Append items in one step. The items are durable when this returns. If this fails and the
+        next call passes the same items, they are stored only once."""
         if not items:
             return
         await self._append(to_events(items))
@@ -121,8 +121,9 @@ class HoldfastSession:
     # Approvals
 
     async def save_state(self, state: RunState[Any] | None) -> None:
-        """Store the state of a paused run in the log. None removes the state. The next message of
-        the user, `clear_session`, and `pop_item` of an older item remove it too."""
+        """Store the state of a paused run in the log. None removes the state. The state is also
+        removed by the next message of the user, by `clear_session`, and by `pop_item` of an older
+        item."""
         data = None if state is None else state.to_json()
         await self._append([NewEvent.of(STATE, {"state": data})])
 
@@ -144,7 +145,7 @@ class HoldfastSession:
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[Item], bool] | None = None
     ) -> CompactionSnapshot | None:
-        # One item more shows whether there are others before them.
+        # One more item is read, to know whether there are older items.
         found = await self._ask(lambda store: tail(store, self._at, limit + 1))
         if found is None:
             return CompactionSnapshot([], True, _nothing_replaced)
@@ -194,8 +195,8 @@ class HoldfastSession:
 
 
 class CompactionSnapshot(Struct, frozen=True):
-    """The newest items, and a function that replaces the items from a position on. The replacement
-    is one step, and fails if another writer has appended since."""
+    """The newest items, and a function that replaces the items from an index on. The replacement is
+    one append, and fails if another writer has appended in the meantime."""
 
     items: list[Item]
     complete: bool
@@ -213,8 +214,8 @@ async def _replaced(
     output: list[Item],
     prune: Callable[[Item], bool] | None,
 ) -> bool:
-    """Replace the newest items of a tail, unless the log has grown. Items at the beginning for
-    which `prune` returns True are removed too; the tail is then the whole conversation."""
+    """Replace the newest items of a tail, unless the log has grown. The first items for which
+    `prune` returns True are removed too; `found` is then the whole conversation."""
     start = len(found.items) - newest
     if newest <= 0:
         return False
@@ -231,8 +232,8 @@ async def _replaced(
 
 
 def _cut(found: Tail, start: int) -> tuple[int, list[Item]]:
-    """Return the event to rewind to if the items from position `start` on go, and the items to
-    append again, because they are in an event that goes too."""
+    """Return the event to rewind to in order to remove the items from index `start` on, and the
+    items to append again, because they are in the first event that is removed."""
     for entry in found.entries:
         if start < len(entry.items):
             return entry.event.seq - 1, entry.items[:start]

@@ -1,7 +1,7 @@
 """pydantic-ai's conversations on any Holdfast store (extra `pydantic-ai`).
 
-`HoldfastConversationStore` is the SDK's `ConversationStore`. Its messages and tool calls are native
-events, which every other reader of the log understands.
+`HoldfastConversationStore` implements the SDK's `ConversationStore`. Messages and tool calls are
+stored as native events, which every other reader of the log understands.
 """
 
 from .store import HoldfastConversationStore

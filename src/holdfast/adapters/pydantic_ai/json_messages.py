@@ -1,8 +1,8 @@
-"""The SDK's messages as JSON, and back. Pure.
+"""Converts the SDK's messages to JSON, and back. Pure.
 
-Fields that have their default are left out. Validation by the SDK makes every image a `BinaryImage`
-and no audio a `BinaryAudio`; the key `types` has the places of those files that were of another
-class, so that a message comes back equal to what was given.
+Fields with their default value are omitted. When the SDK validates a message, every image becomes a
+`BinaryImage`, and no audio a `BinaryAudio`. The key `types` contains the path and the class of each
+file for which that is not the original class, so that the restored message equals the original.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS = ("kind", "part_kind")
 
 
 def to_json(message: ModelMessage) -> Json:
-    """Return a message as JSON values. Raises `InvalidValue` if the SDK cannot serialise it."""
+    """Convert a message to JSON values. Raises `InvalidValue` if the SDK cannot serialise it."""
     try:
         (made,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     except (PydanticSerializationError, ValueError, RecursionError) as error:
@@ -61,8 +61,8 @@ def to_json(message: ModelMessage) -> Json:
 
 
 def from_json(found: Sequence[Json]) -> list[ModelMessage | None]:
-    """Return the messages; None for one that this version of the SDK cannot read, which is
-    logged."""
+    """Restore messages from JSON. Returns None for a message that this version of the SDK cannot
+    read, and logs it."""
     plain = [{key: value for key, value in each.items() if key != TYPES} for each in found]
     try:
         messages: list[ModelMessage | None] = [*ModelMessagesTypeAdapter.validate_python(plain)]
@@ -84,7 +84,7 @@ def _one(made: Json) -> ModelMessage | None:
 
 
 def lean(given: Any, made: Mapping[str, Any]) -> Json:
-    """Return the JSON values of a dataclass without those that are its defaults."""
+    """Return the JSON values of a dataclass without the fields that have their default value."""
     defaults = _defaults(type(given))  # type: ignore[arg-type]  # a class is hashable
     return {
         name: value
@@ -96,7 +96,7 @@ def lean(given: Any, made: Mapping[str, Any]) -> Json:
 
 
 def lean_usage(given: RequestUsage | RunUsage, made: Mapping[str, Any]) -> Json:
-    """Return the JSON values of a usage without those that are zero or empty."""
+    """Return the JSON values of a usage without counts that are zero and empty details."""
     usage = lean(given, made)
     return usage if usage.get("details") else {k: v for k, v in usage.items() if k != "details"}
 
@@ -131,7 +131,7 @@ def _inside(path: list[Any], value: Any) -> Iterator[tuple[list[Any], BinaryCont
 
 
 def _retype(message: ModelMessage, path: list[Any], kind: type[BinaryContent]) -> None:
-    """Replace the file at a path of a message by the same file of another class."""
+    """Convert the file at a path in a message to another class."""
     number, *rest = path
     part: Any = message.parts[number]
     if not rest:

@@ -1,10 +1,10 @@
-"""Conversion of the SDK's messages to events, and back. Pure.
+"""Converts the SDK's messages to events, and back. Pure.
 
-The last event of a message has an id made of the id of the message's entry, so that an entry is
-found without a search. A user prompt or a response is one native event. A request with tool results
-is one native event for each of its parts, and then `pydantic_ai.message`. A message without a
-native equivalent is `pydantic_ai.item`. The field `pydantic_ai` has what the native fields do not
-tell, or `true` if they tell all of it.
+A user prompt or a response becomes one native event. A request with tool results becomes one native
+event for each of its parts, and a last event `pydantic_ai.message`. A message without a native
+equivalent becomes `pydantic_ai.item`. The id of a message's last event is derived from the id of
+the message's entry, so that an entry is found without a search. The field `pydantic_ai` contains
+the data that the native fields do not contain, or `true` if there is no such data.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ MESSAGE = "pydantic_ai.message"  # a message whose parts are the native events b
 NATIVE = ("message.received", "message.completed", "tool.finished")
 ENDS = ("message.received", "message.completed", ITEM, TEXT, MESSAGE)
 
-PREFIX = "pydantic_ai.entry:"  # of the id of the last event of a message
-PART = "pydantic_ai.part:"  # of the ids of events before it
-LONGEST = 480  # bytes of an entry's id that an event's id can contain
-MOST = 900  # native events of one message
+PREFIX = "pydantic_ai.entry:"  # prefix of the id of a message's last event
+PART = "pydantic_ai.part:"  # prefix of the ids of the message's other events
+LONGEST = 480  # bytes of the longest entry id that an event id can contain
+MOST = 900  # the most native events for one message
 
-CALL = ("tool_name", "tool_call_id", "args")  # of a call, which native fields have
+CALL = ("tool_name", "tool_call_id", "args")  # fields of a call that the native event contains
 RESULT = ("tool_call_id", "content")
 OUTCOMES = {"failed": "failed", "retried": "failed", "denied": "denied", "interrupted": "cancelled"}
-ORDER = ("thinking", "text", "tool-call")  # of the parts of a response
+ORDER = ("thinking", "text", "tool-call")  # default order of the parts of a response
 
 
 def entry_event(entry: str) -> str:
-    """Return the id of the last event of an entry's message."""
+    """Return the id of the last event of the message with this entry id."""
     check_name("entry", entry, limit=1 << 16)
     if len(entry.encode()) <= LONGEST:
         return PREFIX + entry
@@ -51,7 +51,7 @@ def entry_event(entry: str) -> str:
 
 
 def to_events(entry: str, message: Json) -> list[NewEvent]:
-    """Return the events of a message, which are appended together."""
+    """Convert a message to events, which must be appended together."""
     id = entry_event(entry)
     if id != PREFIX + entry:
         message = {**message, "entry": entry}
@@ -100,7 +100,7 @@ def _call(part: Json) -> Json:
 
 
 def _left(part: Json, texts: int, thoughts: int) -> Json:
-    """Return what native fields do not tell about a part of a response."""
+    """Return the data of a part of a response that the native fields do not contain."""
     kind = part["part_kind"]
     if (kind, texts) == ("text", 1) or (kind, thoughts) == ("thinking", 1):
         return _without(part, "content")
@@ -116,7 +116,8 @@ def _left(part: Json, texts: int, thoughts: int) -> Json:
 
 
 def _natural(data: Json) -> list[str]:
-    """Return the kinds of the parts of a response, if native fields tell all of it."""
+    """Return the kinds of the parts that a response with these native fields has by default, in
+    order."""
     counts = ("thought" in data, "text" in data, len(data.get("calls", ())))
     return [kind for kind, count in zip(ORDER, counts, strict=True) for _ in range(count)]
 
@@ -149,13 +150,13 @@ def _request(id: str, message: Json) -> list[NewEvent] | None:
 
 
 def _part_event(name: str, kind: str, data: Json) -> str:
-    # The id names the call, also when the data is erased; equal calls have different events.
+    # The id contains the call's id, even after the data is erased, and differs for equal calls.
     return f"redone:{name}:{data['call']}" if kind == "tool.finished" else PART + name
 
 
 def _native(part: Json) -> tuple[tuple[str, Json] | None, Json]:
-    """Return the kind and data of the native event of a part of a request, and what these do not
-    tell."""
+    """Return the kind and data of the native event for a part of a request, or None if there is no
+    native equivalent; and the data of the part that the native event does not contain."""
     kind, content = part["part_kind"], part.get("content")
     if kind == "user-prompt":
         if isinstance(content, str):
@@ -175,7 +176,7 @@ def _native(part: Json) -> tuple[tuple[str, Json] | None, Json]:
 
 
 def _text(content: Any) -> str | None:
-    """Return the text of the content of a part, or None if it has none."""
+    """Return the text in the content of a part, or None if there is no text."""
     items = content if isinstance(content, list) else [content]
     texts = [each if isinstance(each, str) else _text_content(each) for each in items]
     found = [text for text in texts if text is not None]
@@ -199,19 +200,19 @@ def _mark(rest: Json) -> Any:
 
 
 def parts_before(event: Event) -> int:
-    """Return the number of events before the last event of a message that belong to it too."""
+    """Return how many events directly before the last event of a message belong to the message."""
     count = event.json().get("events") if event.kind == MESSAGE else 0
     return count if isinstance(count, int) else 0
 
 
 def is_end(event: Event) -> bool:
-    """Return whether an event is the last one of a message that this adapter wrote."""
+    """Return whether an event is the last event of a message that this adapter wrote."""
     return event.kind in ENDS and event.id.startswith(PREFIX)
 
 
 def message_of(event: Event, before: Mapping[int, Event]) -> tuple[str, Json] | None:
-    """Return the entry's id and the message that an event ends. `before` has the events before it,
-    by number. Returns None if the message was erased."""
+    """Return the entry's id and the message whose last event is `event`. `before` contains the
+    events before it, by number. Returns None if the message was erased."""
     data = event.json()
     if event.kind == TEXT:
         text = data.get("text")

@@ -1,4 +1,4 @@
-"""Reads conversations from the end of their logs: the current record, and the entries before it."""
+"""Reads conversations from the end of their logs: the current record, and the entries."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from . import messages as codec
 from .json_messages import Json, from_json
 from .records import RECORD, from_event
 
-LABEL = "pydantic_ai"  # of the sessions that have a record
-SCOPE = "pydantic_ai.scope"  # in their metadata
+LABEL = "pydantic_ai"  # label of the sessions that have a record
+SCOPE = "pydantic_ai.scope"  # key in the metadata of these sessions
 PAGE = 100
 REWOUND = "thread.rewound"
-FOREIGN = "holdfast:"  # of the ids of entries for messages of other writers
+FOREIGN = "holdfast:"  # prefix of the entry ids for messages of other writers
 OUTCOMES = {"ok": "success", "denied": "denied"}
 
 
 class Found(Struct, frozen=True):
-    """A log and its current record, which is None if the log has no conversation."""
+    """The row of a log, and its current record, which is None if the log has no conversation."""
 
     row: Row
     record: ConversationRecord | None
@@ -44,8 +44,9 @@ async def current(store: Store, at: Key) -> Found | None:
 
 
 async def record_of(store: Store, row: Row) -> ConversationRecord | None:
-    """Return the record at the head of a row. If other writers changed the conversation after the
-    last record, its head is their last message, and its revision names their last change."""
+    """Return the current record of a row. If other writers changed the conversation after the last
+    record, a record is derived: its head is the last message, and its revision is derived from the
+    last change."""
     changed: Event | None = None
     record: ConversationRecord | None = None
     async with aclosing(read_newest_first(store, row)) as back:
@@ -80,7 +81,7 @@ def _changes(event: Event) -> bool:
 async def records(
     store: Store, tenant: str, scope: str | None, limit: int | None
 ) -> list[ConversationRecord]:
-    """Return the records of the sessions that have one, the last saved first."""
+    """Return the records of all sessions that have one, most recently saved first."""
     metadata = {} if scope is None else {SCOPE: scope}
     query = Query(tenant=tenant, label=LABEL, metadata=metadata)
     found: dict[str, ConversationRecord] = {}
@@ -93,7 +94,7 @@ async def records(
             record = await record_of(store, row)
             if record is not None and scope in (None, record.scope):
                 found[row.session] = record
-                second = row.active  # rows are sorted by the second; records, by `updated_at`
+                second = row.active  # rows are sorted by seconds, records by `updated_at`
         if (cursor := page.cursor) is None:
             break
     return _newest(found, limit)
@@ -107,8 +108,9 @@ def _newest(found: dict[str, ConversationRecord], limit: int | None) -> list[Con
 
 
 async def locate(store: Store, tenant: str, entry: str, near: Key | None) -> tuple[Row, int]:
-    """Return a log that has an entry, and the number of its last event. Conversations share entries
-    with their forks: `near` is the log to prefer. Raises `LookupError` if there is none."""
+    """Return a log that contains an entry, and the number of the entry's last event. A conversation
+    shares entries with its forks; the log `near` is preferred. Raises `LookupError` if no log
+    contains the entry."""
     if (
         near is not None
         and (row := await store.row(near))
@@ -131,7 +133,7 @@ async def _in(store: Store, key: Key, entry: str) -> tuple[Row, int] | None:
 
 
 async def seq_of(store: Store, row: Row, entry: str) -> int:
-    """Return the number of the last event of an entry, or 0 if the log does not have it."""
+    """Return the number of the last event of an entry, or 0 if the log does not contain it."""
     id = codec.entry_event(entry)
     if seq := (await store.seqs(row.key, [id], log=row.log)).get(id):
         return seq
@@ -141,12 +143,12 @@ async def seq_of(store: Store, row: Row, entry: str) -> int:
 
 
 def foreign_id(row: Row, seq: int) -> str:
-    """Return the id of an entry for an event of another writer."""
+    """Return an entry id for an event of another writer."""
     return f"{FOREIGN}{row.log}:{seq}:{row.session}"
 
 
 def foreign_place(entry: str) -> tuple[str, int, str] | None:
-    """Return the log, number and session of the event for which `foreign_id` made an id."""
+    """Return the log, event number and session from an id of `foreign_id`; None for other ids."""
     if not entry.startswith(FOREIGN):
         return None
     log, _, rest = entry.removeprefix(FOREIGN).partition(":")
@@ -155,8 +157,8 @@ def foreign_place(entry: str) -> tuple[str, int, str] | None:
 
 
 async def history(store: Store, row: Row, last: int, limit: int | None) -> list[ConversationEntry]:
-    """Return the entries of the conversation as it was right after event `last`, or the newest
-    ones, oldest first. Reads no more of the log than it needs."""
+    """Return the entries of the conversation as it was right after event `last`, oldest first. With
+    `limit`, return only the newest entries, and read only as much of the log as needed."""
     if limit == 0:
         return []
     events: list[Event] = []
@@ -173,7 +175,7 @@ async def history(store: Store, row: Row, last: int, limit: int | None) -> list[
                 missing = codec.parts_before(event) if own else 0
                 open.take(event)
             count += own or (not part and event.kind in foreign.KINDS)
-            # One more than asked for, which is the parent of the first.
+            # One more entry than `limit` is read, as the parent of the first.
             if limit is None or count <= limit or open or missing:
                 continue
             entries = _entries(row, events[::-1])
@@ -185,8 +187,8 @@ async def history(store: Store, row: Row, last: int, limit: int | None) -> list[
 
 
 def _entries(row: Row, events: Sequence[Event]) -> list[ConversationEntry]:
-    """Return the entries of a part of a conversation. Events of other writers are translated;
-    erased events and other kinds are skipped."""
+    """Return the entries of successive events. Events of other writers are translated; erased
+    events and other kinds are skipped."""
     by_seq = {event.seq: event for event in events}
     own: dict[int, tuple[str, Json]] = {}
     parts: set[int] = set()
@@ -214,7 +216,7 @@ def _entries(row: Row, events: Sequence[Event]) -> list[ConversationEntry]:
 
 
 def _translated(events: Sequence[Event], others: Sequence[Event]) -> dict[int, Json]:
-    """Return messages for the events of other writers, by number."""
+    """Convert the events of other writers to messages, by event number."""
     read = ForeignEvents(events)
     found: dict[int, Json] = {}
     for event in others:

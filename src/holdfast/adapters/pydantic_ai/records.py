@@ -1,4 +1,4 @@
-"""The records of conversations as events, and back. Pure."""
+"""Converts the records of conversations to events, and back. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADAPTER = TypeAdapter(ConversationRecord)
 
 
 def to_event(record: ConversationRecord) -> NewEvent:
-    """Return the event of a record. Raises `InvalidValue` if the SDK cannot serialise it."""
+    """Convert a record to an event. Raises `InvalidValue` if the SDK cannot serialise it."""
     try:
         made = _ADAPTER.dump_python(record, mode="json")
     except (PydanticSerializationError, ValueError, RecursionError) as error:
@@ -35,7 +35,7 @@ def to_event(record: ConversationRecord) -> NewEvent:
 
 
 def from_event(event: Event) -> ConversationRecord | None:
-    """Return the record of an event; None if it was erased or cannot be read."""
+    """Return the record in an event, or None if it was erased or cannot be read."""
     data = event.json()
     made = json.loads(data["text"]) if "text" in data else data.get("record")
     try:

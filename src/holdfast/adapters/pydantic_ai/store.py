@@ -1,4 +1,4 @@
-"""The SDK's `ConversationStore` on any Holdfast store."""
+"""pydantic-ai's `ConversationStore` on any Holdfast store."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-# The log of the conversation that this task read last: the SDK asks for entries by their ids alone.
+# The log of the conversation that this task read last: the SDK requests entries only by id.
 _near: ContextVar[Key | None] = ContextVar("holdfast_pydantic_ai_near", default=None)
 
 
 class HoldfastConversationStore(ConversationStore):
     """The SDK's `ConversationStore` on an open Holdfast store or on the URL of a store.
 
-    A conversation is the session with its id. A URL is opened on first use, once per process; the
-    object can then be used on any event loop and in any thread. A store that you pass in is not
-    closed, and belongs to its event loop, unless it is a `PortalStore`.
+    A conversation is stored in the session with the same id. A URL is opened on first use, once per
+    process; the object can then be used on any event loop and in any thread. A store that you pass
+    in is not closed, and belongs to its event loop, unless it is a `PortalStore`.
     """
 
     def __init__(self, store: Store | str, *, tenant: str = "main") -> None:
@@ -71,16 +71,17 @@ class HoldfastConversationStore(ConversationStore):
         self, conversation_id: str, *, limit: int | None = None, scope: str | None = None
     ) -> list[ModelMessage]:
         """Return the messages of a conversation, oldest first, for `message_history=`. With
-        `limit`, return only the newest ones. An unknown conversation has none."""
+        `limit`, return only the newest messages. Returns an empty list for an unknown
+        conversation."""
         entries = await self.load_entries(conversation_id, limit=limit, scope=scope)
         return [entry.message for entry in entries or ()]
 
     async def add_messages(
         self, conversation_id: str, messages: Sequence[ModelMessage], *, scope: str | None = None
     ) -> list[ConversationEntry]:
-        """Append messages to a conversation, after those that other writers added meanwhile, and
+        """Append messages to a conversation, after messages that other writers have added, and
         return their entries. Creates the conversation if it does not exist. Raises
-        `ConversationConflict` if it has another scope."""
+        `ConversationConflict` if it has a different scope."""
         while True:
             found = await self.load(conversation_id, limit=0, scope=scope)
             conversation = found or Conversation(conversation_id=conversation_id)
@@ -103,8 +104,8 @@ class HoldfastConversationStore(ConversationStore):
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the records of the conversations that were saved with this adapter, the last saved
-        first. Conversations that only other programs wrote are not listed."""
+        """Return the records of the conversations that were saved with this adapter, most recently
+        saved first. Conversations that only other programs wrote are not listed."""
         return await self._ask(lambda store: reader.records(store, self._tenant, scope, limit))
 
     async def write_record(
@@ -114,15 +115,16 @@ class HoldfastConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store a record and its new entries in one append. They are durable when this returns."""
+        """Store a record and its new entries. They are durable when this returns. One append
+        contains them, unless they are too large for one append."""
         at, near = self._at(record.conversation_id), self._near()
         await self._opening.run(
             lambda store: writer.write(store, at, record, new_entries, expected_revision, near)
         )
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Delete a conversation with its session: its entries, and the branches that it left. Forks
-        have copies of the entries, and stay as they are."""
+        """Delete a conversation and its session, with all entries, including those of branches that
+        are no longer current. Forks have copies of the entries and are not changed."""
         at = self._at(conversation_id)
         await self._opening.run(lambda store: writer.delete(store, at, expected_revision))
 
@@ -136,8 +138,8 @@ class HoldfastConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries up to `head_id`, or the newest ones, oldest first, in one read of the
-        log. Raises `LookupError` if the entry does not exist."""
+        """Return the entries up to `head_id`, oldest first; with `limit`, only the newest. Reads
+        the log once. Raises `LookupError` if the entry does not exist."""
         if head_id is None:
             return []
 

@@ -1,4 +1,5 @@
-"""Writes a record and the entries that it adds, in one append that no other writer preceded."""
+"""Writes a record and its new entries in one append, which fails if another writer has appended in
+the meantime."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ from .reader import LABEL, SCOPE
 from .records import to_event
 
 AGENT = "pydantic_ai"  # agent name of the sessions that this adapter creates
-MOST_EVENTS = LIMITS.append_events - 10  # of messages in one append
+MOST_EVENTS = LIMITS.append_events - 10  # the most events of messages in one append
 
 
 Made = tuple[str, list[NewEvent]]  # an entry's id, and the events of its message
 
 
 class Step(Struct, frozen=True):
-    """One append: messages that follow the entry `base`, and the record that replaces the one with
-    revision `expected`."""
+    """One append: the events of messages that follow the entry `base`, and the record that replaces
+    the record with revision `expected`."""
 
     record: ConversationRecord
     base: str | None
@@ -51,9 +52,9 @@ async def write(
     expected: str | None,
     near: Key | None,
 ) -> None:
-    """Replace the record with revision `expected`. More messages than an append can hold are
-    several appends, each with a record, so that each leaves a whole conversation. `near` is the log
-    from which a fork gets its messages."""
+    """Add entries and replace the record with revision `expected`. Messages that do not fit in one
+    append are split into several, each with its own record, so that the conversation is consistent
+    after each append. `near` is the log from which a fork copies its messages."""
     _check(record, entries)
     added = [(entry.id, codec.to_events(entry.id, to_json(entry.message))) for entry in entries]
     parent = entries[0].parent_id if entries else record.head_id
@@ -76,17 +77,17 @@ def _check(record: ConversationRecord, entries: Sequence[ConversationEntry]) -> 
     if ids and (record.head_id != ids[-1] or [e.parent_id for e in entries[1:]] != ids[:-1]):
         raise InvalidValue(
             field="new_entries",
-            problem="are not a chain that ends at the head of the record",
-            remedy="pass each entry after the one it points at, and the last one as head_id",
+            problem="are not a chain of entries that ends at the head of the record",
+            remedy="pass each entry after its parent, and set head_id to the last entry",
         )
 
 
 async def _base(
     store: Store, at: Key, parent: str | None, near: Key | None
 ) -> tuple[str | None, list[Made]]:
-    """Return the last entry before the new ones that the log has, and the messages between it and
-    the new ones: those that a fork has in common with the conversation it was made from. Raises
-    `LookupError` if the parent is in no log."""
+    """Return the entry after which the new entries are added, and the messages to copy before them:
+    those that a fork shares with the conversation that it was forked from. Raises `LookupError` if
+    no log contains the parent."""
     row = await store.row(at)
     if parent is None or (row is not None and await reader.seq_of(store, row, parent)):
         return parent, []
@@ -100,7 +101,7 @@ async def _base(
 
 
 def _chunks(messages: Sequence[Made]) -> Iterator[list[Made]]:
-    """Yield the messages in parts that a store accepts in one append; usually there is one."""
+    """Yield the messages in batches that a store accepts in one append. Usually one is enough."""
     chunk: list[Made] = []
     count = size = 0
     for message in messages:
@@ -119,7 +120,7 @@ async def _append(store: Store, at: Key, step: Step) -> None:
 
     async def attempt(_: bool) -> None:
         nonlocal sent
-        if sent is None:  # else the reply was lost: it may be in the log
+        if sent is None:  # otherwise the reply was lost, and the append may be in the log
             sent = await _planned(store, at, step)
         events, row = sent
         try:
@@ -135,8 +136,8 @@ async def _append(store: Store, at: Key, step: Step) -> None:
 
 
 async def _planned(store: Store, at: Key, step: Step) -> tuple[list[NewEvent], Row | None]:
-    """Return the events of an append, and the row that they follow. Raises `ConversationConflict`
-    if the record was replaced."""
+    """Return the events of an append, and the row after whose head they are appended. Raises
+    `ConversationConflict` if the record was replaced by another writer."""
     record = step.record
     found = await reader.current(store, at)
     last = None if found is None else found.record
@@ -159,8 +160,8 @@ async def _planned(store: Store, at: Key, step: Step) -> tuple[list[NewEvent], R
 
 
 async def delete(store: Store, at: Key, expected: str) -> None:
-    """Delete a conversation whose record has revision `expected`, with everything in its
-    session."""
+    """Delete a conversation whose record has revision `expected`, with its session and all
+    events."""
     sent: str | None = None
 
     async def attempt(_: bool) -> None:

@@ -1,8 +1,9 @@
-"""Replay: runs a recorded conversation again, with the recorded answers.
+"""Replay: runs a recorded conversation again, with the recorded answers of models and tools.
 
-`play` is the entry point. `recording` and `track` contain the recorded events and the position of
-the replay, `store` compares the events that drivers write, `recorded_models` and `recorded_tools`
-return the recorded answers and results, and `report` contains the result.
+`play` is the entry point. `recording` contains the recorded events, and `track` the position of the
+replay in them. `store` compares the events that drivers write with the recorded events,
+`recorded_models` and `recorded_tools` return the recorded answers and results, and `report`
+contains the result.
 """
 
 from .player import play

@@ -49,7 +49,8 @@ def _quiet(tools: Sequence[Any], props: RecordedTools) -> list[Any]:
 
 
 def rebuilt(track: Track, props: RecordedTools, key: str) -> Agent:
-    """Build an agent from a log, with its prompts and the names of its modes and tools."""
+    """Build an agent from a log: its prompts, and its modes and tools, of which only the names are
+    known."""
     built, changed = track.every(ev.ContextBuilt), track.every(ev.ModeChanged)
     left = [change.left for change in changed if change.left]
     known = [*(context.mode for context in built), *(change.mode for change in changed)]
@@ -89,8 +90,8 @@ def _parts(built: ev.ContextBuilt, role: str) -> list[tuple[str, str]]:
 
 
 def from_log(track: Track, props: RecordedTools) -> dict[str, Tool]:
-    """Return recorded tools for all calls that have a fingerprint. A call without a fingerprint was
-    a call of a tool that did not exist."""
+    """Return recorded tools for all calls that have a fingerprint. The model made the calls without
+    a fingerprint to tools that do not exist."""
     found: dict[str, Tool] = {}
     thread = threads(track)
     for message in track.every(ev.MessageCompleted):

@@ -1,6 +1,5 @@
 """Compares a replayed event with the recorded event. Pure. Ids, times and costs are not compared.
-If text was redacted in the recording, only its remaining parts are compared.
-"""
+If a recorded text was partly redacted, only its other parts are compared."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from ...log.events import KINDS, Event, NewEvent
 
 PLACEHOLDER = re.compile(r"\[(?:redacted|withheld)(?::[^\]\s]*)*\]")
 
-# The compared fields of each kind; the others are ids, times, or copies of inputs.
+# The fields that are compared, by event kind. Other fields are ids, times, or copies of inputs.
 FIELDS: dict[str, tuple[str, ...]] = {
     "run.started": ("inputs", "model", "limits", "output"),
     "run.resumed": ("reason",),
@@ -37,9 +36,10 @@ CALL = ("name", "arguments", "fingerprint")
 
 
 class ComparisonTerms(Struct, frozen=True, kw_only=True):
-    """The scope of the comparison. If `whole` is true, everything is compared, because the
-    program's agent is available; otherwise only values that do not depend on the agent are
-    compared. `masked` means that some text was redacted, `bare` that all text was redacted."""
+    """What is compared. If `whole` is true, everything is compared, because the program's agent is
+    available; otherwise only values that do not depend on the agent. `masked` means that some text
+    was redacted, `bare` that all text was redacted. With `swapped`, another model answers, so the
+    model's name is not compared."""
 
     whole: bool = True
     masked: bool = False
@@ -60,7 +60,7 @@ class ComparisonTerms(Struct, frozen=True, kw_only=True):
 
 
 def payload_fields(event: NewEvent) -> dict[str, Any]:
-    """Return the payload as it was written; empty if it is not an object."""
+    """Return the payload of an event as a dict; empty if it is not a JSON object."""
     try:
         found = msgspec.json.decode(event.data)
     except msgspec.DecodeError:
@@ -116,7 +116,7 @@ def _call(call: dict[str, Any]) -> list[Any]:
 
 
 def _values(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the differences between two values, in the order of the recorded value."""
+    """Yield the differences between two values as (path, recorded value, new value)."""
     if isinstance(old, dict) and any(map(masked, old)):
         return  # even the names are redacted
     if isinstance(old, dict) and isinstance(new, dict):
@@ -130,7 +130,7 @@ def _values(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def same(old: Any, new: Any) -> bool:
-    """Return whether a value equals the recorded value, ignoring parts that were redacted."""
+    """Return whether a value equals the recorded value. Redacted parts match any text."""
     if isinstance(old, str) and PLACEHOLDER.search(old) is not None:
         if not isinstance(new, str):
             return PLACEHOLDER.fullmatch(old) is not None
@@ -141,7 +141,7 @@ def same(old: Any, new: Any) -> bool:
 
 
 def _fits(pieces: list[str], text: str) -> bool:
-    """Return whether text consists of these pieces in order, with anything between them."""
+    """Return whether a text consists of these pieces in order, with any text between them."""
     first, *middle, last = pieces
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
@@ -155,7 +155,7 @@ def _fits(pieces: list[str], text: str) -> bool:
 
 
 def masked(value: Any) -> bool:
-    """Return whether something in a value was redacted."""
+    """Return whether a value contains the placeholder of a redacted text."""
     if isinstance(value, str):
         return PLACEHOLDER.search(value) is not None
     if isinstance(value, dict):

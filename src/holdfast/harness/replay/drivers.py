@@ -1,4 +1,4 @@
-"""The drivers of a replay. They stop where the recorded drivers stopped."""
+"""The drivers of a replay. Each stops at the events at which the recorded driver stopped."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .track import Track
 
 
 class ReplayDrivers:
-    """The driver of each log, and its configuration."""
+    """The running driver and the configuration of each log."""
 
     def __init__(self) -> None:
         self.drives: dict[Key, Driving] = {}
         self.configs: dict[Key, Config] = {}
 
     def stop(self, track: Track) -> None:
-        """Stop the driver if the recorded driver crashed, handed over the run or was cancelled at
-        this point."""
+        """Stop the driver if, at this position, the recorded driver crashed, handed the run over to
+        another process, or was cancelled."""
         coming = track.following()
         driving = self.drives.get(track.key)
         if coming is None or driving is None or track.stopped or track.outside() is not None:
@@ -38,28 +38,28 @@ class ReplayDrivers:
             driving.halt()
 
     def crash(self, track: Track) -> LeaseLost:
-        """Stop the driver as in a crash."""
+        """Stop the driver as if its process had crashed. Returns the error that the driver gets."""
         track.stopped, error = True, self.gone(track)
         if (driving := self.drives.get(track.key)) is not None:
             driving.lost(error)
         return error
 
     def leave(self, track: Track) -> None:
-        """Stop the driver as in a handover."""
+        """Stop the driver as if it handed the run over to another process."""
         track.stopped = True
         if (driving := self.drives.get(track.key)) is not None:
             driving.stop()
             driving.halt()
 
     def run_out(self, track: Track) -> None:
-        """Let the run reach its time limit."""
+        """Make the run end by its time limit, as it did in the recording."""
         track.late = True
         self.tune(track)
         if (driving := self.drives.get(track.key)) is not None:
             driving.halt()
 
     def gone(self, track: Track) -> LeaseLost:
-        """Return the error of a driver that has lost its lease."""
+        """Return the `LeaseLost` error for the driver of a log."""
         key = track.key
         return LeaseLost(
             tenant=key.tenant,
@@ -71,7 +71,7 @@ class ReplayDrivers:
         )
 
     def tune(self, track: Track) -> None:
-        """Configure the driver with the recorded limits, owner and model."""
+        """Set the driver's limits, owner and model to the recorded values."""
         if (config := self.configs.get(track.key)) is not None and not track.free:
             config = self.configs[track.key] = replace(
                 config,

@@ -1,5 +1,5 @@
-"""The recorded messages and decisions of users. They are used for a log whose replay no longer
-follows the recording."""
+"""The recorded messages and decisions of users, as inputs for a log whose replay no longer follows
+the recording."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..live.log import Live
 from .store import ReplayStore
 from .track import Track
 
-ROUNDS = 1_000  # times that a log is driven again
+ROUNDS = 1_000  # how often a log is driven, at most
 CHANGES = (
     "mode.changed",
     "model.changed",
@@ -25,8 +25,8 @@ CHANGES = (
 
 
 class RecordedInputs:
-    """Supplies the recorded inputs: each message after the previous message was answered, and each
-    decision for the same call as in the recording."""
+    """Supplies the recorded inputs to a log: each message after the previous message was answered,
+    and each decision for the same call as in the recording."""
 
     def __init__(self, stage: ReplayStore, track: Track, live: Live) -> None:
         self._stage, self._track, self._live = stage, track, live
@@ -48,8 +48,8 @@ class RecordedInputs:
         await self._live.reach(done.head)
 
     async def _decide(self) -> bool:
-        """Settle the pending items with the recorded decisions. Returns whether there was a
-        decision."""
+        """Settle the pending items for which there is a recorded decision. Returns whether any item
+        was settled."""
         decided = False
         for id, item in list(self._live.state.pending.items()):
             opened = await self._live.payload(item.seq, ev.PendingOpened)
@@ -77,13 +77,13 @@ class RecordedInputs:
         return None
 
     def _voters(self, id: str) -> list[str | None]:
-        """Return the recorded voters of an item."""
+        """Return the recorded voters on a pending item."""
         votes = self._track.recorded()
         return [e.actor for e, p in votes if isinstance(p, ev.PendingVoted) and p.id == id]
 
     async def _next_message(self) -> bool:
-        """Send the next recorded message, and the changes before it. Returns whether there was a
-        message."""
+        """Append the next recorded message, and the recorded changes before it. Returns whether
+        there was a message."""
         if self._live.state.active is not None:
             return False
         for place in list(self._left):

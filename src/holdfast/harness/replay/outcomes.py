@@ -1,4 +1,4 @@
-"""The recorded results, decisions and fingerprints of calls. Pure."""
+"""Finds the recorded results, decisions and fingerprints of calls. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .track import Track
 
 
 def recorded_outcome(track: Track, call: str) -> ToolResult | Park | None:
-    """Return the recorded result of a started call, or the question that it asked; None if the
-    recording has neither."""
+    """Return the recorded result of a started call, or the question for which it was parked; None
+    if the recording has neither."""
     for event, payload in track.ahead():
         if event.kind in ("run.resumed", "run.started"):
             return None
@@ -27,8 +27,8 @@ def recorded_outcome(track: Track, call: str) -> ToolResult | Park | None:
 
 
 def decision(track: Track, name: str, arguments: Any) -> str:
-    """Return the recorded decision about a call of the next message; `bad` if its arguments were
-    rejected."""
+    """Return the recorded approval of a call in the next model message: `auto`, `ask`, `deny`, or
+    `bad` if its arguments were rejected."""
     coming = track.answer()
     if coming is None or not isinstance(coming[1], ev.MessageCompleted):
         return "auto"
@@ -49,8 +49,8 @@ def decision(track: Track, name: str, arguments: Any) -> str:
 
 
 def fingerprint(track: Track, name: str) -> str | None:
-    """Return the fingerprint of a tool in the next message, or in the last message that called
-    it."""
+    """Return the recorded fingerprint of a tool: from the next model message if it calls the tool,
+    otherwise from the last message that called it."""
     coming = track.answer()
     made = coming[1].calls if coming and isinstance(coming[1], ev.MessageCompleted) else []
     found = next((call.fingerprint for call in made if call.name == name), None)
@@ -58,8 +58,8 @@ def fingerprint(track: Track, name: str) -> str | None:
 
 
 def typed(track: Track) -> dict[int, str | None]:
-    """Return the messages that request a typed answer, and the fingerprint of the tool that
-    provided it."""
+    """Return the number of each message that requests a typed answer, with the fingerprint of the
+    tool that returned the answer."""
     found: dict[int, str | None] = {}
     for event, payload in track.recorded():
         if isinstance(payload, ev.MessageReceived) and payload.output is not None:
@@ -71,8 +71,8 @@ def typed(track: Track) -> dict[int, str | None]:
 
 
 def answers(track: Track) -> bool:
-    """Return whether the agent, not a message, required typed answers: the model was asked for one
-    or returned one without a message that requested it."""
+    """Return whether the agent always required typed answers: no message requested one, but the
+    model was asked for one or returned one."""
     if typed(track):
         return False
     for event, payload in track.recorded():
@@ -85,14 +85,14 @@ def answers(track: Track) -> bool:
 
 
 def threads(track: Track) -> bool:
-    """Return whether a tool's function ran in a thread, so that a cancelled call could not be
-    stopped."""
+    """Return whether a tool's function ran in a thread. This is known if a cancelled call has an
+    unknown outcome, because a thread cannot be stopped."""
     ended = track.every(ev.ToolFinished)
     return any(end.outcome == "unknown" and "cancelled" in str(end.result) for end in ended)
 
 
 def result(said: ev.ToolFinished) -> ToolResult:
-    """Convert a recorded outcome to the result of the call."""
+    """Convert a recorded `tool.finished` event to the result of the call."""
     refs = []
     for ref in said.refs:
         try:
@@ -111,7 +111,7 @@ def result(said: ev.ToolFinished) -> ToolResult:
 
 
 def parked(opened: ev.PendingOpened) -> Park:
-    """Return the question of a recorded call."""
+    """Return the exception with which a recorded call was parked."""
     detail = opened.detail if isinstance(opened.detail, dict) else {}
     own = {name: value for name, value in detail.items() if name not in ("tool", "arguments")}
     what: Any = opened.what

@@ -1,4 +1,4 @@
-"""Drives each recorded log again with the real loop, in memory, without a network."""
+"""Replays each recorded log with the harness's run loop, in memory and without a network."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ async def play(
 
 
 class _Player:
-    """Plays the logs of one session one after the other. The log of a sub-agent is played when its
-    parent waits for it."""
+    """Replays the logs of one session one after the other. The log of a sub-agent is replayed when
+    its parent waits for it."""
 
     def __init__(
         self,
@@ -99,13 +99,14 @@ class _Player:
         await self._logs.aclose()
 
     async def all(self) -> None:
-        """Play all logs; `main` first, since the other logs need its state."""
+        """Replay all logs. The log of thread `main` is first, because the other logs need its
+        state."""
         for key in sorted(self._stage.tracks, key=lambda key: key.thread != "main"):
             await self.child(key)
 
     async def child(self, key: Key, by: Key | None = None) -> None:
-        """Play a recorded log to its end, because the log `by` waits for it. Has no effect if the
-        log itself waits for `by`, since that would be a deadlock."""
+        """Replay a recorded log to its end, because the log `by` waits for it. Has no effect if the
+        recorded log itself waits for `by`, since that would be a deadlock."""
         if key not in self._stage.tracks or key in self._above(by):
             return
         if key not in self._playing:
@@ -114,7 +115,7 @@ class _Player:
         await asyncio.shield(self._playing[key])
 
     def _above(self, key: Key | None) -> set[Key]:
-        """Return a log and the logs that wait for it."""
+        """Return a log and all logs that wait for it, directly or indirectly."""
         found: set[Key] = set()
         while key is not None and key not in found:
             found.add(key)
@@ -189,7 +190,7 @@ class _Player:
     async def _driven(
         self, track: Track, runtime: HarnessRuntime, live: Live, shared: Live
     ) -> None:
-        """Drive the log until nothing is left to do, or there is no progress."""
+        """Drive the log until its driver has nothing left to do, or makes no progress."""
         stage = self._stage
         drivers = stage.drivers
         work = asyncio.create_task(
@@ -203,7 +204,7 @@ class _Player:
                     self._stalled(track, None, "no progress")
                     return
             await work
-        except Exception as error:  # a log from outside can lead to any error
+        except Exception as error:  # an invalid log can cause any error
             code = {"code": getattr(error, "code", type(error).__name__)}
             stage.diverge(track, track.next_event, "error", None, code, str(error))
         finally:

@@ -1,6 +1,6 @@
-"""The recorded configuration of the next decision: its time, driver, model and limits. Pure.
+"""The recorded configuration for the next decision: its time, driver, model and limits. Pure.
 
-With this configuration, a driver decides the next step as in the recording.
+With this configuration, a driver makes the same decision as in the recording.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NEVER = 1 << 62
 
 def clock(track: Track) -> int:
     """Return the time at which the next step was decided. This is the time of the previous event,
-    since the next event may have been written much later. For a step that a timer caused, it is the
-    time of the step's own event."""
+    since the next event may have been written much later. If a timer caused the step, it is the
+    time of the event of the step."""
     coming = track.following()
     before = track.events[track.at - 1].at if track.at else track.events[0].at
     if coming is None or not (track.late or _by_the_clock(coming[1])):
@@ -32,7 +32,7 @@ def clock(track: Track) -> int:
 
 
 def _next_expiry(track: Track) -> int:
-    """Return the time at which the first open item expires."""
+    """Return the earliest time at which a pending item expires."""
     open: dict[str, int] = {}
     for payload in track.payloads[: track.at]:
         if isinstance(payload, (ev.PendingOpened, ev.PendingExtended)):
@@ -43,7 +43,7 @@ def _next_expiry(track: Track) -> int:
 
 
 def ends_with(track: Track, code: str) -> bool:
-    """Return whether the current run ends with a code, without further steps before its end."""
+    """Return whether the current run ends with this code before it takes another step."""
     for event, payload in track.ahead():
         if isinstance(payload, ev.RunFinished):
             return payload.code == code
@@ -53,10 +53,13 @@ def ends_with(track: Track, code: str) -> bool:
 
 
 def breaks(track: Track) -> Literal["lost", "left"] | None:
-    """Return how a driver ends at this point, if it does: `lost` if its process crashed, `left` if
-    it handed the run over. The result is derived from the next events only, because text may be
-    redacted. In the event of a run that waits for a user, `reason` is empty, and its due time may
-    have passed before the event was written."""
+    """Return how the driver stopped at this position: `lost` if its process crashed, `left` if it
+    handed the run over, None if it did not stop.
+
+    The result is derived from the next events only, because text may be redacted. A `run.waiting`
+    event without `reason` is not a handover: its run waits for a user, and its due time may have
+    passed before it was written.
+    """
     ahead = track.ahead()
     event, payload = next(ahead, (None, None))
     if isinstance(payload, ev.MessageInterrupted) and not payload.shown:
@@ -71,8 +74,8 @@ def breaks(track: Track) -> Literal["lost", "left"] | None:
 
 
 def driver(track: Track) -> str:
-    """Return the name of the recorded driver. Grants for one driver do not apply to later
-    drivers."""
+    """Return the name of the recorded driver. The driver must have this name, because a grant for
+    one driver does not apply to later drivers."""
     coming = track.following()
     payload = coming[1] if coming is not None else None
     if isinstance(payload, (ev.RunStarted, ev.RunResumed)) and payload.driver:
@@ -81,20 +84,20 @@ def driver(track: Track) -> str:
 
 
 def model(track: Track) -> str | None:
-    """Return the model that is called next."""
+    """Return the reference of the next model that is called, if known."""
     found = (p.model for _, p in track.ahead() if isinstance(p, ev.ModelCalled))
     return next((ref for ref in found if "/" in ref), None)
 
 
 def models(track: Track) -> list[str]:
-    """Return all models that have answered."""
+    """Return the references of all models that have answered."""
     found = (message.model for message in track.every(ev.MessageCompleted))
     return list(dict.fromkeys(ref for ref in found if ref and "/" in ref))
 
 
 def bounds(track: Track) -> RunBounds:
-    """Return the limits that make a driver decide as in the recording. Only the limit that was
-    reached is set."""
+    """Return limits with which a driver makes the recorded decision: only the limit that was
+    reached in the recording is set."""
     nothing = RunLimits(steps=None)
     open = RunBounds(limits=nothing, tokens=NEVER, turns=NEVER, crashes=NEVER)
     coming = [payload for _, payload in itertools.islice(track.ahead(), 2)]
@@ -126,7 +129,7 @@ def _bounds(open: RunBounds, code: str | None) -> RunBounds:
 
 
 def _by_the_clock(payload: Any) -> bool:
-    """Return whether a driver wrote an event because of a timer."""
+    """Return whether a driver wrote this event because a time was reached."""
     if isinstance(payload, ev.PendingSettled):
         return payload.outcome == "expired"
     # A message from a driver is always caused by a timer.

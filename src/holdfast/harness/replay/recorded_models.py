@@ -1,4 +1,4 @@
-"""Models that return the recorded answers. No real model is called."""
+"""Models that return the recorded answers. Only a replacement model is really called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .track import Track
 
 
 class RecordedFailure(HoldfastError):
-    """The recorded failure of a model."""
+    """Raised for a model call that failed in the recording. `fault` is the recorded error code."""
 
     code = "recorded"
 
@@ -39,7 +39,7 @@ POLICY = ErrorPolicy(classify=_classify, retry=Retry(model=Attempts(1), storage=
 
 
 class RecordedModels(Models):
-    """All models of a log."""
+    """Resolves every model reference of a log to a model that returns the recorded answers."""
 
     def __init__(self, stage: ReplayStore, track: Track, swapped: Model | None) -> None:
         super().__init__(default=False)
@@ -49,11 +49,11 @@ class RecordedModels(Models):
         return ReplayedModel(ref, self._stage, self._track, self._swapped)
 
     def check(self, ref: str, field: str = "model") -> None:
-        """Accept every recorded model."""
+        """Accept every model reference, since no real model is called."""
 
 
 class ReplayedModel:
-    """A model that returns the recorded answer, or the answer of the model that replaces it."""
+    """A model that returns the recorded answer, or the answer of its replacement."""
 
     def __init__(self, ref: str, stage: ReplayStore, track: Track, swapped: Model | None) -> None:
         self.ref, self._stage, self._track, self._swapped = ref, stage, track, swapped
@@ -82,8 +82,8 @@ class ReplayedModel:
             self._stage.busy -= 1
 
     async def _same_prompt(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-        """Return the recorded answer to an identical prompt. Used when the replay no longer follows
-        the recording."""
+        """Return the recorded answer to an identical prompt. Used after the replay has stopped
+        following the recording."""
         stage, track = self._stage, self._track
         try:
             async for chunk in RecordedModel(track.events, ref=self.ref).stream(call):
@@ -121,7 +121,7 @@ class ReplayedModel:
         yield EndChunk("other")
 
     async def _interrupted(self) -> None:
-        """End the call as in the recording: with an error, or by an interruption."""
+        """End the call like the recorded call: with an error, or by stopping the driver."""
         stage, track = self._stage, self._track
         if (broken := breaks(track)) is not None:
             await stage.hand_in(track)
@@ -134,7 +134,7 @@ class ReplayedModel:
             await forever()
         if ends is not None and ends.status == "failed":
             raise RecordedFailure(ends.code or "model_failed")
-        await stage.hand_in(track)  # including the event that ended it
+        await stage.hand_in(track)  # the recorded input that ended it, if any
         if ends is None:
             stage.end(track)
         await forever()

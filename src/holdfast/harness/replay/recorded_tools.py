@@ -1,5 +1,5 @@
-"""Tools that return the recorded results. Only replacement tools are really called, starting with
-the step at which they replace the recorded tools."""
+"""Tools that return the recorded results. Only replacement tools are called, from the step on at
+which the replacement begins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .track import Track
 
 
 class GivenArguments(dict[str, Any]):
-    """Arguments converted for a function; `raw` are the original arguments."""
+    """Converted arguments for a function. `raw` are the arguments before conversion."""
 
     raw: dict[str, Any]
 
@@ -35,8 +35,8 @@ class GivenArguments(dict[str, Any]):
 
 @dataclass(frozen=True)
 class LenientForm(DictForm):
-    """Converts the arguments of a tool according to the tool's own signature. Redacted arguments
-    are not converted."""
+    """Converts the arguments of a tool by the tool's own signature, except arguments that contain
+    redacted text. `refused` returns whether such arguments were rejected in the recording."""
 
     inner: Any
     refused: Callable[[dict[str, Any]], bool]
@@ -56,7 +56,7 @@ class LenientForm(DictForm):
 
 @dataclass(frozen=True)
 class AnyForm(DictForm):
-    """Accepts any arguments. Used for a tool of which only the name is known."""
+    """Accepts any arguments. Used for a tool that is known only by its name."""
 
     schema: dict[str, Any]
 
@@ -65,15 +65,15 @@ class AnyForm(DictForm):
 
 
 class RecordedTools:
-    """The recorded tools of one log. The tools in `swapped` are really called, starting with their
-    step."""
+    """The tools of one log. They return recorded results; the tools in `swapped` are called instead
+    from a certain step on."""
 
     def __init__(self, stage: ReplayStore, track: Track, swapped: Mapping[str, Tool]) -> None:
         self._stage, self._track, self._swapped = stage, track, swapped
         self._used: set[int] = set()
 
     def of(self, known: Tool) -> Tool:
-        """Return a tool that has the declaration of the program's tool, and returns recorded
+        """Return a tool with the declaration of the program's tool that returns recorded
         results."""
         approval: Any = known.approval
         if callable(approval) and self._stage.plan.terms.masked:
@@ -87,7 +87,7 @@ class RecordedTools:
         return known.replace(form=form, function=function, approval=approval)
 
     def named(self, name: str, *, thread: bool = False) -> Tool:
-        """Return a recorded tool of which only the name is known."""
+        """Return a recorded tool that is known only by its name."""
         return Tool(
             name=name,
             description="",
@@ -96,14 +96,15 @@ class RecordedTools:
         )
 
     def fitted(self, known: Mapping[str, Tool]) -> dict[str, Tool]:
-        """Set the fingerprint of each tool to its fingerprint at this point of the recording."""
+        """Set the fingerprint of each tool to its recorded fingerprint at the current position.
+        Returns the tools."""
         for name, item in known.items():
             object.__setattr__(item, "fingerprint", fingerprint(self._track, name))
         return dict(known)
 
     def _decided(self, known: Tool) -> Callable[..., Any]:
-        """Return an approval function that uses the recorded decision if the arguments are
-        redacted."""
+        """Return an approval function that uses the recorded decision for arguments that contain
+        redacted text, and the tool's own function for all others."""
         judge: Any = known.approval
         wanted = inspect.signature(judge).parameters
         takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted.values())
@@ -159,8 +160,8 @@ class RecordedTools:
             self._stage.busy -= 1
 
     def _same_call(self, name: str, arguments: Any) -> ToolResult | None:
-        """Return a recorded result of the same tool for the same arguments. Used when the replay no
-        longer follows the recording. Each result is used once."""
+        """Return the recorded result of a call of the same tool with the same arguments. Used after
+        the replay has stopped following the recording. Each result is used once."""
         track = self._track
         made = [call for message in track.every(ev.MessageCompleted) for call in message.calls]
         ids = [call.id for call in made if (call.name, call.arguments) == (name, arguments)]
@@ -174,7 +175,8 @@ class RecordedTools:
 
 
 def final(known: str | None) -> Tool:
-    """Return the tool for a typed answer, which accepts any type."""
+    """Return a tool with the fingerprint `known` for typed answers. It accepts values of any
+    type."""
     form = AnyForm({"type": "object"})
     made = Tool(name=FINAL, description="", form=form, function=lambda given, context: given)
     object.__setattr__(made, "fingerprint", known)

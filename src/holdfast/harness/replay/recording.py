@@ -1,4 +1,4 @@
-"""Recordings: the events to replay, by thread, read from a store or a bundle."""
+"""Recordings: the events to replay, by thread, from a store or a bundle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .report import RedactionMode
 
 
 class Recording:
-    """The events of each thread, and the number of events that it shares with its parent."""
+    """The recorded events of each thread, and how many of them the thread shares with the thread
+    that it was forked from."""
 
     def __init__(self, mode: RedactionMode = "local") -> None:
         self.mode = mode
@@ -25,7 +26,8 @@ class Recording:
         return None
 
     def check(self, scope: Scope, thread: str | None) -> Recording:
-        """Cut the threads at erased events. Raises `SessionNotFound` if there is no thread."""
+        """Truncate each thread before its first erased event. Raises `SessionNotFound` if there are
+        no threads."""
         if not self.threads:
             raise SessionNotFound(
                 tenant=scope.tenant, session=scope.session, thread=thread or "main"
@@ -38,8 +40,8 @@ class Recording:
         return self
 
     def unreadable(self) -> list[str]:
-        """Return the kinds of events that cannot be compared. If an added context was redacted, the
-        prompt context cannot be built again, because the log has the only copy."""
+        """Return the kinds of events that cannot be compared. If an added context was redacted,
+        `context.built` cannot be compared, because the added text is only in the log."""
         for events, _ in self.threads.values():
             for event in events:
                 if event.kind == "context.added" and masked(body(event)):
@@ -71,6 +73,5 @@ async def stored_recording(store: Store, scope: Scope, thread: str | None) -> Re
 
 
 def _readable(event: Event) -> bool:
-    """Return whether an event was not erased. Steps after an erased event cannot be decided
-    again."""
+    """Return whether an event was not erased. The replay ends at the first erased event."""
     return event.kind not in KINDS or "erased" not in payload_fields(event)

@@ -1,4 +1,4 @@
-"""The result of a replay, and the notes from which it is built. Pure."""
+"""The result of a replay, and the notes from which the result is built. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MOST = 100  # divergences in a report
 
 
 class Divergence(Struct, frozen=True, kw_only=True):
-    """A difference between the replay and the recording. `step` counts the model calls of the
-    thread, `seq` is the number of the recorded event, `path` the location of the difference in
-    it."""
+    """A difference between the replay and the recording. `recorded` and `came` are the recorded and
+    the replayed value, and `path` is their location in the event. `seq` is the number of the
+    recorded event. `step` is the number of model calls of the thread so far."""
 
     thread: str
     step: int
@@ -39,9 +39,10 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
     `same` means that the replay produced everything that was recorded. `first` is the first
     divergence, `others` are the later divergences if the replay continued. `steps` counts model
-    calls, `compared` the events that were compared, `given` the inputs that were supplied.
+    calls, `compared` the events that were compared, `given` the recorded inputs that were supplied.
     `stopped` says why the replay ended; `asked` is the model call at that point. `events` maps each
-    thread to the new events that replace the recorded events. `mode` is the mode of the bundle.
+    thread to the new events that replace the recorded events. `mode` is the redaction mode of the
+    bundle.
     """
 
     same: bool
@@ -58,8 +59,8 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 
 class ReplayNotes:
-    """Notes collected during a replay: the divergences, why the replay stopped, and the model call
-    at that point."""
+    """Collects the divergences of a replay, why the replay stopped, and the model call at that
+    point."""
 
     def __init__(self) -> None:
         self.divergences: list[Divergence] = []
@@ -92,7 +93,7 @@ class ReplayNotes:
 
 
 def shown(value: Any) -> Any:
-    """Return a value for a report; long strings are truncated."""
+    """Return a value for a report; a long string is truncated."""
     if isinstance(value, str) and len(value) > SHOWN:
         return f"{value[:SHOWN]}… ({len(value)} characters)"
     return value

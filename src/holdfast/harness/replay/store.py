@@ -1,8 +1,7 @@
 """The store of a replay. It compares the events that a driver writes with the recorded events, and
-puts the recorded events into the log. Ids and times are therefore the recorded ids and times, and
-each step is decided on exactly the recorded state. When the replay no longer follows the recording,
-a log behaves like an ordinary log.
-"""
+stores the recorded events instead. Ids and times are therefore the recorded ids and times, and each
+step is decided on exactly the recorded state. When the replay no longer follows the recording, the
+log behaves like an ordinary log."""
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ from .drivers import ReplayDrivers
 from .report import ReplayNotes, Stopped
 from .track import Track
 
-EMPTY = 1_000  # consecutive appends at one place without anything to compare
+EMPTY = 1_000  # consecutive appends at one position without an event to compare
 TURNS = ("tool.finished", "pending.opened")  # kinds that may have to wait for their turn
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):
-    """How to replay: the step from which models and tools are replaced, and the terms of the
-    comparison."""
+    """The settings of a replay: the step from which models and tools are replaced, what is
+    compared, and the kinds of events that are ignored."""
 
     from_step: int | None = None
     terms: ComparisonTerms = ComparisonTerms()
@@ -39,7 +38,7 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
 
 
 class ReplayStore(MemoryStore):
-    """One replay: its logs, its drivers, and the divergences."""
+    """The store of one replay, with its logs, its drivers, and the divergences found."""
 
     def __init__(
         self,
@@ -58,20 +57,21 @@ class ReplayStore(MemoryStore):
         self._left: dict[Key, dict[str, list[int]]] = {}
 
     def swaps(self, track: Track) -> bool:
-        """Return whether the replaced model and tools are used at this step."""
+        """Return whether the replacements of the model and tools are used at this step."""
         return self.plan.from_step is not None and track.steps >= self.plan.from_step
 
     # Inputs
 
     async def begin(self, track: Track) -> None:
-        """Create the log with its first events."""
+        """Create the log with the events that it shares with its parent thread and the first
+        recorded inputs."""
         await self._play(track, create=True)
         while track.at < track.start:
             await self._play(track)
         await self.hand_in(track)
 
     async def hand_in(self, track: Track) -> None:
-        """Append all inputs up to the next event of a driver."""
+        """Append the recorded inputs up to the next event that the driver must write."""
         while not track.free and (event := track.outside()) is not None:
             place = track.at
             await self._child_of(track, event)
@@ -79,7 +79,7 @@ class ReplayStore(MemoryStore):
                 await self._play(track)
 
     async def _child_of(self, track: Track, event: Event) -> None:
-        """Replay a sub-agent before its answer is supplied."""
+        """Replay the log of a sub-agent before its answer is supplied to its parent."""
         payload = typed(event)
         if self.child is None or not isinstance(payload, ev.PendingSettled):
             return
@@ -103,7 +103,7 @@ class ReplayStore(MemoryStore):
         self.drivers.stop(track)
 
     def end(self, track: Track, why: Stopped = "end") -> LeaseLost:
-        """End the replay of this log."""
+        """End the replay of a log and stop its driver. Returns the error that the driver gets."""
         if why != "end" and self.notes.stopped == "end":
             self.notes.stopped = why
         track.over = True
@@ -120,7 +120,7 @@ class ReplayStore(MemoryStore):
         *,
         stopped: Stopped = "diverged",
     ) -> LeaseLost:
-        """Record a divergence from a recorded event, and end the replay of this log."""
+        """Record a divergence from a recorded event, and end the replay of the log."""
         self.notes.add(track, event, path, recorded, came, why)
         return self.end(track, stopped)
 
@@ -144,7 +144,7 @@ class ReplayStore(MemoryStore):
         track = self.tracks.get(key)
         if track is None or (track.free and fence is None):
             return await super().append(key, events, expected=expected, create=create)
-        if fence is None:  # from another thread: the recorded event is replayed instead
+        if fence is None:  # written by another thread: the recorded event is used instead
             return Appended((0,) * len(events), (await self._head(key)), 0)
         if track.over or (track.stopped and self.drivers.drives[key].failure is not None):
             raise self.drivers.gone(track)
@@ -176,8 +176,8 @@ class ReplayStore(MemoryStore):
         )
 
     def _counted(self, events: Sequence[NewEvent]) -> list[NewEvent]:
-        """Return the events to compare: without events that tools write, and, if the program's
-        agent is not available, without decisions about calls."""
+        """Return the events to compare. Events written by tools are not compared. Without the
+        program's agent, decisions about calls are not compared either."""
         whole = self.plan.terms.whole
         made = [n for n, event in enumerate(events) if event.kind == "message.completed"]
         about = made[0] if made and not whole else len(events)
@@ -200,13 +200,13 @@ class ReplayStore(MemoryStore):
         events: Sequence[NewEvent],
         expected: int | None,
     ) -> None:
-        """Compare events, and append the recorded events in their place."""
+        """Compare events with the recorded events, and append the recorded events."""
         ids: dict[str, str] = {}
         if not counted:
             self._nothing(track, events)
             return
         if expected is not None and self._cut(track, len(counted)):
-            # In the recording an input came in between, and the driver had to decide again.
+            # In the recording an input arrived between these events, and the driver decided again.
             head = await self._head(track.key)
             if (track.key, head) not in self._refused:
                 self._refused.add((track.key, head))
@@ -227,8 +227,8 @@ class ReplayStore(MemoryStore):
             await self._play(track)
 
     def _nothing(self, track: Track, events: Sequence[NewEvent]) -> None:
-        """Handle an append that has nothing to compare. Too many such appends in a row count as a
-        divergence."""
+        """Handle an append that contains no event to compare. Too many such appends in a row count
+        as a divergence."""
         place, times = self._empty.get(track.key, (track.at, 0))
         times = times + 1 if place == track.at else 1
         self._empty[track.key] = track.at, times
@@ -258,7 +258,7 @@ class ReplayStore(MemoryStore):
             raise self.drivers.gone(track)
 
     def _cut(self, track: Track, count: int) -> bool:
-        """Return whether an input comes between the next `count` events."""
+        """Return whether a recorded input comes between the next `count` events of the driver."""
         place, left = track.at, count
         while left and place < len(track.events):
             if not track.ours[place]:
@@ -286,8 +286,8 @@ class ReplayStore(MemoryStore):
         self, track: Track, recorded: Event, came: NewEvent, found: tuple[str, Any, Any]
     ) -> tuple[str, Any, Any]:
         """Return the path and both values of a difference for the report. If the events have
-        different kinds, the values are the whole events. For a changed context, they are the part
-        that differs."""
+        different kinds, the values are the whole events. For a changed context, they are the system
+        prompt or the messages."""
         if came.kind == "context.built" and found[0] in ("kind", "hash"):
             old = track.shown() or ev.ContextBuilt(hash="")
             new = body(came)
@@ -298,10 +298,11 @@ class ReplayStore(MemoryStore):
             return "kind", _whole(recorded), _whole(came)
         return found
 
-    # After the replay has left the recording
+    # After the replay has stopped following the recording
 
     def set_free(self, track: Track) -> None:
-        """Stop following the recording. From here on, the log contains the new events."""
+        """Stop following the recording. From this position on, the log contains the events that the
+        driver writes."""
         left: dict[str, list[int]] = {}
         expected = track.expected()
         for place in range(track.at, len(track.events)):
@@ -349,7 +350,7 @@ class ReplayStore(MemoryStore):
         """Do nothing, since drafts are not read."""
 
     async def drafts(self, key: Key) -> list[Draft]:
-        """Return the draft of a driver that crashed in the recording."""
+        """Return the draft that a recorded driver left when it crashed."""
         found = []
         for event, payload in self.tracks[key].ahead() if key in self.tracks else ():
             if not isinstance(payload, ev.MessageInterrupted) or payload.shown:
@@ -360,7 +361,7 @@ class ReplayStore(MemoryStore):
     async def save_snapshot(
         self, key: Key, snapshot: Snapshot, *, fence: Lease | None = None
     ) -> None:
-        """Do nothing, because the log is not opened again."""
+        """Do nothing, because snapshots are only used when a log is opened again."""
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         data = await self._blob(ref.sha256)
@@ -370,12 +371,12 @@ class ReplayStore(MemoryStore):
 
 
 def _whole(event: NewEvent) -> dict[str, Any]:
-    """Return an event with its payload, for a report."""
+    """Return an event's kind and payload for a report."""
     return {event.kind: payload_fields(event)}
 
 
 def _finals(events: Sequence[NewEvent]) -> set[str]:
-    """Return the calls that provide a typed answer."""
+    """Return the ids of the calls that return a typed answer."""
     made = (
         payload_fields(event).get("calls", [])
         for event in events
@@ -389,7 +390,7 @@ def _from(events: Sequence[NewEvent], first: NewEvent) -> Sequence[NewEvent]:
 
 
 def _renamed(recorded: Event, came: NewEvent) -> dict[str, str]:
-    """Map the new ids of a message's calls to the recorded ids."""
+    """Return a map from the ids of a message's new calls to the recorded ids."""
     if recorded.kind != "message.completed":
         return {}
     old, new = body(recorded).get("calls") or [], body(came).get("calls") or []

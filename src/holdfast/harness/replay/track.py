@@ -1,7 +1,7 @@
 """One recorded log, and the position of its replay.
 
 The replay must reproduce the events that a driver decided to write. All other events are inputs,
-which are added at their recorded positions. Pure.
+which the replay adds at their recorded positions. Pure.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _ALWAYS = {
 
 
 class Track:
-    """The events of one thread. `at` is the number of events played so far, `start` the number of
-    events that it shares with the thread it was forked from."""
+    """The events of one thread, and the position of the replay in them. `at` is the number of
+    events replayed so far, `start` the number of events that it shares with the thread it was
+    forked from."""
 
     def __init__(
         self,
@@ -43,12 +44,12 @@ class Track:
         self.ours = self._ours(whole, masked, ignore)
         self.moved = asyncio.Event()
         self.owner = "replay"
-        self.waiting = False  # the current run waits
+        self.waiting = False  # the current run is waiting
         self._shown: ev.ContextBuilt | None = None
         self.fingerprints: dict[str, str | None] = {}
         self.late = False  # the time limit of the run is reached
         self.stopped = False  # the driver was stopped, as in the recording
-        self.free = False  # the replay has left the recording
+        self.free = False  # the replay no longer follows the recording
         self.over = False
 
     def _ours(self, whole: bool, masked: bool, ignore: Collection[str]) -> list[bool]:
@@ -93,7 +94,7 @@ class Track:
         return next((place for place in places if self.ours[place]), None)
 
     def outside(self) -> Event | None:
-        """Return the next event, if it is an input."""
+        """Return the next event if it is an input, otherwise None."""
         if self.at < len(self.events) and not self.ours[self.at]:
             return self.events[self.at]
         return None
@@ -105,21 +106,21 @@ class Track:
                 yield self.events[place], self.payloads[place]
 
     def following(self) -> tuple[Event, Any] | None:
-        """Return the next event that the replay must produce."""
+        """Return the next event that the replay must produce, with its payload."""
         return next(self.ahead(), None)
 
     @property
     def next_event(self) -> Event | None:
-        """Return the next event that the replay must produce, without its payload."""
+        """The next event that the replay must produce."""
         coming = self.following()
         return coming[0] if coming is not None else None
 
     def every(self, kind: type[P]) -> list[P]:
-        """Return all recorded payloads of one type, played or not."""
+        """Return all recorded payloads of one type, whether replayed yet or not."""
         return [payload for payload in self.payloads if isinstance(payload, kind)]
 
     def recorded(self) -> Iterator[tuple[Event, Any]]:
-        """Return all events with their payloads, played or not."""
+        """Return all events with their payloads, whether replayed yet or not."""
         return zip(self.events, self.payloads, strict=True)
 
     def answer(self) -> tuple[Event, Any] | None:
@@ -128,7 +129,7 @@ class Track:
         return next((found for found in self.ahead() if found[0].kind != "context.built"), None)
 
     def passed(self) -> None:
-        """Advance by one event."""
+        """Move the position past the next event, and update the counters."""
         event, payload = self.events[self.at], self.payloads[self.at]
         if self.ours[self.at]:
             self.compared += 1
@@ -148,6 +149,6 @@ class Track:
         self.moved = asyncio.Event()
 
     def shown(self) -> ev.ContextBuilt | None:
-        """Return the current context of the model, apart from the conversation."""
+        """Return the last `context.built` event: what the model sees besides the conversation."""
         coming = self.payloads[self.at] if self.at < len(self.payloads) else None
         return coming if isinstance(coming, ev.ContextBuilt) else self._shown

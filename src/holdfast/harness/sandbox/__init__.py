@@ -1,4 +1,4 @@
-"""Sandboxes, in which a session's tools read and write files and run commands: the port, and the
+"""Sandboxes, in which a session's tools read and write files and run commands: the interface, and
 implementations for a local folder and Docker."""
 
 from .docker import DockerSandbox, Mount

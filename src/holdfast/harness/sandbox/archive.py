@@ -1,7 +1,8 @@
-"""Archives of a work folder, as `.tar.gz`: created from a place, and extracted into a place. An
-archive contains only regular files and folders, without `.git`. It is not trusted: names, types and
-sizes are all checked before anything is written. Each file is written through the place, which
-rejects paths outside of it. This works for every kind of place.
+"""Packs the files of a sandbox into a `.tar.gz` archive, and unpacks an archive into a sandbox.
+
+An archive contains only regular files and folders, without `.git`. It is not trusted: names, types
+and sizes are all checked before anything is written. Files are read and written through a `Place`,
+so this works with every kind of sandbox, and a path outside of the sandbox is rejected.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .port import DirectoryEntry, Place
 
 ENTRIES = 10_000  # files and folders of an archive
 BYTES = 64 << 20  # bytes of all files together
-DEPTH = 32  # names of a path
+DEPTH = 32  # names in a path
 NAME, PATH = 255, 4_096  # bytes of a name, and of a path
 EXTRA, SHORT = PATH + 512, 1_024  # bytes of an extended header: at most, and usually
 EXTRAS, LONGS = SHORT * ENTRIES, 256  # bytes of all extended headers, and how many exceed SHORT
@@ -38,8 +39,8 @@ _PIECE = 1 << 16
 
 
 async def pack(place: Place, to: Path) -> None:
-    """Pack the files of a place into the file `to`. The same files yield the same bytes. Links and
-    other special files are omitted."""
+    """Pack the files of a sandbox into the new file `to`. The same files yield the same bytes.
+    Links and other special files are omitted."""
     size = 0
     packing = await asyncio.to_thread(_Packing, to)
     try:
@@ -54,11 +55,14 @@ async def pack(place: Place, to: Path) -> None:
 
 
 async def unpack(place: Place, data: bytes) -> Restored:
-    """Unpack an archive into a place. Files with the same path are replaced; all other files stay.
+    """Unpack an archive into a sandbox. Files with the same path are replaced; all other files
+    stay.
 
-    Raises an error, before anything is written, if the archive is damaged or too large, or has a
-    link, a device, or a path that leads outside. Then the files are written one by one, each
-    atomically. If one fails, the files before it stay, and the same archive can be sent again."""
+    Raises an error, before anything is written, if the archive is damaged or too large, or contains
+    a link, a device, or a path that leads outside. Then the files are written one by one, each
+    atomically. If writing a file fails, the files written before it stay, and the same archive can
+    be unpacked again.
+    """
     files = size = 0
     await asyncio.to_thread(_check, data)
     with closing(_members(data)) as members:
@@ -78,8 +82,8 @@ async def unpack(place: Place, data: bytes) -> Restored:
 
 
 async def _entries(place: Place) -> AsyncGenerator[DirectoryEntry, None]:
-    """Yield the files and folders of a place, each once and in order, each folder before its
-    contents."""
+    """Yield the files and folders of a sandbox, each once and in a stable order, each folder before
+    its contents."""
     seen: set[str] = set()  # a path may appear twice if files are moved meanwhile
     folders = ["."]
     while folders:
@@ -108,7 +112,8 @@ async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
 
 
 def _check_legible(path: str) -> None:
-    """Reject a name that is not valid UTF-8, because its escaped form would not open the file."""
+    """Reject a path with a name that is not valid UTF-8. In `path`, its invalid bytes were
+    replaced, so it does not open the file."""
     if "\ufffd" in path:
         raise SandboxError(
             problem=f"{path!r} has a name that is not valid UTF-8: rename it", path=path
@@ -128,12 +133,12 @@ async def _read(place: Place, entry: DirectoryEntry, left: int) -> bytes | None:
 
 
 class _Packing:
-    """Writes an archive. Every method blocks."""
+    """Writes an archive. All methods block."""
 
     def __init__(self, to: Path) -> None:
         self._file = to.open("xb")
         self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0)
-        self._tar = tarfile.open(  # noqa: SIM115 - closed with the packing
+        self._tar = tarfile.open(  # noqa: SIM115 - closed by `close`
             mode="w|", fileobj=self._zip, format=tarfile.PAX_FORMAT
         )
 
@@ -157,7 +162,7 @@ class _Packing:
 
 
 class _Member(Struct, frozen=True):
-    """A member of an archive: a file, or a folder, whose data is None."""
+    """A file or folder in an archive; `data` is None for a folder."""
 
     path: str
     data: bytes | None
@@ -185,7 +190,7 @@ def _strict() -> type[tarfile.TarInfo]:
         def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
             try:
                 return super().fromtarfile(archive)
-            except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # its end, as written
+            except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the regular end of the archive
                 raise
             except tarfile.HeaderError as error:
                 raise tarfile.ReadError(str(error)) from None
@@ -287,7 +292,8 @@ def _data(tar: tarfile.TarFile, info: tarfile.TarInfo) -> bytes | None:
 
 
 def _check_end(tar: tarfile.TarFile) -> None:
-    """Read past the last member, so that the checksum is verified; only zeros are allowed there."""
+    """Read the rest of the archive after its last member, so that the checksum is verified. Rejects
+    data other than zeros there."""
     stream = tar.fileobj
     while stream is not None and (piece := stream.read(_PIECE)):
         if piece.strip(b"\0"):

@@ -82,7 +82,7 @@ class DockerSandbox(FolderSandbox):
             raise InvalidValue(
                 field="prefix",
                 problem=f"is {prefix!r}",
-                remedy="use 1 to 46 of a-z, 0-9 and -, with no - at either end",
+                remedy="use 1 to 46 characters of a-z, 0-9 and -, with no - at either end",
                 limit=46,
             )
         check_choice("persistence", persistence, ("workspace", "container"))
@@ -116,15 +116,15 @@ class DockerSandbox(FolderSandbox):
         return place
 
     async def destroy(self, session: Scope) -> None:
-        """Remove the session's container and its files; a shared workspace stays."""
+        """Remove the session's container and its files. A shared workspace is not removed."""
         name = self.name(session)
         async with self._lock(name):
             await self.cli.call("rm", "--force", name, fine=MISSING)
         await super().destroy(session)
 
     async def leave(self, name: str, reason: Reason) -> None:
-        """Close one place of a container. Closing the last place in this process stops or removes
-        the container."""
+        """Release the container for one `DockerPlace`. After the last release in this process, the
+        container is stopped or removed."""
         async with self._lock(name):
             self._users[name] = self._users.get(name, 1) - 1
             if self._users[name] > 0:
@@ -166,7 +166,7 @@ class DockerSandbox(FolderSandbox):
 
 
 class DockerPlace(FolderPlace):
-    """The running container of one session."""
+    """The open sandbox of one session: a running container, and its folder on this machine."""
 
     folder = WORKSPACE
 
@@ -226,10 +226,10 @@ class DockerPlace(FolderPlace):
             return str(PurePosixPath(WORKSPACE, names))
 
     async def _end(self, mark: str) -> None:
-        """End a command inside the container. Ending `docker exec` alone would leave the command
-        running."""
+        """End a command inside the container. Killing only `docker exec` on this machine would
+        leave the command running."""
         grace = f"{self._sandbox.cli.grace:g}"
-        with suppress(SandboxError):  # the container is gone, and the command with it
+        with suppress(SandboxError):  # the container no longer exists
             await self._sandbox.cli.call(
                 "exec", self._name, "sh", "-c", END, "sh", MARK, mark, grace
             )

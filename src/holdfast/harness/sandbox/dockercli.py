@@ -1,4 +1,4 @@
-"""The `docker` command: runs it and builds its arguments. Independent of sessions."""
+"""Runs the `docker` command and builds its arguments. Independent of sessions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class DockerCli:
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
     ) -> Running:
-        """Prepare a docker command. `env` is added to the environment of this process."""
+        """Return a docker command that is ready to run. `env` is added to the environment of this
+        process."""
         return Running(
             [self._path, *words],
             env={**os.environ, **(env or {})},
@@ -75,14 +76,15 @@ def _said(ran: Ran) -> str:
 
 
 def flags(option: str, values: Iterable[str]) -> list[str]:
-    """Return arguments that repeat an option for each value."""
+    """Return command-line arguments that repeat an option for each value."""
     return [word for value in values for word in (option, value)]
 
 
 def limits(
     *, cpus: float | None, memory: str | None, pids: int, network: str, user: str | None
 ) -> list[str]:
-    """Return the options for a container's limits, network and user (default: the current user)."""
+    """Return the options of `docker create` for limits, network and user (default: the current
+    user)."""
     said = ["--network", network, "--pids-limit", str(pids)]
     if user is None and hasattr(os, "getuid"):
         user = f"{os.getuid()}:{os.getgid()}"
@@ -93,8 +95,8 @@ def limits(
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return a copy of these environment variables, after checking that docker accepts their
-    names."""
+    """Return a copy of environment variables. Raises `InvalidValue` for names that docker does not
+    accept."""
     for name in env:
         if not _VARIABLE.fullmatch(name):
             raise InvalidValue(
@@ -110,7 +112,9 @@ def mount(source: str, target: str, *, read_only: bool) -> str:
     contain commas."""
     if not target.startswith("/"):
         raise InvalidValue(
-            field="mounts", problem=f"has the target {target!r}", remedy="pass an absolute path"
+            field="mounts",
+            problem=f"has the relative target {target!r}",
+            remedy="pass an absolute path",
         )
     fields = ["type=bind", f"source={source}", f"target={target}"]
     line = io.StringIO()

@@ -1,9 +1,9 @@
-"""File access inside one folder, by untrusted paths.
+"""File access inside one folder, with untrusted paths.
 
 A path is resolved one name at a time, starting from the folder; each name is opened relative to the
-previous open folder. The kernel never follows a link: this module reads the link and resolves its
-target. So a folder that is replaced by a link in the meantime cannot lead outside. A hard link to a
-file outside cannot be detected. Everything here blocks: call it in a thread.
+previously opened folder. The kernel never follows a link: this module reads the link and resolves
+its target. So a folder that is replaced by a link in the meantime cannot lead outside. A hard link
+to a file outside cannot be detected. All functions block: call them in a thread.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ NOT_EMPTY = "Directory not empty: remove its contents first, or remove it with a
 
 
 class SandboxFolder:
-    """The files below `path`. Absolute paths and links are resolved relative to `seen_as`, the
-    path under which commands see the same folder."""
+    """File operations inside the folder `path`. `seen_as` is the path of this folder as commands
+    see it; absolute paths and absolute links must begin with it."""
 
     def __init__(self, path: str, *, seen_as: str | None = None) -> None:
         self.path = path
         self.seen_as = (seen_as or path).rstrip("/")
 
     def read(self, path: str, limit: int | None = None) -> bytes:
-        """Return the first `limit` bytes of a file."""
+        """Return the first `limit` bytes of a file, or all bytes if `limit` is None."""
         with self._walk(path) as walk:
             name = walk.go(path)
             with open(walk.open(name, os.O_RDONLY), "rb") as file:
@@ -58,7 +58,7 @@ class SandboxFolder:
                 walk.replace(name, data, executable=executable)
 
     def list(self, pattern: str, limit: int) -> list[str]:
-        """Return the first `limit` files that match."""
+        """Return the paths of the files that match a pattern, at most `limit`."""
         found: list[str] = []
         with self._walk(pattern) as walk:
             wanted = Pattern("/".join(walk.names_of(pattern)))
@@ -82,7 +82,8 @@ class SandboxFolder:
         return found
 
     def tree(self, path: str, depth: int, limit: int) -> builtins.list[DirectoryEntry]:
-        """Return the entries of a folder, sorted by path."""
+        """Return the entries of a folder and its subfolders down to `depth`, sorted by path, at
+        most `limit`."""
         found: builtins.list[DirectoryEntry] = []
         with self._walk(path) as walk:
             walk.go(path, into=True)
@@ -103,7 +104,7 @@ class SandboxFolder:
             pass
 
     def move(self, path: str, to: str) -> None:
-        """Move a file or folder."""
+        """Move a file, a link or a folder. Fails if the target exists."""
         with self._walk(path) as source:
             name = source.go(path, last=True)
             found = os.stat(name, dir_fd=source.at, follow_symlinks=False)
@@ -120,7 +121,7 @@ class SandboxFolder:
         with self._walk(path) as walk:
             name = walk.go(path, last=True)
             if name == ".":
-                raise ValueError("is the workspace itself")
+                raise ValueError("the workspace itself cannot be removed")
             found = os.stat(name, dir_fd=walk.at, follow_symlinks=False)
             if not stat.S_ISDIR(found.st_mode):
                 os.unlink(name, dir_fd=walk.at)
@@ -131,8 +132,8 @@ class SandboxFolder:
 
     @contextmanager
     def enter(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
-        """Open a folder, and create it if needed. Yields its descriptor and its path inside
-        the root, without links."""
+        """Open a folder; with `make`, create it if needed. Yields its file descriptor, and its path
+        relative to the root folder, without links."""
         with ExitStack() as stack:
             with _sandbox_errors(path):
                 walk = stack.enter_context(closing(_Walk(self)))
@@ -158,7 +159,7 @@ def _sandbox_errors(path: str) -> Iterator[None]:
 
 
 class _Walk:
-    """A path from the root folder: the open folders and their names."""
+    """Resolves a path from the root folder. Keeps every folder on the way open."""
 
     def __init__(self, folder: SandboxFolder) -> None:
         self._folder = folder
@@ -174,7 +175,7 @@ class _Walk:
             os.close(self._open.pop())
 
     def names_of(self, path: str) -> list[str]:
-        """Return the names of a path from the root; an absolute path must be below the root."""
+        """Return the names of a path below the root. An absolute path must begin with the root."""
         root = self._folder.seen_as
         if path.startswith("/"):
             if path != root and not path.startswith(f"{root}/"):
@@ -183,9 +184,9 @@ class _Walk:
         return [name for name in path.split("/") if name not in ("", ".")]
 
     def go(self, path: str, *, make: bool = False, into: bool = False, last: bool = False) -> str:
-        """Enter the folders of a path and return the last name: the name of a file that is not a
-        link, or "." if the path is the current folder. `into` enters the last name as well; `last`
-        returns the last name even if it is a link."""
+        """Open the folders of a path and return the last name: the name of a file that is not a
+        link, or "." if the path is the current folder. `make` creates missing folders. `into` opens
+        the last name as a folder too; `last` returns the last name even if it is a link."""
         left = self.names_of(path)[::-1]
         _check_depth(len(left) - 1)
         tries = 0
@@ -253,8 +254,8 @@ class _Walk:
         return True
 
     def open(self, name: str, flags: int) -> int:
-        """Open a regular file, without following links and without blocking. Rejects everything
-        else."""
+        """Open a regular file, without following links and without blocking. Rejects any other kind
+        of file."""
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(name, flags, 0o666, dir_fd=self.at)
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -263,7 +264,8 @@ class _Walk:
         return file
 
     def replace(self, name: str, data: bytes, *, executable: bool = False) -> None:
-        """Write a temporary file, then rename it over the file; keeps the file's mode."""
+        """Write a temporary file, then rename it to `name`. The mode of an existing file is
+        kept."""
         mode = None
         with suppress(FileNotFoundError):
             found = os.stat(name, dir_fd=self.at, follow_symlinks=False)
@@ -345,5 +347,5 @@ def _is_there(name: str, opened: int) -> bool:
 
 
 def _text(path: str) -> str:
-    """Return a path as valid UTF-8 text."""
+    """Return a path as valid UTF-8 text; invalid bytes are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")

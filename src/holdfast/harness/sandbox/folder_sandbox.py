@@ -1,5 +1,5 @@
-"""The common part of the sandboxes that keep files in folders on this machine: the folders of
-sessions, the file operations, and the running commands."""
+"""Base classes of the sandboxes that keep files in folders on this machine: the folders of
+sessions, file operations, and running commands."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class FolderSandbox:
             await asyncio.to_thread(self._sessions.condemn, session, store)
 
     async def destroy(self, session: Scope) -> None:
-        """Remove the session's folder; a shared folder stays. Raises `SandboxError` if something
-        could not be removed; the remains are renamed, and `sweep` tries again."""
+        """Remove the session's folder. A shared folder is not removed. Raises `SandboxError` if
+        something could not be removed; `sweep` tries again later."""
         if not self._shared:
             await asyncio.to_thread(self._sessions.remove, session)
 
     async def sweep(self, is_gone: IsGone) -> SweptFolders:
-        """Remove the remains of deleted sessions."""
+        """Remove folders that remain from deleted sessions."""
         if self._shared:
             return SweptFolders()
         return await sweep(self._sessions, self.destroy, is_gone)
 
 
 class FolderPlace:
-    """A `Place` with its files in one folder. Each file method runs in a thread."""
+    """A `Place` whose files are in one folder. Each file method runs in a thread."""
 
     def __init__(self, folder: SandboxFolder, *, read_only: bool = False) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ class FolderPlace:
         raise NotImplementedError
 
     async def _result(self, running: Running) -> Ran:
-        """Run a process; `_stop` can end it."""
+        """Run a process and return its result. `_stop` ends it early."""
         self._running.add(running)
         try:
             return await running.result()
@@ -79,7 +79,7 @@ class FolderPlace:
             self._running.discard(running)
 
     def _stop(self) -> None:
-        """Accept no more commands, and end the running commands."""
+        """Reject further commands, and end the running commands."""
         self._closed = True
         for running in self._running:
             running.stop()

@@ -1,7 +1,8 @@
 """A sandbox on this machine: a folder for each session, and commands that run in it.
 
-It keeps paths of tools inside the folder, and limits the time and output of commands. It does not
-isolate them: a command runs as the user of this process, with all of that user's permissions.
+It keeps the paths of file tools inside the folder, and limits the time and output of commands. It
+does not isolate commands: a command runs as the user of this process, with all of that user's
+permissions.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from .process import Running
 
 
 class LocalSandbox(FolderSandbox):
-    """One folder below `dir` for each session; with `shared`, all sessions use `dir` itself. `env`
-    is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict is added
-    to these, and "inherit" is the environment of this process. `timeout` is the default time limit
-    of a command, in seconds. `output_limit` is the number of bytes of each stream that are kept. A
-    command that must end is terminated, and killed `kill_grace` seconds later. `shell` is the
-    program that runs commands given as text: by default bash if it is installed, else sh.
+    """A sandbox with one folder below `dir` for each session; with `shared`, all sessions use `dir`
+    itself.
+
+    `env` is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict is
+    added to these, and "inherit" is the environment of this process. `timeout` is the default time
+    limit of a command, in seconds. `output_limit` is the number of bytes of each stream that are
+    kept. A command that must end is terminated, and killed `kill_grace` seconds later. `shell` is
+    the program that runs commands given as text: by default bash if it is installed, else sh.
     """
 
     def __init__(
@@ -51,7 +54,9 @@ class LocalSandbox(FolderSandbox):
             )
         for field, value in {"timeout": timeout, "output_limit": output_limit}.items():
             if not value > 0:
-                raise InvalidValue(field=field, problem=f"is {value}", remedy="pass more than 0")
+                raise InvalidValue(
+                    field=field, problem=f"is {value}", remedy="pass a number above 0"
+                )
         super().__init__(Path(dir), shared=shared)
         self._env = env
         self.timeout = timeout
@@ -97,7 +102,7 @@ class LocalSandbox(FolderSandbox):
 
 
 class LocalPlace(FolderPlace):
-    """The open folder of one session."""
+    """The open sandbox of one session: its folder on this machine."""
 
     def __init__(
         self, sandbox: LocalSandbox, folder: SandboxFolder, env: Mapping[str, str]
@@ -130,7 +135,7 @@ class LocalPlace(FolderPlace):
 
     @contextmanager
     def _enter(self, cwd: str) -> Iterator[str]:
-        """Yield a path to the open folder, which stays valid if the folder is renamed."""
+        """Yield a path to the open folder. On Linux it stays valid if the folder is renamed."""
         with self._folder.enter(cwd) as (opened, names):
             path = f"/proc/self/fd/{opened}"
             yield path if os.path.isdir(path) else os.path.join(self.folder, names)

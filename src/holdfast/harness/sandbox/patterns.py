@@ -1,5 +1,6 @@
-"""Path patterns: `*`, `?` and `[ab]` within a name, `**` for any number of folders, `{a,b}` for a
-or b. Pure; the time to match is proportional to the lengths of path and pattern."""
+"""Path patterns: `*`, `?` and `[ab]` match within a name, `**` matches any number of folders,
+`{a,b}` matches a or b. Pure; the time to match is proportional to the lengths of path and
+pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Names = Sequence[str]
 
 
 class Pattern:
-    """One pattern, relative to a folder."""
+    """A parsed pattern. It is matched against paths relative to a folder."""
 
     def __init__(self, text: str) -> None:
         self._each = [tuple(_names(each)) for each in _either(text)]

@@ -1,8 +1,8 @@
-"""The sandbox port and its values: where a session's tools read, write and run commands.
+"""The sandbox interface: where a session's tools read and write files and run commands.
 
-A `Sandbox` opens a `Place` for a session; all threads of one session share it. The rest of Holdfast
-does not depend on the kind of place (a folder, a container, none). Every method is asynchronous and
-does not block the event loop.
+A `Sandbox` opens a `Place` for a session; all threads of the session share it. The rest of Holdfast
+does not depend on the kind of sandbox (a folder, a container, none). All methods are asynchronous
+and do not block the event loop.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Reason: TypeAlias = Literal["close", "delete"]
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """One command: text for a shell, or a program and its arguments, run without a shell.
-    `cwd` is relative to the place's folder, `timeout` is in seconds."""
+    """One command: text for a shell, or a program and its arguments, run without a shell. `cwd` is
+    relative to the sandbox's folder, `timeout` is in seconds."""
 
     line: str | tuple[str, ...]
     cwd: str | None = None
@@ -64,8 +64,8 @@ class Ran(Struct, frozen=True):
 
 
 class DirectoryEntry(Struct, frozen=True):
-    """One file or folder of a place. `path` is relative to the place's folder, `size` is in bytes,
-    `changed` is the time of the last change in ms."""
+    """A file or folder in a sandbox. `path` is relative to the sandbox's folder, `size` is in
+    bytes, `changed` is the time of the last change in ms."""
 
     path: str
     type: Literal["file", "folder", "link", "other"]
@@ -75,7 +75,7 @@ class DirectoryEntry(Struct, frozen=True):
 
 
 class Place(Protocol):
-    """An open sandbox of one session. `folder` is the path of its files as a command sees it.
+    """The open sandbox of one session. `folder` is the path of its folder as commands see it.
 
     Paths are relative to that folder, or absolute inside it. A path that leads outside of it, by
     `..` or by a link, raises `OutsideSandbox`; any other failure raises `SandboxError`.
@@ -109,10 +109,10 @@ class Place(Protocol):
         ...
 
     async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
-        """Return the files that match, relative to the folder, in a stable order, at most `limit`.
-        `*` and `?` match within a name, `**` matches any number of folders, `{a,b}` matches a or b.
-        Links are not followed; `.git` and `node_modules` are skipped unless the pattern contains
-        them."""
+        """Return the paths of the files that match a pattern, relative to the folder, in a stable
+        order, at most `limit`. `*` and `?` match within a name, `**` matches any number of folders,
+        `{a,b}` matches a or b. Links are not followed; `.git` and `node_modules` are skipped unless
+        the pattern contains them."""
         ...
 
     async def tree(
@@ -136,27 +136,27 @@ class Place(Protocol):
         ...
 
     async def close(self, reason: Reason) -> None:
-        """End running commands and release the place. With "close" the files stay; with "delete"
-        the session is being deleted, and `Sandbox.destroy` follows. Safe to call twice."""
+        """End running commands and release the sandbox. With "close" the files stay; with "delete"
+        the session is being deleted, and `Sandbox.destroy` is called next. Safe to call twice."""
         ...
 
 
 class Sandbox(Protocol):
-    """Opens a place for each session."""
+    """Opens a `Place` for each session, and removes the files of deleted sessions."""
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> Place:
-        """Open the place of a session, with the files from its earlier use."""
+        """Open the sandbox of a session. Files from its earlier use are still there."""
         ...
 
     async def destroy(self, session: Scope) -> None:
-        """Remove all files of a deleted session, whether it is open here or not. Safe to call
-        twice."""
+        """Remove all files of a deleted session, even if its sandbox is not open in this process.
+        Safe to call twice."""
         ...
 
 
 def digest(scope: Scope) -> str:
-    """Return a hash that identifies a session's place, so that ids never appear in paths or
-    names."""
+    """Return a hash of a session's tenant and id, for names of folders and containers. The names
+    then do not contain the id."""
     return hashlib.sha256(msgspec.json.encode((scope.tenant, scope.session))).hexdigest()
 
 
@@ -164,7 +164,7 @@ NO_SANDBOX = "no sandbox is configured; pass one to the harness: sandbox=LocalSa
 
 
 class NoSandbox:
-    """The absence of a sandbox: every command ends with exit code 1, and file methods raise
+    """Used if no sandbox is configured: every command ends with exit code 1, and file methods raise
     `SandboxError`."""
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> NoSandboxPlace:
@@ -175,7 +175,8 @@ class NoSandbox:
 
 
 class NoSandboxPlace:
-    """The place of a session that has no sandbox. Every operation fails."""
+    """Used for a session if no sandbox is configured: every command ends with exit code 1, and file
+    methods raise `SandboxError`."""
 
     folder = "/"
 

@@ -1,9 +1,9 @@
 """Runs one process on this machine, and ends it together with every process it started.
 
 A thread watches each process, so this does not depend on the event loop's child watcher. A process
-leads its own group, and its children inherit a mark in their environment. On Linux the mark finds
-children that left the group. When the process ends, its remaining children are killed, so that no
-process outlives its command.
+leads its own process group, and its children inherit an environment variable with its id. On Linux,
+this variable identifies children that left the group. When the process ends, its remaining children
+are killed, so that no process outlives its command.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ TICK = 0.05  # seconds between polls of a process that writes nothing
 LINGER = 0.2  # seconds that children may keep writing after the process has ended
 DRAIN = 1.0  # seconds that killed processes may take to close their pipes
 DEATH = 10.0  # seconds to wait for a process to end after SIGKILL
-PASSES = 20  # scans for marked processes: one may start another during a scan
+PASSES = 20  # scans for marked processes: a process may start another during a scan
 _PIECE = 1 << 16
 
 
 class Running:
-    """A process, from its start to the end of every process it started. `where` returns the
-    folder to start in; it is called in the thread that starts the process."""
+    """Runs one process, and ends every process that it started. `where` is a context manager that
+    yields the folder to start in; it is entered in the thread that starts the process."""
 
     def __init__(
         self,
@@ -63,11 +63,12 @@ class Running:
         self._selector = selectors.DefaultSelector()
 
     def stop(self) -> None:
-        """End the process; `result` returns when it has ended."""
+        """End the process. `result` returns after it has ended."""
         self._stop.set()
 
     async def result(self) -> Ran:
-        """Run the process until it ends. On cancellation, end the process first, then raise."""
+        """Run the process until it ends, and return its result. On cancellation, the process is
+        ended before `CancelledError` is raised."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Ran] = loop.create_future()
         threading.Thread(target=self._watch, args=(loop, done), name="command").start()
@@ -199,8 +200,8 @@ class Running:
     # The end
 
     def _kill(self, process: subprocess.Popen[bytes]) -> int:
-        """Kill the group and every marked process. Wait for the process itself last: until then
-        its pid cannot be reused."""
+        """Kill the process group and every process with this process's id in its environment. Wait
+        for the process itself last: until then its pid cannot be reused."""
         _signal_group(process, signal.SIGKILL)
         for _ in range(PASSES):
             if not _kill_marked(self._id):
@@ -215,7 +216,7 @@ class Running:
 
 
 class _Kept:
-    """The first `limit` bytes of a stream."""
+    """Collects the first `limit` bytes of a stream."""
 
     def __init__(self, limit: int) -> None:
         self._pieces: list[bytes] = []
@@ -231,7 +232,7 @@ class _Kept:
             self._left -= len(piece)
 
     def text(self) -> str:
-        """Return the decoded text, without a character that the limit cut in two."""
+        """Return the decoded text, without an incomplete character at the limit."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return decoder.decode(b"".join(self._pieces), final=not self.truncated)
 
@@ -248,7 +249,8 @@ def _in(seconds: float) -> float:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether the process has ended. Does not reap it, if the platform allows that."""
+    """Return whether the process has ended. If the platform allows it, the process is not
+    reaped."""
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return process.poll() is not None
     flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
@@ -261,8 +263,8 @@ def _signal_group(process: subprocess.Popen[bytes], what: signal.Signals) -> Non
 
 
 def _kill_marked(mark: str) -> bool:
-    """Kill the processes whose environment has the mark. Returns whether there was such a process.
-    Works only where /proc shows environments."""
+    """Kill the processes whose environment contains `mark`. Returns whether there were any. Has no
+    effect where /proc does not exist."""
     found = False
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         if not name.isdigit():

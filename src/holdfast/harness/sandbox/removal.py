@@ -1,7 +1,6 @@
-"""Removes work folders. The intent is recorded first, no function is recursive, and failures are
-reported and retried later. A folder is renamed before it is removed, so that a new session with the
-same id starts with an empty folder. Blocking calls run in a thread.
-"""
+"""Removes the work folders of sessions. The intent to delete is recorded first, no function is
+recursive, and failures are reported and retried later. A folder is renamed before it is removed, so
+that a new session with the same id starts with an empty folder. Blocking calls run in a thread."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from .port import digest
 
 GONE = ".gone-"  # in the name of a folder that is being removed
 INTENT = ".deleting"  # suffix of the file that records that a session is being deleted
-WORK_FOLDER = "the work folder"  # where something remains, for receipts
+WORK_FOLDER = "the work folder"  # the location of remaining data, in receipts
 REMEDY = (
     "fix the permissions of these files; the next start of the harness tries again, "
     "and so does holdfast purge --sandbox FOLDER"
@@ -40,7 +39,7 @@ IsGone: TypeAlias = Callable[[Scope, str], Awaitable[bool | None]]
 
 
 class Intent(Struct, frozen=True):
-    """A session that is being deleted, and the location of its store."""
+    """The record that a session is being deleted, with the location of its store."""
 
     tenant: str
     session: str
@@ -60,7 +59,8 @@ class SweptFolders(Struct, frozen=True):
 
 
 class Left:
-    """The entries that could not be removed: their number, and the first entry with its reason."""
+    """Collects the entries of a folder that could not be removed: their number, and the path and
+    error of the first."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -80,20 +80,21 @@ class Left:
             )
 
 
-# One tree
+# Removal of one folder and its contents
 
 
 def clear(opened: int, left: Left) -> None:
-    """Remove everything in an open folder. Subfolders are moved to the top before they are
-    emptied, so that neither the stack nor the number of open files grows with depth, and no mount
-    is entered."""
+    """Remove everything in an open folder. Subfolders are moved to the top level before they are
+    emptied, so that neither the stack nor the number of open files grows with depth, and mounted
+    file systems are not entered."""
     names: dict[str, str] = {}  # the original path of each folder that was moved to the top
     while _pass(opened, names, left):
         left.count, left.first = 0, ""  # the next pass may remove more
 
 
 def _pass(top: int, names: dict[str, str], left: Left) -> int:
-    """Make one pass over the folder and its subfolders. Returns the number of removed entries."""
+    """Go once over the folder and its subfolders, and remove what can be removed. Returns the
+    number of removed entries."""
     went = 0
     for name, is_folder in _entries(top):
         path = names.get(name, name)
@@ -124,8 +125,8 @@ def _is_removed(name: str, above: int) -> bool:
 
 
 def _empty(top: int, name: str, path: str, names: dict[str, str], left: Left) -> int:
-    """Remove the files of a folder at the top, and move its subfolders to the top. Returns the
-    number of entries that were removed or moved."""
+    """Remove the files of a folder at the top level, and move its subfolders to the top level.
+    Returns the number of entries that were removed or moved."""
     went = 0
     _allow(name, top)
     opened = os.open(name, _FOLDER, dir_fd=top)
@@ -164,7 +165,8 @@ def _allow(name: str, opened: int) -> None:
 
 
 def _open_to_owner(name: str, above: int) -> None:
-    """Change the mode of the folder itself. Does not follow a link that may have replaced it."""
+    """Give the owner full access to the folder itself. Does not follow a link that may have
+    replaced it."""
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, 0o700, dir_fd=above, follow_symlinks=False)
         return
@@ -198,7 +200,7 @@ def remove_tree(name: str, above: int) -> None:
 
 
 class WorkFolders:
-    """A folder for each session in `dir`, named by a hash. Every method blocks."""
+    """The folders of sessions in `dir`, each named by a hash. All methods block."""
 
     def __init__(self, dir: Path) -> None:
         self._dir = dir
@@ -227,9 +229,9 @@ class WorkFolders:
             os.unlink(f"{self.of(scope)}{INTENT}")
 
     def remove(self, scope: Scope) -> None:
-        """Remove a session's folder, and the remains of earlier removals. Raises `SandboxError` if
-        something could not be removed. A folder that differs from the recorded folder belongs to a
-        new session, and stays."""
+        """Remove a session's folder, and folders that remain from earlier removals. Raises
+        `SandboxError` if something could not be removed. If the deletion was recorded for another
+        folder than the current one, the current folder belongs to a new session and stays."""
         folder = self.of(scope)
         intended = _intent(f"{folder}{INTENT}")
         failures: list[SandboxError] = []
@@ -253,7 +255,7 @@ class WorkFolders:
         return []
 
     def _remove(self, name: str) -> list[SandboxError]:
-        """Remove a folder; return the error, if there was one."""
+        """Remove a folder. Returns the error in a list, or an empty list."""
         above = os.open(self._dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             remove_tree(name, above)
@@ -272,7 +274,7 @@ class WorkFolders:
         return []
 
     def _gone(self, prefix: str = "") -> list[str]:
-        """Return the folders whose removal was started."""
+        """Return the names of the folders whose removal was started."""
         return [name for name in self._names() if name.startswith(prefix) and GONE in name]
 
     def _names(self) -> list[str]:
@@ -290,7 +292,8 @@ class WorkFolders:
         return found
 
     def remove_gone(self) -> SweptFolders:
-        """Remove all folders whose removal was started, and the intents of removed folders."""
+        """Remove all folders whose removal was started, and the records of deletions whose folders
+        no longer exist."""
         names = [name for name in self._gone() if _GONE.fullmatch(name)]
         failures = [error for name in names for error in self._remove(name)]
         remains = tuple(dict.fromkeys(remaining(error.problem) for error in failures))
@@ -321,8 +324,8 @@ def _intent(path: Path | str) -> Intent | None:
 
 
 async def mark_for_removal(sandbox: Any, scope: Scope, store: str) -> None:
-    """Record in a sandbox that a session is about to be deleted, if the sandbox supports that. A
-    full disk does not prevent the deletion."""
+    """Record in a sandbox that a session is about to be deleted, if the sandbox supports that. If
+    the record cannot be written, for example to a full disk, the deletion continues."""
     if (write := getattr(sandbox, "condemn", None)) is not None:
         with suppress(OSError):
             await write(scope, store)
@@ -338,8 +341,9 @@ async def clear_sandbox(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
 
 
 async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFolders:
-    """Finish the deletions that were started. `is_gone` returns True for a deleted session, False
-    for an existing session, and None if unknown. Then remove the remains of earlier removals."""
+    """Finish deletions that were started. `is_gone` returns True for a deleted session, False for
+    an existing session, and None if that is unknown. Then remove the folders that remain from
+    earlier removals."""
     done = 0
     for intent in await asyncio.to_thread(folders.intents):
         gone = await is_gone(intent.scope, intent.store)
@@ -354,5 +358,5 @@ async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFol
 
 
 def remaining(problem: str) -> Remains:
-    """Return a record of data in a work folder that could not be removed."""
+    """Return the receipt entry for data in a work folder that could not be removed."""
     return Remains(where=WORK_FOLDER, what=problem, remedy=REMEDY)

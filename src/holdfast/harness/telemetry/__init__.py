@@ -1,2 +1,2 @@
-"""Telemetry of runs: `logs` contains log records and their redaction, `sinks` the targets of
-records, and `spans` OpenTelemetry traces."""
+"""Telemetry of runs: `logs` contains structured logging and redaction, `sinks` where log records
+are written, and `spans` OpenTelemetry traces."""

@@ -65,12 +65,12 @@ LOGGER = logging.getLogger("holdfast")
 
 
 class LogConfig(Struct, frozen=True, kw_only=True):
-    """The targets of log records, and their content.
+    """Where log records are written, and what they contain.
 
     A sink is a path (for JSON lines), `"console"`, a `logging.Handler` or `logging.Logger`, a
-    structlog logger, or a function of a record's dict; `Sink` adds a level and a format to one.
-    `redact` is a `Redactor`, or names of additional secrets. With `propagate`, records also go to
-    the handlers that the program has configured for the logger `holdfast`. Without sinks and
+    structlog logger, or a function that takes a record as a dict; `Sink` adds a level and a format
+    to one. `redact` is a `Redactor`, or names of additional secrets. With `propagate`, records also
+    go to the handlers that the program has configured for the logger `holdfast`. Without sinks and
     handlers, warnings and errors of at least `level` are written to standard error.
     """
 
@@ -91,13 +91,13 @@ class LogConfig(Struct, frozen=True, kw_only=True):
         list(_outlets(self))  # rejects invalid sinks
 
     def open(self) -> Logs:
-        """Prepare the sinks. Each is opened when it gets its first record."""
+        """Create the sinks. Each sink is opened when its first record is written."""
         return Logs(self)
 
 
 class Logs:
-    """The open sinks of one harness. Write to `log`. Closing flushes all sinks and closes the sinks
-    that were opened here, but not handlers and loggers of the caller."""
+    """The open sinks of one harness; `log` writes records to them. Closing flushes all sinks, and
+    closes the sinks that were opened here, but not handlers and loggers of the caller."""
 
     def __init__(self, config: LogConfig) -> None:
         keys = config.redact
@@ -116,7 +116,8 @@ class Logs:
 
     @property
     def failures(self) -> dict[str, int]:
-        """Return how many records each sink failed to write, and how many were dropped."""
+        """The number of records that each sink failed to write, and the number of records that were
+        dropped."""
         found = {outlet.name: outlet.failures for outlet in self._outlets if outlet.failures}
         return {**found, "dropped": self._drain.dropped} if self._drain.dropped else found
 
@@ -125,8 +126,8 @@ class Logs:
         return level >= self._least or (self._propagate and LOGGER.isEnabledFor(level))
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Pass a redacted record to all sinks that accept it; never raises, and never waits for a
-        sink opened here."""
+        """Pass a redacted record to all sinks that accept it. Never raises an error, and never
+        waits for a sink that was opened here."""
         self._give(self._direct, record)
         if any(record.levelno >= outlet.level for outlet in self._slow):
             self._drain.put(record)
@@ -152,8 +153,8 @@ class Logs:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Write waiting records, flush the caller's handlers, and close the sinks opened here. Safe
-        to call twice."""
+        """Write queued records, flush the caller's handlers, and close the sinks that were opened
+        here. Safe to call twice."""
         self._drain.close()
         for outlet in self._outlets:
             try:
@@ -169,10 +170,10 @@ class Logs:
 
 
 class BoundLog:
-    """Writes records with bound fields: `log.bind(run=run).info("started", category="run")`.
+    """Writes log records with bound fields: `log.bind(run=run).info("started", category="run")`.
 
-    `event` is a short name; `error` may be a fault or an exception. Standard fields are at the top
-    level of a record, all other fields under `fields`.
+    `event` is a short name of what happened; `error` may be a fault or an exception. Standard
+    fields are at the top level of a record, all other fields under `fields`.
     """
 
     def __init__(self, logs: Logs, fields: Mapping[str, Any] | None = None) -> None:
@@ -180,7 +181,7 @@ class BoundLog:
         self._fields = dict(fields or {})
 
     def bind(self, **fields: Any) -> BoundLog:
-        """Return a log whose records also have these fields; None removes a field."""
+        """Return a log that adds these fields to each record; None removes a field."""
         both = {**self._fields, **fields}
         return BoundLog(
             self._logs, {name: value for name, value in both.items() if value is not None}
@@ -199,8 +200,8 @@ class BoundLog:
         self._write(logging.ERROR, event, message, fields)
 
     def deltas(self, **fields: Any) -> Deltas:
-        """Log the streamed text of one model call, as set by `model_deltas` in the
-        configuration."""
+        """Return an object that logs the streamed text of one model call, as configured by
+        `model_deltas`."""
         return Deltas(self.bind(category="model", **fields), self._logs.model_deltas)
 
     def _write(self, level: int, event: str, message: str | None, fields: dict[str, Any]) -> None:
@@ -211,13 +212,15 @@ class BoundLog:
             record = _record(level, message, both, self._logs.redactor)
         except Exception as error:
             note = {"category": "agent", "event": "unloggable"}
-            record = _make(level, f"a record could not be created: {type(error).__name__}", note)
+            record = _make(
+                level, f"a log record could not be created: {type(error).__name__}", note
+            )
         self._logs.handle(record)
 
 
 class Deltas:
-    """The streamed text of one model call. In mode `full` it is logged by whole lines, because
-    redaction would not find a secret that is split."""
+    """Logs the streamed text of one model call. In mode `full`, complete lines are logged, because
+    redaction would not find a secret that is split between two records."""
 
     def __init__(self, log: BoundLog, mode: Literal["none", "summary", "full"]) -> None:
         self._log, self._mode = log, mode
@@ -233,7 +236,7 @@ class Deltas:
                 self._log.info("delta", text=lines + newline)
 
     def end(self) -> None:
-        """End the call; called once, whether it succeeded or failed."""
+        """Log the rest of the text. Call this once, whether the model call succeeded or failed."""
         if self._mode == "full" and self._rest:
             self._log.info("delta", text=self._rest)
         elif self._mode == "summary" and self._count:
@@ -242,8 +245,9 @@ class Deltas:
 
 
 class RedactingFilter(logging.Filter):
-    """Redacts a whole record: its message, arguments, extra fields and traceback. It can be added
-    to any handler or logger, more than once; it never raises and drops no record."""
+    """Logging filter that redacts a whole record: its message, arguments, extra fields and
+    traceback. It can be added to any handler or logger, more than once; it never raises and drops
+    no record."""
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         super().__init__()
@@ -256,7 +260,7 @@ class RedactingFilter(logging.Filter):
             extra = [name for name in vars(record) if name not in STANDARD]
             for name in [*extra, "holdfast"]:
                 vars(record).pop(name, None)
-            record.msg = f"a record could not be redacted: {type(error).__name__}"
+            record.msg = f"a log record could not be redacted: {type(error).__name__}"
             record.exc_info = record.exc_text = record.stack_info = None
         record.args = None
         return True
@@ -275,8 +279,8 @@ class RedactingFilter(logging.Filter):
 
 
 class LastResort(logging.Handler):
-    """Writes each warning and error as one redacted line to standard error, as long as the
-    program has not configured logging. It replaces `logging.lastResort`. If the program has
+    """Log handler that writes each warning and error as one redacted line to standard error, as
+    long as the program has not configured logging. It uses `logging.lastResort`. If the program has
     removed that handler, it writes nothing."""
 
     def __init__(self) -> None:
@@ -295,7 +299,7 @@ class LastResort(logging.Handler):
 
 
 def logging_configured(logger: logging.Logger) -> bool:
-    """Return whether the program has configured a handler that gets this logger's records."""
+    """Return whether the program has configured a handler for this logger or one of its parents."""
     at: logging.Logger | None = logger
     while at is not None:
         if any(not isinstance(handler, LastResort) for handler in at.handlers):
@@ -333,7 +337,7 @@ def _make(level: int, message: str, fields: dict[str, Any]) -> logging.LogRecord
 
 
 def _error(error: Any) -> tuple[Any, str | None]:
-    """Return the fields of an error and its traceback, for a fault or any exception."""
+    """Return the fields of a fault or an exception, and its traceback if there is one."""
     if isinstance(error, BaseException):
         facts = {
             "code": getattr(error, "code", None) or type(error).__name__,
@@ -354,7 +358,8 @@ def _failure(given: Mapping[str, Any]) -> str:
 
 
 def _rendered(record: logging.LogRecord, mask: Redactor) -> str:
-    """Return the formatted message. Secrets in its arguments are also redacted by their names."""
+    """Return the formatted message. Its arguments are redacted first, because a secret in a dict
+    can be recognized by its key."""
     if not record.args:
         return str(record.msg)
     args: Any = record.args
@@ -384,7 +389,7 @@ def _tell(record: logging.LogRecord) -> None:
     try:
         if LOGGER.isEnabledFor(record.levelno):
             LOGGER.handle(record)
-    except Exception:  # noqa: S110 - there is nowhere left to report it
+    except Exception:  # noqa: S110 - it cannot be reported anywhere
         pass
 
 

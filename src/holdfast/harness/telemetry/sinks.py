@@ -1,7 +1,7 @@
 """Log sinks: formatters, the kinds of sink, and the thread that writes to sinks that may block.
 
-A sink gets records that are already redacted. It may be slow or fail: sinks that can block run
-on a separate thread, and no failure reaches the code that logs.
+A sink receives records that are already redacted. It may be slow or fail: sinks that can block are
+called in a separate thread, and no failure reaches the code that logs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ PATIENCE = 5.0  # seconds that closing waits for slow sinks
 
 _BREAKS = {n: f"\\x{n:02x}" for n in (*range(32), 127, 0x85, 0x2028, 0x2029)}
 _BREAKS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
-# The standard attributes of a record; all others came as `extra`.
+# The standard attributes of a record; all other attributes were passed as `extra`.
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "holdfast"}
 
 
 def entry(record: logging.LogRecord) -> dict[str, Any]:
-    """Convert a record to a plain dict: time, level, message, then its fields."""
+    """Convert a log record to a dict: time, level, logger and message, then its fields."""
     found: dict[str, Any] = {
         "at": _time(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "level": record.levelname.lower(),
@@ -70,7 +70,7 @@ def _trace(record: logging.LogRecord) -> str | None:
 
 
 class JSONLFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """Formats a record as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         found = entry(record)
@@ -81,8 +81,8 @@ class JSONLFormatter(logging.Formatter):
 
 
 class PrettyFormatter(logging.Formatter):
-    """A readable line. Line breaks in it are escaped, so that a message cannot look like another
-    record; a traceback follows on separate lines."""
+    """Formats a record as one readable line. Line breaks are escaped, so that a message cannot look
+    like another record; a traceback follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {**entry(record), "exception": None}
@@ -98,8 +98,8 @@ class PrettyFormatter(logging.Formatter):
 
 
 class LineFormatter(logging.Formatter):
-    """One line for the operator: the problem, and where it occurred. Tracebacks are reduced to the
-    exception itself."""
+    """Formats a record as one line for the operator: the problem, and where it occurred. A
+    traceback is shortened to the exception itself."""
 
     def format(self, record: logging.LogRecord) -> str:
         known = getattr(record, "holdfast", {})
@@ -115,7 +115,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _ends(text: str) -> str:
-    """Return the first and the last line of text with several lines."""
+    """Return the first and the last line of a text that has several lines."""
     lines = text.splitlines() or [""]
     return text if len(lines) == 1 else f"{lines[0]} … {lines[-1].strip()}"
 
@@ -146,7 +146,7 @@ FORMATTERS: dict[str, type[logging.Formatter]] = {"pretty": PrettyFormatter, "js
 
 
 class Structured(Protocol):
-    """A structlog logger, or a compatible logger."""
+    """The methods of a structlog logger that a sink uses."""
 
     def bind(self, **fields: Any) -> Any: ...
     def info(self, event: str, **fields: Any) -> Any: ...
@@ -159,7 +159,7 @@ Target: TypeAlias = (
 
 
 class Sink(Struct, frozen=True):
-    """A target for records, optionally with its own level and format."""
+    """A destination for log records, optionally with its own level and format."""
 
     to: Target
     level: Level | None = None
@@ -182,8 +182,8 @@ class MemorySink(logging.Handler):
 
 @dataclass(eq=False)
 class Outlet:
-    """A prepared sink: `give` passes it a record, and `close` closes it if it was opened here.
-    `direct` means that it never blocks."""
+    """An opened sink: `give` passes it a record, and `close` closes it if it was opened here.
+    `direct` means that it never blocks and is called without the separate thread."""
 
     name: str
     level: int
@@ -194,8 +194,9 @@ class Outlet:
 
 
 def prepared(sink: Sink, field: str, level: Level, format: Format) -> Outlet:
-    """Prepare a sink. `level` and `format` (of the console) are its defaults. A handler or logger
-    belongs to the caller and stays open. Raises `InvalidValue`."""
+    """Create the `Outlet` of a sink. `level` is used if the sink has no level, `format` if the
+    console has no format. A handler or logger belongs to the caller and is not closed. Raises
+    `InvalidValue`."""
     to: Any = sink.to
     own = to.level if isinstance(to, logging.Handler) else 0
     least = LEVELS[sink.level] if sink.level else own or LEVELS[level]
@@ -217,7 +218,7 @@ def prepared(sink: Sink, field: str, level: Level, format: Format) -> Outlet:
         return Outlet(name, least, lambda record: to(entry(record)), direct=True)
     raise InvalidValue(
         field=field,
-        problem=f"is {type(to).__name__}",
+        problem=f"is of type {type(to).__name__}",
         remedy="pass a path, 'console', a logging.Handler, a structlog logger or a function",
     )
 
@@ -238,13 +239,14 @@ def _log_structured(logger: Structured, record: logging.LogRecord) -> None:
 
 
 def _print(formatter: logging.Formatter, record: logging.LogRecord) -> None:
-    """Write to standard error, which the program may have replaced."""
+    """Write a record to the current `sys.stderr`, which the program may have replaced."""
     sys.stderr.write(formatter.format(record) + "\n")
     sys.stderr.flush()
 
 
 class LogFile:
-    """A file to which lines are appended. It is opened for the first line."""
+    """A file to which records are appended as lines. It is opened when the first line is
+    written."""
 
     def __init__(self, path: Path, formatter: logging.Formatter) -> None:
         self.path, self._formatter = path, formatter
@@ -264,9 +266,9 @@ class LogFile:
 
 
 class Drain:
-    """Passes records to sinks that may block, in order, in a thread that starts with the first
-    record. Each record is passed in the context in which it was logged. If the program exits
-    without closing the sinks, `at_exit` is called."""
+    """Passes records in order to sinks that may block, in a separate thread. The thread starts with
+    the first record. Each record is passed in the context in which it was logged. If the program
+    exits without closing the sinks, `at_exit` is called."""
 
     def __init__(
         self, give: Callable[[logging.LogRecord], None], at_exit: Callable[[], None]
@@ -279,7 +281,7 @@ class Drain:
         self.dropped = 0
 
     def put(self, record: logging.LogRecord) -> None:
-        """Queue a record without waiting; it is dropped if the queue is full or closed."""
+        """Queue a record without waiting. The record is dropped if the queue is full or closed."""
         if self._closed or self._queue.qsize() >= BACKLOG:
             self.dropped += 1
             return
@@ -295,7 +297,7 @@ class Drain:
                 atexit.register(self._at_exit)
 
     def flush(self) -> bool:
-        """Wait until all queued records are passed on. Returns False if that takes too long."""
+        """Wait until all queued records are written. Returns False after `PATIENCE` seconds."""
         if self._thread is None:
             return True
         done = threading.Event()
@@ -303,7 +305,7 @@ class Drain:
         return done.wait(PATIENCE)
 
     def close(self) -> None:
-        """Pass on the queued records, and end the thread."""
+        """Write the queued records, and end the thread."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None

@@ -1,8 +1,8 @@
-"""Traces that follow OpenTelemetry's GenAI conventions: a span for each run, model call and tool
+"""OpenTelemetry traces that follow its GenAI conventions: a span for each run, model call and tool
 call.
 
-The package is imported if tracing is enabled or the program already uses it; otherwise spans do
-nothing. Spans contain the names of models and tools, and ids. They never contain content: no
+OpenTelemetry is imported if tracing is enabled or the program already uses it; otherwise spans do
+nothing. Spans contain ids and the names of models and tools. They never contain content: no
 messages, arguments, results or error messages.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
 LOGGER = logging.getLogger("holdfast.tracing")
-# Names of usage that differ in the conventions.
+# Usage counters that have a different name in the conventions.
 USAGE = {
     "cache_read_tokens": "cache_read.input_tokens",
     "cache_write_tokens": "cache_creation.input_tokens",
@@ -33,22 +33,22 @@ USAGE = {
 
 @contextmanager
 def _errors_logged() -> Iterator[None]:
-    """Context manager that logs the exceptions of a tracer, so that they never fail the traced
-    work."""
+    """Context manager that logs and suppresses the exceptions of a tracer, so that they never fail
+    the traced work."""
     try:
         yield
     except Exception as error:
-        LOGGER.warning("a tracer failed (%s)", type(error).__name__)
+        LOGGER.warning("the OpenTelemetry tracer failed (%s)", type(error).__name__)
 
 
 class OpenSpan:
-    """One open span. Without OpenTelemetry, its methods do nothing."""
+    """An open span. Without OpenTelemetry, its methods do nothing."""
 
     def __init__(self, span: OtelSpan | None = None) -> None:
         self._span = span
 
     def set(self, name: str, value: Any) -> None:
-        """Set an attribute; None sets nothing."""
+        """Set an attribute, unless the value is None."""
         if self._span is not None and value is not None:
             with _errors_logged():
                 self._span.set_attribute(name, value)
@@ -65,7 +65,7 @@ class OpenSpan:
         self.set("gen_ai.response.model", model)
 
     def finish(self, *reasons: str) -> None:
-        """Record the reason why the model stopped."""
+        """Record the reasons why the model stopped."""
         self.set("gen_ai.response.finish_reasons", list(reasons) or None)
 
     def fail(self, code: str) -> None:
@@ -82,7 +82,7 @@ SILENT = OpenSpan()
 
 
 class Tracing:
-    """Starts spans. A span is the parent of the spans that start inside it."""
+    """Starts spans. A span is the parent of the spans that are started inside it."""
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer
@@ -100,7 +100,7 @@ class Tracing:
     def run(
         self, session: str, agent: str | None, run: str, thread: str | None = None
     ) -> Iterator[OpenSpan]:
-        """A span for one run of an agent."""
+        """Start a span for one run of an agent, as a context manager."""
         with self._span(
             f"invoke_agent {agent}" if agent else "invoke_agent",
             {
@@ -120,7 +120,7 @@ class Tracing:
     def chat(
         self, provider: str, model: str, step: int | None = None
     ) -> AbstractContextManager[OpenSpan]:
-        """Return a span for one model call."""
+        """Return a context manager that starts a span for one model call."""
         return self._span(
             f"chat {model}",
             {
@@ -133,7 +133,7 @@ class Tracing:
         )
 
     def tool(self, name: str, call: str) -> AbstractContextManager[OpenSpan]:
-        """Return a span for one tool call."""
+        """Return a context manager that starts a span for one tool call."""
         return self._span(
             f"execute_tool {name}",
             {
@@ -159,7 +159,7 @@ class Tracing:
                 name,
                 kind=SpanKind.CLIENT if remote else SpanKind.INTERNAL,
                 attributes={key: value for key, value in attributes.items() if value is not None},
-                record_exception=False,  # its message may hold content
+                record_exception=False,  # its message may contain content
                 set_status_on_exception=False,
             )
             span = OpenSpan(opened.__enter__())
@@ -197,9 +197,9 @@ class RunSpan:
 
 
 def tracing(enabled: bool | None = None, tracer_provider: TracerProvider | None = None) -> Tracing:
-    """Create the tracing of a harness. With None, it is enabled if a provider is passed or the
-    program has set one. With True, it is always enabled, and `MissingExtra` is raised if the
-    package is not installed."""
+    """Create the tracing of a harness. If `enabled` is None, tracing is enabled if
+    `tracer_provider` is passed or the program has set a global provider. If it is True,
+    `MissingExtra` is raised if OpenTelemetry is not installed."""
     if enabled is None:
         known = sys.modules.get("opentelemetry.trace")
         enabled = tracer_provider is not None or (

@@ -1,9 +1,9 @@
 """Tools: functions that a model may call, and the sources of tools.
 
-`definition` declares a tool, `values` has the results of calls. `signature`, `reading`,
-`docstring`, `pydantic_types` and `jsonschema` parse arguments; `thread_runner` and `allowance` are
-the thread and the timeout of a call; `mcp*` and `skills` are sources of tools; `files` and `tasks`
-are built-in tools.
+`definition` declares tools, and `values` defines their results. `signature`, `reading`,
+`docstring`, `pydantic_types` and `jsonschema` derive schemas from functions and validate arguments.
+`thread_runner` runs synchronous functions, and `allowance` limits the time of a call. `mcp*` and
+`skills` are sources of tools; `files` has the built-in tools, `tasks` the logic of task lists.
 """
 
 from .definition import Approve, Tool, ToolContext, tool

@@ -1,4 +1,4 @@
-"""The timeout of a call. It pauses while the call waits for the user."""
+"""The timeout of a tool call. It is paused while the call waits for the user."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import TracebackType
 
 
 class Allowance:
-    """A timeout in seconds that cancels the work, like `asyncio.timeout`. It is paused while the
-    work, or work nested in it, waits for the user."""
+    """A timeout for a tool call, like `asyncio.timeout`. It is paused while the call, or a call
+    nested in it, waits for the user."""
 
     def __init__(self, seconds: float | None = None, outer: Allowance | None = None) -> None:
         self._scope, self._outer = asyncio.timeout(seconds), outer
@@ -33,7 +33,7 @@ class Allowance:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Context manager that pauses this timeout and the outer timeouts."""
+        """Pause this timeout, and those of the enclosing calls, inside a `with` block."""
         with contextlib.nullcontext() if self._outer is None else self._outer.held():
             self._hold()
             try:

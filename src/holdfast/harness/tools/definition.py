@@ -1,7 +1,7 @@
 """The declaration of a tool: a function that a model may call, and how its arguments are parsed.
 
-A `Tool` is immutable and has no state of a run. Its declarations determine when it may be called,
-how many calls run concurrently, and for how long.
+A `Tool` is immutable and keeps no state between calls. It declares whether a call needs approval,
+how many calls may run concurrently, and how long a call may take.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from .values import (
 Approve: TypeAlias = Approval | Callable[..., Approval | bool | Awaitable[Approval | bool]]
 MOST_APPROVALS = 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_HIDDEN = ("form", "function")  # fields that a manifest leaves out
+_HIDDEN = ("form", "function")  # fields that are not in the manifest
 
 
 class ArgumentForm(Protocol):
-    """How a function receives its arguments: as parameters of its signature, or as one dict that
+    """How arguments are passed to a function: as parameters of its signature, or as one dict that
     matches a JSON Schema."""
 
     @property
@@ -58,7 +58,7 @@ class ArgumentForm(Protocol):
 
 
 class DictForm:
-    """Passes a function its arguments as one dict, and the context."""
+    """Calls a function with its arguments as one dict, and the context as second argument."""
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
         return function(arguments, context)
@@ -70,8 +70,9 @@ class Tool:
 
     `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments; `approvals` is the
     required number of approvers. `repeat_safe` allows a call whose outcome is unknown to be
-    repeated. Without it, `on_unknown` says whether to ask the user or to report it to the model.
-    Times are in seconds; `concurrency` limits the concurrent calls of this tool in one run.
+    repeated. Without it, `on_unknown` says whether to ask the user about the outcome (`ask`), or to
+    report to the model that it is unknown (`tell`). Times are in seconds; `concurrency` limits the
+    concurrent calls of this tool in one run.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Tool:
         }
 
     def replace(self, **changes: Any) -> Tool:
-        """Return a copy of the tool with some declarations changed."""
+        """Return a copy of the tool with some of its declarations changed."""
         return dataclasses.replace(self, **changes)
 
     def parse(self, arguments: Any) -> dict[str, Any]:
@@ -142,8 +143,9 @@ class Tool:
         return values
 
     async def approval_of(self, arguments: dict[str, Any], context: ToolContext) -> Approval:
-        """Decide whether a call with these parsed arguments needs approval. If `approval` is a
-        function, True means ask and False means do not ask."""
+        """Return whether a call with these parsed arguments needs approval: `auto`, `ask` or
+        `deny`. If `approval` is a function that returns a bool, True means ask and False means do
+        not ask."""
         if not callable(self.approval):
             return self.approval
         said = self.approval(**_wanted(self.approval, {**arguments, "context": context}))
@@ -257,7 +259,7 @@ def tool(
     **options: Any,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Create a tool from a typed function. The model sees its name, its docstring and the types of
-    its parameters; a parameter of type `ToolContext` gets the call's context.
+    its parameters. A parameter of type `ToolContext` receives the context of the call.
 
     Raises `InvalidValue` for a parameter that a model cannot pass: a parameter without a type or
     with a type that JSON Schema cannot describe, `*args`, `**kwargs`, or a positional-only
@@ -302,7 +304,9 @@ def _check(tool: Tool) -> None:
         value = getattr(tool, name)
         if value is not None and not value > 0:
             raise InvalidValue(
-                field=f"{where}.{name}", problem=f"is {value}", remedy="pass more than 0, or None"
+                field=f"{where}.{name}",
+                problem=f"is {value}",
+                remedy="pass a number above 0, or None",
             )
 
 

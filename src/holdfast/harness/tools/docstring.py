@@ -1,5 +1,5 @@
-"""Docstring parsing: prose for the model, and a description of each parameter. Supports Google
-(`Args:`) and Sphinx (`:param x:`) style; anything else is prose."""
+"""Parses a tool's docstring into text for the model and a description of each parameter. Supports
+Google style (`Args:`) and Sphinx style (`:param x:`); everything else is text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _SPHINX = re.compile(r":(\w+)(?:\s+([^:]*))?:\s*(.*)$")
 
 
 class Docstring(NamedTuple):
-    """The prose above all sections, and the description of each parameter."""
+    """A parsed docstring: the text before its first section, and the description of each
+    parameter."""
 
     prose: str
     parameters: dict[str, str]

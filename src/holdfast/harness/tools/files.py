@@ -1,7 +1,7 @@
 """Built-in tools for files and commands: read, write, edit, find, search, run.
 
-They work in the session's sandbox, whatever its kind. If the sandbox or a command fails, the result
-is a failure with the code `sandbox_failed`: the model reads the reason and may try something else.
+They work in every kind of sandbox. If the sandbox or a command fails, the result is a failure with
+the code `sandbox_failed`: the model reads the reason and may try something else.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ exec find -H "$1" -name .git -prune -o -name node_modules -prune -o -type f \\
 def _reporting(
     function: Callable[..., Coroutine[Any, Any, ToolResult]],
 ) -> Callable[..., Coroutine[Any, Any, ToolResult]]:
-    """Decorator: return an error of the sandbox as a failed result."""
+    """Decorator that returns a sandbox error or an invalid value as a failed result."""
 
     @wraps(function)
     async def called(*arguments: Any, **named: Any) -> ToolResult:
@@ -219,7 +219,7 @@ async def bash(
 
 
 def file_tools() -> list[Tool]:
-    """Return all tools of this module."""
+    """Return the built-in file and command tools."""
     return [read_file, write_file, edit_file, glob, grep, bash]
 
 
@@ -281,7 +281,7 @@ def _data(ran: Ran) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    """Keep the beginning and the end of long text, because the end often has the error."""
+    """Shorten a long text to its beginning and its end, because the end often has the error."""
     if len(text) <= SHOWN:
         return text
     half = SHOWN // 2

@@ -19,7 +19,8 @@ _WORDS = 300  # characters of the message of one issue
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaForm:
-    """The arguments of a function that takes one dict, and the context if `with_context` is set."""
+    """Validates arguments by a JSON Schema, and passes them to the function as one dict. If
+    `with_context` is true, the function takes the context as second argument."""
 
     schema: dict[str, Any]
     validator: Any
@@ -73,7 +74,7 @@ def _validator(schema: dict[str, Any], name: str) -> Any:
         kind.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise _wrong(name, f"is invalid at {error.json_path}: {_short(error.message)}") from error
-    # The explicit registry keeps the validator from fetching what a `$ref` names.
+    # Without an explicit registry, the validator would download remote `$ref` targets.
     return kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
 
 

@@ -1,9 +1,8 @@
 """MCP servers as sources of tools (extra `mcp`).
 
-Each server has one task that owns its connection: this task opens and closes it, because the client
-library cannot close a connection in another task than the one that opened it. After a lost
-connection, the next use reconnects. A call that was in progress when the connection was lost fails
-and is not sent again.
+Each connection has one task that opens and closes it, because the client library can close a
+connection only in the task that opened it. After a lost connection, the next use reconnects. A call
+that was in progress when the connection was lost fails and is not sent again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ _PAGES = 1_000
 
 
 class MCPServer:
-    """One MCP server. Use it with `async with`, or `connect` and `close`.
+    """An MCP server whose tools an agent can use. Use it with `async with`, or call `connect` and
+    `close`.
 
     `approval` applies to all its tools. `overrides` changes the declarations of single tools, by
     their names on the server; None omits a tool. `timeout` is for one call, in seconds. Credentials
@@ -69,9 +69,9 @@ class MCPServer:
         name: str | None = None,
         **options: Any,
     ) -> MCPServer:
-        """Create a server that runs as a child process, connected over stdin and stdout. Its
-        environment consists of `env` and the few variables that a program needs to run (`PATH`,
-        `HOME`, …)."""
+        """Create a server that runs as a child process and communicates over stdin and stdout. Its
+        environment consists of `env` and the few variables that most programs need (`PATH`, `HOME`,
+        …)."""
         args, env = list(args), dict(env or {})
 
         def transport() -> AbstractAsyncContextManager[Any]:
@@ -92,7 +92,8 @@ class MCPServer:
         name: str | None = None,
         **options: Any,
     ) -> MCPServer:
-        """Create a server at a URL, over streamable HTTP; `headers` are sent with every request."""
+        """Create a server at a URL, connected by streamable HTTP. `headers` are sent with every
+        request."""
         headers = dict(headers or {})
 
         def transport() -> AbstractAsyncContextManager[Any]:
@@ -123,8 +124,8 @@ class MCPServer:
         return self._line.alive
 
     async def connect(self) -> None:
-        """Connect, unless already connected. Until `close`, a lost connection is opened again
-        when it is needed."""
+        """Connect to the server, unless already connected. If the connection is lost before
+        `close`, the next request reconnects."""
         await _import()
         await self._line.open()
 
@@ -133,14 +134,14 @@ class MCPServer:
         await self._line.close()
 
     async def tools(self) -> list[Tool]:
-        """Return the tools that the server has now. Raises `InvalidValue` if two tools get the same
+        """Return the current tools of the server. Raises `InvalidValue` if two tools get the same
         name, a schema is invalid, or an override is for an unknown tool."""
         found = await self._listed()
         missing = sorted(set(self._overrides) - {one.name for one in found})
         if missing:
             raise InvalidValue(
                 field="overrides",
-                problem=f"contains tools that server {self.name!r} does not have "
+                problem=f"contains tools that MCP server {self.name!r} does not have "
                 f"({', '.join(missing)})",
                 remedy=f"use names of its tools ({', '.join(one.name for one in found)})",
             )
@@ -150,7 +151,7 @@ class MCPServer:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InvalidValue(
                 field="tools",
-                problem=f"have duplicate names on server {self.name!r} ({', '.join(twice)})",
+                problem=f"have duplicate names on MCP server {self.name!r} ({', '.join(twice)})",
                 remedy="rename them with overrides",
             )
         return tools
@@ -205,7 +206,7 @@ class MCPServer:
 
 
 async def _import() -> None:
-    """Import the client library in a thread: it is large, and imports read files."""
+    """Import the client library in a thread, because the import is slow and reads files."""
 
     def load() -> None:
         from mcp import Client  # noqa: F401, PLC0415

@@ -1,5 +1,6 @@
-"""Connections to an MCP server: one connection, owned by one task, and a link that reconnects when
-it is lost. The client library is imported when a connection is opened."""
+"""Connections to MCP servers. `McpConnection` is one connection, owned by one task; `McpLink` opens
+a new connection when the last one was lost. The client library is imported when a connection is
+opened."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ Transport = Callable[[], AbstractAsyncContextManager[Any]]
 
 @dataclass(eq=False, kw_only=True)
 class ServerFailed(HoldfastError):
-    """An MCP server was unavailable, closed the connection, or returned an error. It is unknown
-    whether a call in progress took effect."""
+    """An MCP server was unavailable, closed the connection, or returned an error. A call that was
+    in progress may or may not have taken effect."""
 
     code = "mcp_failed"
 
@@ -31,7 +32,8 @@ class ServerFailed(HoldfastError):
 
 
 class McpConnection:
-    """One connection, opened once. It ends when `close` is called or the server closes it."""
+    """A connection to an MCP server. It can be opened once, and ends when `close` is called or the
+    server closes it."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self._transport = transport
@@ -49,7 +51,8 @@ class McpConnection:
         return self._ready.result()
 
     async def open(self, within: float) -> None:
-        """Connect and negotiate the protocol; on failure everything is closed again."""
+        """Connect within `within` seconds and negotiate the protocol. If this fails, the connection
+        is closed."""
         self._task = asyncio.create_task(self._own(), name=f"mcp {self._name}")
         try:
             async with asyncio.timeout(within):
@@ -60,8 +63,8 @@ class McpConnection:
             raise
 
     async def close(self) -> None:
-        """Close the connection and wait until it has ended. Closing continues if the caller is
-        cancelled."""
+        """Close the connection and wait until it has ended. If the caller is cancelled, closing
+        continues in the background."""
         self._over.set()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -87,8 +90,8 @@ class McpConnection:
 
 
 class McpLink:
-    """The link to one server. Between `open` and `close`, a lost connection is opened again when
-    it is needed. Credentials never appear in the errors it raises."""
+    """Sends requests to one MCP server. Between `open` and `close`, the first request after a lost
+    connection reconnects. Credentials never appear in the errors it raises."""
 
     def __init__(
         self, transport: Transport, name: str, secrets: Iterable[str], patience: float
@@ -121,8 +124,8 @@ class McpLink:
                 await connection.close()
 
     async def ask(self, request: Callable[[Any], Awaitable[Any]], again: bool = True) -> Any:
-        """Send a request and return the answer. It is sent again only if the server did not read
-        it."""
+        """Send a request and return the response. The request is sent again only if the server
+        ended the session before it read the request."""
         from mcp import MCPError  # noqa: PLC0415
 
         connection = await self._live()
@@ -137,7 +140,7 @@ class McpLink:
             raise self._failed(f"failed: {type(error).__name__}: {error}") from None
 
     async def _live(self) -> McpConnection:
-        """Return the open connection, or open a new connection if the last one has ended."""
+        """Return the open connection, or open a new one if the last connection has ended."""
         async with self._lock:
             if not self._open:
                 raise ServerFailed(server=self._name, problem="is not connected")
@@ -163,7 +166,7 @@ class McpLink:
 
 
 class Watched:
-    """A stream of messages that calls `ended` when it ends."""
+    """Wraps a stream of messages, and calls `ended` when the stream ends or fails."""
 
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         self._stream = stream
@@ -192,7 +195,7 @@ class Watched:
 
 @asynccontextmanager
 async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[tuple[Any, Any]]:
-    """Create a streamable HTTP transport with extra headers."""
+    """Open a streamable HTTP connection that sends `headers` with every request."""
     import httpx2  # noqa: PLC0415
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
 
@@ -208,7 +211,7 @@ async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[
 
 
 def _reason(error: BaseException) -> str:
-    """Describe the first error inside nested exception groups."""
+    """Return the type and message of the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

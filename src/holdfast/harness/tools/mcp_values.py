@@ -1,4 +1,4 @@
-"""Conversion of MCP results, hints and names to Holdfast's values. Pure."""
+"""Converts MCP results, tool annotations and names to Holdfast's values. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _LONGEST = 64
 
 
 def tool_name(name: str) -> str:
-    """Convert a string to a name that every model accepts. A long name is cut and gets a hash."""
+    """Convert a string to a tool name that every model accepts. A name that is too long is
+    truncated and gets a hash as suffix."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if len(plain) <= _LONGEST:
         return plain
@@ -20,8 +21,8 @@ def tool_name(name: str) -> str:
 
 
 def risk_of(hints: Any) -> tuple[Risk | None, bool]:
-    """Return the risk according to a server's hints, and whether a call may be repeated. Hints are
-    not trusted: they never decide whether a call needs approval."""
+    """Return a tool's risk, and whether a call of it may be repeated, from the hints of its server.
+    Hints are not trusted: they never decide whether a call needs approval."""
     if hints is None:
         return None, False
     if hints.read_only_hint:
@@ -31,8 +32,8 @@ def risk_of(hints: Any) -> tuple[Risk | None, bool]:
 
 
 def result_of(answer: Any) -> ToolResult:
-    """Convert a server's answer. The model reads the text content; the data is the structured
-    content, together with images and audio if there are any (base64, unchanged)."""
+    """Convert an MCP result to a tool result. The model reads the text content; the data is the
+    structured content, together with images and audio if there are any (base64, unchanged)."""
     texts: list[str] = []
     media: list[dict[str, Any]] = []
     refs: list[Ref] = []

@@ -42,8 +42,8 @@ def _issue(fault: Mapping[str, Any], path: str) -> Issue:
 def schemas(
     kinds: Mapping[str, Any], taken: set[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the schema of each parameter's type, and the definitions that they share. No
-    definition uses a name from `taken`."""
+    """Return the JSON Schema of each parameter's type, and the `$defs` that the schemas share. No
+    name in these `$defs` is in `taken`."""
     adapter = _pydantic().TypeAdapter
     inputs = [(name, "validation", adapter(kind)) for name, kind in kinds.items()]
     prefix = ""
@@ -56,8 +56,8 @@ def schemas(
 
 
 def default_of(field: Any) -> tuple[bool, Any]:
-    """Return whether a parameter with this `Field(...)` is required, and its default if it is
-    not."""
+    """Return (True, None) if a parameter with this `Field(...)` is required, otherwise False and
+    its default."""
     if field.is_required():
         return True, None
     return False, field.get_default(call_default_factory=True)

@@ -1,7 +1,7 @@
 """Converts a JSON value to a Python type, or lists every issue with it.
 
-msgspec stops at the first error. Therefore, if a value cannot be converted, its parts are converted
-one by one, each by its own type, to find every issue and its path.
+msgspec stops at the first error. Therefore, if a value cannot be converted, its elements or fields
+are converted one by one, each to its own type, to find every issue and its path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEQUENCES = (list, set, frozenset, tuple)
 
 
 class Member(NamedTuple):
-    """One field of a type that is a JSON object."""
+    """A field of a Struct, dataclass or TypedDict."""
 
     name: str
     type: Any
@@ -30,7 +30,8 @@ class Member(NamedTuple):
 
 
 def read(kind: Any, value: Any, path: str) -> tuple[Any, list[Issue]]:
-    """Convert `value` to `kind`, or return every issue with it."""
+    """Convert `value` to the type `kind`. Returns the result and no issues, or None and every issue
+    with the value. `path` is the path of the value in the arguments."""
     try:
         return msgspec.convert(value, kind, str_keys=True), []
     except RecursionError:
@@ -43,7 +44,8 @@ def read(kind: Any, value: Any, path: str) -> tuple[Any, list[Issue]]:
 
 
 def _parts(kind: Any, value: Any, path: str, error: Exception) -> list[Issue]:
-    """Return the issues with the parts of `value`, and issues with the whole value."""
+    """Return the issues with the elements or fields of `value`, after the issue with the value as a
+    whole, if it has one."""
     found = [issue for issues in _each(_plain(kind, value), value, path) for issue in issues]
     own = _issue(error, path)
     if found and own.path == path and "missing required" not in own.problem:
@@ -115,7 +117,7 @@ def members(kind: Any) -> list[Member]:
 
 
 def _given(hint: Any) -> Any:
-    """Return the type of a TypedDict's field, without `Required` or `NotRequired`."""
+    """Return the type of a field of a TypedDict, without `Required` or `NotRequired`."""
     if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
         return typing.get_args(hint)[0]
     return hint
@@ -127,7 +129,8 @@ def _needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _plain(kind: Any, value: Any) -> Any:
-    """Return the type without its wrappers; for a union, the member that fits `value`."""
+    """Return a type without `Annotated` and aliases. For a union, return the member that fits
+    `value`, or None if no member or more than one fits."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
         return _plain(typing.get_args(kind)[0], value)

@@ -1,4 +1,4 @@
-"""The parameters of a tool, read from the signature of its function: their JSON Schema, how
+"""Reads the parameters of a tool from the signature of its function: their JSON Schema, how
 arguments are parsed by type, and how the function is called."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NONE = inspect.Parameter.empty
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One argument that the model passes. `foreign` means that pydantic handles its type."""
+    """One argument that the model passes. `foreign` is true if pydantic handles its type."""
 
     name: str
     type: Any
@@ -37,7 +37,8 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """The parameters of a function that takes keyword arguments."""
+    """The signature of a tool's function, which takes keyword arguments. `contexts` are the names
+    of the parameters that receive the context of the call."""
 
     description: str
     schema: dict[str, Any]
@@ -45,7 +46,8 @@ class Signature:
     contexts: tuple[str, ...]
 
     def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
-        """Parse the arguments by type and fill in defaults; also return every issue found."""
+        """Parse the arguments by type and add defaults. Returns the values and every issue
+        found."""
         names = {parameter.name for parameter in self.parameters}
         values: dict[str, Any] = {}
         issues = [
@@ -76,9 +78,9 @@ def _fresh(default: Any) -> Any:
 def signature_of(
     function: Callable[..., Any], name: str, context: type, names: Mapping[str, Any]
 ) -> Signature:
-    """Return the parameters of `function`. Parameters of type `context` are not arguments of the
-    tool; `names` resolves annotations that are not in the function's module. Raises
-    `InvalidValue`."""
+    """Return the signature of `function`. Parameters of type `context` are not arguments of the
+    tool; `names` resolves annotations that are not in the function's module. Raises `InvalidValue`
+    if a model cannot pass a parameter."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise _wrong(
             name, "is a generator", "return a value, and report progress with context.progress"
@@ -109,7 +111,7 @@ def _wrong(field: str, problem: str, remedy: str) -> InvalidValue:
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Unwrap a partial or a callable object to the function that has the annotations."""
+    """Return the annotated function inside a `partial` or a callable object."""
     while isinstance(function, partial):
         function = function.func
     plain = inspect.isfunction(function) or inspect.ismethod(function)
@@ -122,7 +124,7 @@ def _hints(function: Callable[..., Any], name: str, names: Mapping[str, Any]) ->
     except (NameError, TypeError, SyntaxError) as error:
         raise _wrong(
             name,
-            f"has an annotation that cannot be read ({error})",
+            f"has an annotation that cannot be resolved ({error})",
             "import the type at run time, not only under TYPE_CHECKING",
         ) from error
 
@@ -139,9 +141,15 @@ def _check(parameter: inspect.Parameter, kind: Any, where: str) -> None:
             where, "is positional-only", "remove the slash, so that it can be passed by name"
         )
     if parameter.kind is parameter.VAR_POSITIONAL:
-        raise _wrong(where, "is a *parameter", "use one list, as in `items: list[str]`")
+        raise _wrong(
+            where, "is a variable-length *parameter", "use one list, as in `items: list[str]`"
+        )
     if parameter.kind is parameter.VAR_KEYWORD:
-        raise _wrong(where, "is a **parameter", "use one dict, as in `options: dict[str, str]`")
+        raise _wrong(
+            where,
+            "is a variable-length **parameter",
+            "use one dict, as in `options: dict[str, str]`",
+        )
     if kind is _NONE:
         problem = "has no type"
         remedy = "annotate it, so that the model knows what to pass"
@@ -188,7 +196,7 @@ def _noted(kind: Any) -> str:
 
 
 def uses_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Return whether the type, or a type nested in it, belongs to pydantic. Does not import
+    """Return whether a type, or a type nested in it, is a pydantic type. Does not import
     pydantic."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
@@ -250,7 +258,7 @@ def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _default(value: Any) -> dict[str, Any]:
-    """Return the default as part of the schema, if it has a JSON form."""
+    """Return the default for a JSON Schema, or an empty dict if it cannot be encoded as JSON."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json")
     try:

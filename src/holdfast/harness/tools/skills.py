@@ -1,7 +1,8 @@
-"""Skills: instructions and tools that the model activates when it needs them.
+"""Skills: groups of instructions and tools that the model activates when it needs them.
 
-The active skills are kept in the user state, so they survive a restart. A tool of a skill is always
-listed; until its skill is active, calling it only returns how to activate it.
+The active skills are stored in the user state, so they survive a restart. The tools of a skill are
+always listed. Until the skill is active, calling one of them only returns how to activate the
+skill.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ CONTROLS = ("activate_skill", "deactivate_skill", "list_skills")
 
 @dataclass(frozen=True)
 class Skill:
-    """A skill that the model may activate: `prompt` is added to its instructions while it is
-    active, and `tools` work only then."""
+    """A skill that the model may activate. While it is active, `prompt` is added to the model's
+    instructions, and `tools` can be called."""
 
     key: str
     description: str
@@ -36,9 +37,9 @@ class Skill:
 
 
 class Skills:
-    """The skills of an agent. `tools` are the control tools and the tools of every skill;
-    `render` describes the skills to the model. Raises `InvalidValue` with every duplicate key
-    and tool name."""
+    """The skills of an agent. `tools` contains the tools of every skill, and the tools that
+    activate, deactivate and list skills. `render` describes the skills to the model. Raises an
+    `InvalidValue` that lists every duplicate key and tool name."""
 
     def __init__(self, skills: Iterable[Skill]) -> None:
         given = tuple(skills)
@@ -57,7 +58,8 @@ class Skills:
         return [key for key in found if key in self._skills] if isinstance(found, list) else []
 
     def render(self, state: dict[str, Any]) -> str:
-        """Return the catalog and the prompts of the active skills, for the model's instructions."""
+        """Return the list of all skills and the prompts of the active skills, for the model's
+        instructions."""
         if not self._skills:
             return ""
         active = self.active(state)
@@ -106,7 +108,7 @@ class Skills:
         return activate_skill, deactivate_skill, list_skills
 
     async def _switch(self, key: str, on: bool, context: ToolContext) -> ToolResult:
-        """Activate or deactivate a skill."""
+        """Activate or deactivate a skill, and return the result for the model."""
         skill = self._skills.get(key)
         if skill is None:
             return self._unknown(key)
@@ -151,7 +153,8 @@ class Skills:
 
 @dataclass(frozen=True)
 class _Gated(DictForm):
-    """The arguments of a skill's tool, which works only while the skill is active."""
+    """Parses the arguments of a skill's tool, and passes them to a function that runs the tool only
+    if the skill is active."""
 
     inner: ArgumentForm
 

@@ -1,4 +1,4 @@
-"""Task lists: how they change, and how the model sees them. Pure."""
+"""Task lists: functions that change them, and the summary that the model reads. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SLUG = 48
 
 
 class GivenTask(Struct, frozen=True, omit_defaults=True):
-    """A task as a model writes it. Without an id, it keeps the id of a task with the same content,
-    or gets a new id."""
+    """A task in the arguments of a tool call. Without an id, it keeps the id of an existing task
+    with the same content, or gets a new id."""
 
     content: str
     status: Literal["pending", "in_progress", "completed"] = "pending"
@@ -30,7 +30,7 @@ class GivenTask(Struct, frozen=True, omit_defaults=True):
 
 
 def written(before: Sequence[Task], given: Sequence[GivenTask]) -> list[Task]:
-    """Replace the list. A task whose content is unchanged keeps its id."""
+    """Return the new task list. A task whose content is unchanged keeps its id."""
     if len(given) > MOST:
         raise ToolError(problem=f"{len(given)} tasks are too many: write at most {MOST}")
     busy = [task.content for task in given if task.status == "in_progress"]
@@ -65,8 +65,8 @@ def _fresh(content: str, taken: set[str]) -> str:
 
 
 def changed(before: Sequence[Task], id: str, changes: Mapping[str, Any]) -> list[Task]:
-    """Change one task. If it is set to in progress, the task that was in progress becomes
-    pending."""
+    """Return the list with one task changed. If that task is set to in progress, the task that was
+    in progress becomes pending."""
     if not changes:
         raise ToolError(problem="no changes were passed: pass content, status or active")
     _known(before, id)
@@ -92,7 +92,8 @@ def _known(tasks: Iterable[Task], id: str) -> None:
 
 
 def summary(tasks: Sequence[Task]) -> ToolResult:
-    """Return the list and its progress, for the model and for programs."""
+    """Return the task list and its progress as a tool result: text for the model, and data for
+    programs."""
     count = Counter(task.status for task in tasks)
     left = sorted(
         (task for task in tasks if task.status != "completed"),

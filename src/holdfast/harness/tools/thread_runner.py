@@ -1,7 +1,7 @@
-"""Runs a program's synchronous functions, each in its own thread.
+"""Runs synchronous functions of tools, each in its own thread.
 
-A function that never returns blocks only its own thread: no other call waits for it, and the
-process can exit without it.
+A function that never returns blocks only its own thread: other calls do not wait for it, and the
+process can still exit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from ...errors import ToolError
 
 
 async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run the function in a thread with the context variables of the caller; return its result
-    or raise its exception. On cancellation the thread continues: it cannot be stopped."""
+    """Run the function in a thread with the context variables of the caller; return its result or
+    raise its exception. If the caller is cancelled, the thread continues, because it cannot be
+    stopped."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = copy_context()
@@ -47,8 +48,9 @@ async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def escaped(error: BaseException) -> BaseException:
-    """Return an error that is safe to raise in a task. Exceptions that Python uses to end a loop
-    or the process, such as `StopIteration` and `SystemExit`, become a `ToolError`."""
+    """Return an exception that is safe to raise in a task. Exceptions that Python uses to end a
+    loop or the process, such as `StopIteration` and `SystemExit`, are converted to a
+    `ToolError`."""
     if isinstance(error, asyncio.CancelledError | Exception) and not isinstance(
         error, StopIteration | StopAsyncIteration
     ):
@@ -59,7 +61,7 @@ def escaped(error: BaseException) -> BaseException:
 
 
 def asked_to_stop() -> bool:
-    """Return whether the current task was cancelled. If it was not, a `CancelledError` is an error
-    in the code that raised it."""
+    """Return whether the current task was cancelled. If it was not, a `CancelledError` comes from
+    an error in the code that raised it."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""The values of tools: results and their references, permissions, and issues with arguments.
+"""Values of tools: results and their references, permissions, and issues with arguments.
 `holdfast.harness.tools` exports them all."""
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ ISSUES = 50  # issues that one error lists
 
 
 class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A reference in a result: a path, a URL, a command line or an id."""
+    """A reference in a tool result, for example to a path, a URL, a command or a session. `role`
+    says how the call used it."""
 
     kind: Literal["file", "url", "command", "call", "session", "external"]
     value: str
@@ -29,8 +30,8 @@ class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permission(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A resource that a tool accesses. This is information for users and policies; it does not
-    grant access."""
+    """A resource that a tool needs to access. This is information for users and policies; it does
+    not grant access."""
 
     kind: Literal["filesystem", "shell", "network", "custom"]
     access: str | None = None
@@ -39,7 +40,8 @@ class Permission(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of a call: `content` is for the model, `data` is a JSON value for programs."""
+    """The result of a tool call: `content` is text for the model, `data` a JSON value for
+    programs."""
 
     content: str = ""
     data: Any = None
@@ -50,9 +52,10 @@ class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Park(Exception):
-    """Raised by a tool that needs an answer to continue. The call becomes pending, without using
-    a process. Once it is answered, the tool is called again from its beginning, with the answer
-    in `context.answer`. `schema` is the JSON Schema that an answer must match."""
+    """Raised by a tool that needs an answer to continue. The call becomes a pending item, and no
+    process has to wait for the answer. Once it is answered, the tool is called again from its
+    beginning, with the answer in `context.answer`. `schema` is the JSON Schema that an answer must
+    match."""
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Park(Exception):
 
 
 class CallAnswer(Struct, frozen=True, kw_only=True):
-    """The answer to a parked call. `outcome` is `approved`, `denied` or `answered`."""
+    """The answer to a parked call (see `Park`). `outcome` is `approved`, `denied` or `answered`."""
 
     outcome: str
     value: Any = None
@@ -79,7 +82,8 @@ class CallAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Issue(Struct, frozen=True):
-    """One invalid argument. `path` is dotted; `(root)` means all arguments together."""
+    """A problem with the arguments of a call. `path` is the dotted path of the invalid value;
+    `(root)` means the arguments as a whole."""
 
     path: str
     problem: str
@@ -87,7 +91,8 @@ class Issue(Struct, frozen=True):
 
 @dataclass(eq=False, kw_only=True)
 class BadArguments(HoldfastError):
-    """The arguments are invalid, so the tool was not called. Lists every issue."""
+    """The arguments of a call are invalid, so the tool was not called. `issues` lists all
+    problems."""
 
     code = "bad_arguments"
 
@@ -110,8 +115,8 @@ class BadArguments(HoldfastError):
 
 
 def bad_arguments(tool: str, issues: list[Issue]) -> BadArguments:
-    """Return the error for these issues. It lists the first `ISSUES` issues and counts all
-    others."""
+    """Return an error with these issues. It contains the first `ISSUES` issues and the number of
+    further issues."""
     if (more := len(issues) - ISSUES) > 0:
         issues = [*issues[:ISSUES], Issue(ROOT, f"has {more} more issues")]
     return BadArguments(tool=tool, issues=issues)

@@ -1,8 +1,8 @@
-"""Models of every vendor, through pydantic-ai's model classes.
+"""Models of all vendors, through pydantic-ai's model classes.
 
 They are used for single streamed calls; pydantic-ai's agents, tools and retries are not used.
-This module is light: pydantic-ai and the vendor's package are imported in a thread when a model is
-first called.
+Importing this module is fast: pydantic-ai and the vendor's package are imported in a thread when a
+model is first called.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 PACKAGE = "pydantic_ai"
 
-# The vendors that pydantic-ai knows, so that others are rejected without importing it.
+# The vendors that pydantic-ai supports, so that others are rejected without importing it.
 KINDS = frozenset(
     """
     alibaba anthropic azure azure-responses bedrock bedrock-mantle cerebras cohere crusoe deepseek
@@ -42,8 +42,8 @@ def installed() -> bool:
 
 
 def knows(kind: str) -> bool:
-    """Return whether pydantic-ai supports a vendor with this name: a name in `KINDS`, or the name
-    of a provider module in a later version of pydantic-ai."""
+    """Return whether pydantic-ai supports a vendor with this name: the name is in `KINDS`, or is
+    the name of a provider module in a later version of pydantic-ai."""
     if kind in KINDS:
         return True
     found = find_spec(PACKAGE)
@@ -55,8 +55,8 @@ def knows(kind: str) -> bool:
 
 
 class PydanticAIProvider:
-    """The models of one vendor. `kind` is pydantic-ai's name for it (`openai`, `openai-chat`,
-    `anthropic`, `google`, `groq` …); the default is the namespace.
+    """The models of one vendor. `kind` is pydantic-ai's name of the vendor (`openai`,
+    `openai-chat`, `anthropic`, `google`, `groq` …); the default is the namespace.
 
     Without `api_key` and `base_url`, the vendor's own environment variables are used. `settings`
     are pydantic-ai's model settings, for every call. `timeout` is the longest time, in seconds,
@@ -77,7 +77,9 @@ class PydanticAIProvider:
         http_client: Any = None,
     ) -> None:
         if timeout <= 0:
-            raise InvalidValue(field="timeout", problem=f"is {timeout}", remedy="pass more than 0")
+            raise InvalidValue(
+                field="timeout", problem=f"is {timeout}", remedy="pass a number of seconds > 0"
+            )
         self.namespace = namespace
         self.names = names
         self.kind = kind or namespace
@@ -99,7 +101,8 @@ class PydanticAIProvider:
         return PydanticAIModel(self, name)
 
     async def connection(self, name: str) -> VendorConnection:
-        """Return the vendor's connection for this event loop; `name` is the model that needs it."""
+        """Return the vendor's connection for the current event loop. `name` is the model that needs
+        it."""
         loop = asyncio.get_running_loop()
         connection = self._connection
         if connection is None or connection.loop is not loop:
@@ -148,5 +151,5 @@ class PydanticAIModel:
 
 
 def provider(namespace: str) -> PydanticAIProvider:
-    """Return the provider for the vendor of this name, with the API key from the environment."""
+    """Return a provider for the vendor with this name. The API key is read from the environment."""
     return PydanticAIProvider(namespace)

@@ -1,7 +1,7 @@
-"""Converts a vendor's stream into the chunks of the port.
+"""Converts the stream of a vendor's answer into chunks.
 
-Text and reasoning are passed on immediately. Calls wait for the end of the stream, since vendors
-may interleave them, and a call from an interrupted stream must never be seen.
+Text and reasoning are passed on immediately. Tool calls are passed on at the end of the stream,
+since vendors may interleave them, and a call from an interrupted stream must not be executed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ MADE_UP = "pyd_ai_"  # prefix of the ids that pydantic-ai generates for calls wi
 
 
 class VendorAnswer:
-    """One answer while it is being received."""
+    """Converts one answer into chunks while it is being received."""
 
     def __init__(self, ref: str) -> None:
         self._ref = ref
         self._text: list[str] = []
 
     def chunks_of(self, event: Any) -> Iterator[Chunk]:
-        """Return the chunks that an event of the stream adds to the answer."""
+        """Return the chunks for one event of the vendor's stream."""
         part: Any = None
         text: Any = None
         if isinstance(event, PartStartEvent):
@@ -62,8 +62,8 @@ class VendorAnswer:
         return TextChunk(text)
 
     def ending(self, stream: StreamedResponse) -> list[Chunk]:
-        """Return the calls, the data bound to the model, and the end. Rejects an interrupted
-        stream."""
+        """Return the last chunks: the tool calls, the data bound to the model, and the end. Raises
+        `ModelUnavailable` if the stream was interrupted."""
         if _was_cut(stream):
             raise ModelUnavailable(model=self._ref, problem="the answer was cut short")
         if stream.finish_reason == "error":
@@ -82,8 +82,9 @@ class VendorAnswer:
 
 
 def _was_cut(stream: StreamedResponse) -> bool:
-    """Return whether the vendor did not send the reason why the model stopped. For OpenAI's chat
-    protocol, pydantic-ai makes up a reason, so only the vendor's own value counts."""
+    """Return whether the stream ended before the vendor sent the reason why the model stopped. For
+    OpenAI's chat protocol, pydantic-ai generates a reason, so only the vendor's own value
+    counts."""
     told = (stream.provider_details or {}).get("finish_reason") is not None
     if stream.state == "incomplete":
         return True

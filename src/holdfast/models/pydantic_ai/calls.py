@@ -1,4 +1,4 @@
-"""One call of a vendor's model: opens it, reads the answer, and reports failures.
+"""Calls a vendor's model: sends the request, reads the answer, and converts errors.
 
 Imports pydantic-ai, so this module is imported only when a model is called.
 """
@@ -27,13 +27,13 @@ from .prompts import messages, parameters
 VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")  # an environment variable
 EXTRA = ("openai", "anthropic", "google")  # packages of the extra `models`
 
-# Google's client does not close its connections, so we keep the responses of the current call.
+# Google's client does not close its responses, so those of the current call are closed here.
 GOOGLE = ("google", "google-cloud")
 _responses: ContextVar[list[Any] | None] = ContextVar("_responses", default=None)
 
 
 class VendorConnection:
-    """A vendor's client on one event loop, and its models."""
+    """A vendor's client and its models, on one event loop."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class VendorConnection:
         """Yield the chunks of one call. Every failure is a `ModelError`, including a stream that
         ends before the vendor has sent a stop reason."""
         async with AsyncExitStack() as stack:
-            # An unknown error of the request would come again; the next answer may be valid.
+            # An unexpected error of the request would recur; one of the response can be retried.
             with reported(ref, ModelError, "the request could not be created"):
                 model = self._model(name)
                 silence = _silence(model, settings)
@@ -92,7 +92,7 @@ class VendorConnection:
 def connect(
     ref: str, kind: str, options: Mapping[str, Any], loop: asyncio.AbstractEventLoop
 ) -> VendorConnection:
-    """Create a client of the vendor that pydantic-ai calls `kind`. Blocks."""
+    """Create a client of the vendor that pydantic-ai names `kind`. Blocks while it imports."""
     try:
         vendor = infer_provider_class(kind)
     except ImportError as error:
@@ -122,8 +122,8 @@ def connect(
 
 
 def _unset(ref: str, kind: str, said: str) -> ModelError:
-    """Return the error for a vendor's client that lacks a setting. From pydantic-ai's message it
-    shows only the names of environment variables."""
+    """Return the error for a vendor's client that lacks a setting. Of pydantic-ai's message, it
+    includes only the first sentence or the names of environment variables."""
     way, problem = _way(kind), said.partition(". ")[0]
     if names := list(dict.fromkeys(VARIABLE.findall(said))):
         way, problem = f"set {' and '.join(names)}, or {way}", "the key or the address is missing"
@@ -131,7 +131,7 @@ def _unset(ref: str, kind: str, said: str) -> ModelError:
 
 
 def _way(kind: str) -> str:
-    """Describe how a program configures a vendor's client."""
+    """Return a remedy: how a program configures a vendor's client."""
     return f"pass providers=[PydanticAIProvider({kind!r}, api_key=…)]"
 
 
@@ -163,7 +163,7 @@ async def _ask(
 ) -> StreamedResponse:
     wanted = {**settings, "max_retries": 0}
     if call.output is not None and call.tools:
-        wanted["tool_choice"] = "none"  # among the ordinary tools: only the output tool is left
+        wanted["tool_choice"] = "none"  # no ordinary tool: only the output tool can be called
     sent = {k: v for k, v in wanted.items() if k not in model.unsupported_settings}
     prompt = messages(call, model.profile.get("tool_call_id_length"))
     asked = model.request_stream(prompt, cast(ModelSettings, sent), parameters(call))
@@ -179,17 +179,17 @@ async def _ask(
 
 
 async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
-    """Stop the vendor's work on an answer that is no longer needed. No effect if the answer is
-    complete."""
-    with suppress(Exception):  # some cannot, and then the connection just closes
+    """Cancel an answer that is no longer needed, so that the vendor stops generating it. Has no
+    effect if the answer is complete."""
+    with suppress(Exception):  # if it cannot be cancelled, the connection is closed
         await stream.cancel()
     for response in responses:
         await response.aclose()
 
 
 def _silence(model: Model[Any], settings: Mapping[str, Any]) -> float | None:
-    """Return the number of seconds to wait for a chunk if the vendor's client has no timeout of its
-    own."""
+    """Return the number of seconds to wait for each chunk, or None if the vendor's client has its
+    own timeout."""
     if "timeout" not in model.unsupported_settings:
         return None
     return cast(float, settings["timeout"])

@@ -1,5 +1,5 @@
 """Converts errors of vendors to Holdfast's errors. A vendor's message may contain an API key or
-text of a user, so it is kept only in `__cause__`."""
+text of a user, so it is not copied; the original error is only in `__cause__`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from pydantic_ai.exceptions import (
 
 from ...errors import HoldfastError, ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
 
-WORD = re.compile(r"[a-z][a-z_]{2,39}")  # the form of a vendor's error code, which no key has
+WORD = re.compile(
+    r"[a-z][a-z_]{2,39}"
+)  # the format of a vendor's error code; no API key matches it
 AGAIN = (409,)  # retryable, in addition to 408, 429 and 5xx
 
 
 @contextmanager
 def reported(ref: str, unexpected: type[ModelError], problem: str) -> Iterator[None]:
-    """Convert every exception of a call to a `ModelError`. An unknown exception becomes
+    """Convert every exception of a call to a `ModelError`. An unknown exception is converted to
     `unexpected`."""
     try:
         yield
@@ -79,7 +81,7 @@ def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
 
 
 def _refusal(ref: str, error: ModelAPIError) -> tuple[str, str | None]:
-    """Return the problem, and the remedy if it is a configuration error."""
+    """Return the problem with a rejected request, and a remedy if its cause is configuration."""
     vendor, _, name = ref.partition("/")
     if isinstance(error, ModelAuthenticationError):
         remedy = f"check the API key for {vendor!r} and its permissions"

@@ -1,8 +1,8 @@
 """Converts a `ModelCall` into pydantic-ai's messages. Pure and deterministic.
 
-Data that only the model can read is stored as one layout per message: all parts in their order with
-the data bound to them, but without text and arguments, which the message itself has. This restores
-the parts exactly, and nothing is stored twice.
+Data that only the model can read is stored as one layout per message: the list of all parts of the
+message with the data bound to them, but without text and arguments, which the message itself
+contains. With the layout, the original parts can be restored exactly, and nothing is stored twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ PLAIN = {"part_kind", "content", "provider_name", *OF_CALL}
 
 
 def messages(call: ModelCall, id_length: int | None = None) -> list[ModelMessage]:
-    """Return the prompt. `id_length` is the required length of call ids, if the vendor has one."""
+    """Return the messages of a call for pydantic-ai. `id_length` is the required length of call
+    ids, if the vendor has one."""
     made: list[ModelMessage] = []
     for message in call.messages:
         if isinstance(message, FromModel):
@@ -66,7 +67,8 @@ def messages(call: ModelCall, id_length: int | None = None) -> list[ModelMessage
 
 
 def parameters(call: ModelCall) -> ModelRequestParameters:
-    """Return the tools; with an output, its tool is the only way to answer."""
+    """Return the tools of a call for pydantic-ai. With an `output` tool, the model can answer only
+    by calling it."""
     tools = [_tool(tool) for tool in call.tools]
     if call.output is None:
         return ModelRequestParameters(function_tools=tools)
@@ -140,8 +142,8 @@ def _fit(id: str, length: int | None) -> str:
 
 
 def layout(response: ModelResponse, text: str) -> dict[str, Any] | None:
-    """Return the data to restore in addition to `text` and the calls, as JSON; None if there is
-    none."""
+    """Return the layout of a response as JSON: the data that is needed, in addition to `text` and
+    the calls, to restore it. None if no such data is needed, or if its text is not `text`."""
     whole = msgspec.json.decode(ModelMessagesTypeAdapter.dump_json([response]))[0]
     parts = [part for part in whole["parts"] if _kept(part)]
     texts = [part["content"] for part in parts if part["part_kind"] == "text"]
@@ -158,8 +160,8 @@ def _extras(part: dict[str, Any]) -> set[str]:
 
 
 def _kept(part: dict[str, Any]) -> bool:
-    """Return whether a part must be sent back. Reasoning without bound data and empty text are not
-    sent back."""
+    """Return whether a part of a response must be sent back to the model. Reasoning without bound
+    data and empty text are not sent back."""
     if part["part_kind"] == "thinking":
         return bool(_extras(part))
     return part["part_kind"] != "text" or bool(part["content"] or _extras(part))
@@ -182,7 +184,8 @@ def _without_content(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _laid_out(bound: dict[str, Any], text: str, calls: list[ToolCallPart]) -> ModelResponse:
-    """Return the original message. Raises `ValueError` if its text or calls have changed since."""
+    """Restore the original message from its layout. Raises `ValueError` if its text or calls have
+    changed since."""
     parts: list[dict[str, Any]] = []
     place, left = 0, iter(calls)
     for part in bound["parts"]:
@@ -197,7 +200,7 @@ def _laid_out(bound: dict[str, Any], text: str, calls: list[ToolCallPart]) -> Mo
             own = {name: getattr(call, name) for name in OF_CALL}
         parts.append({**part, **own})
     if place != len(text) or next(left, None) is not None:
-        raise ValueError("the message has another text, or more calls than its layout")
+        raise ValueError("the message has a different text, or more calls than its layout")
     whole = {**bound["response"], "kind": "response", "parts": parts}
     [response] = ModelMessagesTypeAdapter.validate_json(msgspec.json.encode([whole]))
     assert isinstance(response, ModelResponse)
