@@ -11,7 +11,7 @@ BYTES, GZIP = "application/octet-stream", "application/gzip"
 
 
 class FilesPart(RemotePart):
-    """The files of a session. Paths are relative to its work folder and cannot leave it."""
+    """The files of a session. Paths are relative to its work folder and must stay inside it."""
 
     async def tree(self, path: str = ".", *, depth: int = 1) -> wire.Tree:
         """List the entries of a folder and of its subfolders, down to `depth`, which is at most
