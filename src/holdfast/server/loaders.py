@@ -2,8 +2,8 @@
 repository, or from the request itself. The files of an agent are written into the session's work
 folder.
 
-A loader limits what can be loaded: folders below its root, or addresses with allowed prefixes.
-Links are skipped, and loaded files are never executed.
+A loader restricts what can be loaded: only folders below its root, or only addresses with allowed
+prefixes. Links are skipped, and loaded files are never executed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
 
 
 class LoadedAgent(Struct, frozen=True, kw_only=True):
-    """A loaded agent."""
+    """A loaded agent: its identity and its manifest."""
 
     identity: AgentIdentity
     described: AgentManifest
 
 
 class AgentFiles(NamedTuple):
-    """The files of an agent by path, and the commit, if they come from Git."""
+    """The files of an agent by path, and the Git commit they come from, if any."""
 
     files: dict[str, bytes]
     commit: str | None = None
@@ -234,7 +234,7 @@ def _read(root: Path, path: str) -> dict[str, bytes]:
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """Return the files of a folder with their sizes."""
+    """Yield the path and size of each file of a folder."""
     folders, count = [""], 0
     while folders:
         above = folders.pop()

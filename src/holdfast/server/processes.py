@@ -53,8 +53,8 @@ MORE = 5  # seconds after the grace until connections are cut
 
 
 class ServePlan(Struct, frozen=True, kw_only=True):
-    """What to serve: a settings file, or agents and a store; and the address. `model` applies to
-    all agents, or if it was `chosen` by default, only to agents without a model."""
+    """What to serve (a settings file, or agents and a store), and the address to listen on. `model`
+    applies to all agents, or if it was `chosen` by default, only to agents without a model."""
 
     config: str | None = None
     agents: dict[str, str] = {}
@@ -72,9 +72,9 @@ class ServePlan(Struct, frozen=True, kw_only=True):
     sandbox: str | None = None
 
     def settings(self) -> Settings:
-        """Return the settings of this plan. Raises `InvalidSettings`, which lists every fault. With
-        a local token, no caller is accepted before `admit`, because the port may not be known
-        yet."""
+        """Return the settings of this plan. Raises `InvalidSettings`, which lists every invalid
+        setting. If a local token is used, no caller is accepted before `admit` is called, because
+        the port may not be known yet."""
         if self.config is not None:
             settings = Settings.load(Path(self.config))
         else:
@@ -176,7 +176,7 @@ def end_with_parent() -> None:
 
 def end_at_second() -> None:
     """End this process immediately on the second Ctrl-C, as SIGKILL would; other processes resume
-    its runs. The first Ctrl-C goes to the previous handler."""
+    its runs. The first Ctrl-C is handled as before."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         return
@@ -193,8 +193,8 @@ def end_at_second() -> None:
 
 
 def collect_rarely() -> None:
-    """Exclude all existing objects from garbage collection, and collect new ones less often. Only
-    for a process that does nothing but serve; it saves a third of the time per message."""
+    """Make garbage collection rare, and exclude all existing objects from it. Use it only in a
+    process that does nothing but serve; it saves a third of the time per message."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTED)

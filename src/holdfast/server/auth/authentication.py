@@ -42,8 +42,8 @@ NOT_LOCAL = (
 
 
 class Authenticator:
-    """Authenticates the callers of a server, by a handler or by the API keys in `store`. `gate`
-    limits concurrent lookups of unknown keys. `accepted` is called with the tenant of each
+    """Authenticates the callers of a server, with a custom handler or by the API keys in `store`.
+    `gate` limits concurrent lookups of unknown keys. `accepted` is called with the tenant of each
     authenticated caller."""
 
     def __init__(
@@ -103,8 +103,8 @@ class Authenticator:
     @contextlib.contextmanager
     def _limited(self, shown: RequestCredentials, address: str) -> Iterator[None]:
         """Context manager for an authentication attempt. Raises `RateLimited` if the address had
-        too many failed attempts. Tokens that were accepted before are always checked. API keys are
-        always checked too, since they are too long to guess, but only a few concurrently."""
+        too many failed attempts. Tokens that were accepted before are exempt. API keys are exempt
+        too, since they are too long to guess, but their lookups are limited."""
         with contextlib.ExitStack() as inside:
             try:
                 if _hash(shown) not in self._known:
@@ -118,8 +118,8 @@ class Authenticator:
             yield
 
     def _unauthorized(self, shown: RequestCredentials) -> Unauthorized:
-        """Return the error for an unknown caller. Only clients on this machine learn whether the
-        server has no keys."""
+        """Return the error for a caller that could not be authenticated. The reason is given only
+        if authentication depends on the machine of the client."""
         here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
         if isinstance(self._handler, NoAuth):
             return Unauthorized(problem=LOCAL_ONLY if here else FROM_ELSEWHERE)
@@ -134,7 +134,7 @@ def _hash(shown: RequestCredentials) -> bytes | None:
 
 
 class KeyAuth:
-    """Authenticates callers by their keys. A key is cached for five seconds, so every replica
+    """Authenticates callers by their API keys. A key is cached for five seconds, so every replica
     rejects a revoked key within this time."""
 
     def __init__(self, keys: ApiKeys, *, clock: Callable[[], int] = wall_clock) -> None:

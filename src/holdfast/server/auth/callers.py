@@ -78,8 +78,8 @@ class AuthHandler(Protocol):
 
 
 class SharedSecret:
-    """One secret for all clients, which count as one principal. The secret is compared in constant
-    time."""
+    """Authenticates all clients by one secret, as the same principal. The secret is compared in
+    constant time."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class SharedSecret:
 
 class LocalTokenAuth:
     """Authenticates the user who started the server, by a token in a file that only this user can
-    read (see `holdfast.local_token`). Until a token is set, every caller is rejected."""
+    read (see `holdfast.local_token`). Rejects all callers until a token is set."""
 
     def __init__(
         self, token: str | None = None, *, tenant: str = "main", principal: str = "local"
@@ -164,7 +164,7 @@ def caller(tenant: str, principal: str, scopes: Iterable[str]) -> Caller:
 
 
 def check_tenant(tenant: str) -> None:
-    """Reject a reserved tenant."""
+    """Reject a tenant whose name is reserved for the server."""
     check_name("tenant", tenant, limit=256)
     if tenant.startswith(RESERVED):
         raise InvalidValue(

@@ -1,4 +1,4 @@
-"""The limits of a server, and the counters for them. Each process counts for itself."""
+"""The limits of a server, and the counters that enforce them. Each process counts separately."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     - `reader_bytes`, `principal_bytes` and `process_bytes`: unsent data in memory, for one reader
       of a stream, all readers of one principal, and all readers
     - `stall_seconds`: how long a client may read nothing before it is disconnected
-    - `unsure_seconds`: how long a session is neither reported as missing nor created while a store
-      that may have it is unavailable; None is for as long as the store is unavailable
+    - `unsure_seconds`: how long after a store became unavailable requests for sessions that it may
+      contain fail as unavailable, not as missing; None: until the store is available again
     """
 
     body_bytes: int = 16 << 20
@@ -54,7 +54,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     loaded_agents: int = 1_000
 
     def faults(self) -> Iterator[str]:
-        """Return the problems with these limits."""
+        """Yield a description of each invalid limit."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and not value > 0:

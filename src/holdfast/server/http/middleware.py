@@ -52,11 +52,11 @@ KEPT = ("content-type", "location")  # headers of a response that are stored wit
 
 
 class RequestMiddleware(ASGIMiddleware):
-    """The middleware before all routes.
+    """Middleware that passes every request through a `RequestPipeline`.
 
-    The `opt` of a route says what it needs:
+    The `opt` mapping of a route configures it:
 
-    - `public`: no caller; `scope`: a scope of the caller
+    - `public`: no authentication; `scope`: the scope that the caller needs
     - `body="raw"`: a body that is not JSON; `limit`: its size, if smaller than the general limit
     - `once="own"`: the route handles idempotency keys itself; `once="same"`: the route returns the
       same response again, so it is not stored; `replayed`: called when a stored response is sent
@@ -83,7 +83,8 @@ class RequestMiddleware(ASGIMiddleware):
 
 
 class RequestPipeline:
-    """The processing of one request."""
+    """Processes one request: checks and authenticates it, calls the route, and sends the
+    response."""
 
     def __init__(self, service: Service, scope: HTTPScope, send: Send) -> None:
         self._service, self._scope, self._send = service, scope, send
@@ -329,8 +330,8 @@ class RequestPipeline:
         await self._send({**message, "headers": headers})
 
     def _takes(self, size: int) -> bool:
-        """Return whether there is buffer space for a large response. The response to a request that
-        changed something is always sent."""
+        """Reserve buffer space for a large response. Returns False if there is not enough. The
+        response to a request that changed something is always accepted."""
         try:
             self._hold(size, must=self._scope["method"] in CHANGES or self._begun is None)
         except RateLimited as error:
@@ -360,7 +361,7 @@ class RequestPipeline:
             await asyncio.sleep(0)  # let other tasks run
 
     async def finish(self) -> None:
-        """Send the error if there was no buffer space for the response."""
+        """Send an error response if there was not enough buffer space for the response."""
         if (error := self._refusal) is not None:
             self._refusal, self._dropped = None, False
             await self.fail(error)
@@ -452,7 +453,7 @@ async def read(receive: Receive, limit: int) -> bytes:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return an ASGI `receive` function that returns a body which was read before."""
+    """Return an ASGI `receive` function that returns a body that was already read."""
     given = False
 
     async def again() -> Any:

@@ -1,6 +1,6 @@
-"""Middleware that runs before routing. It serves `HEAD` as `GET` without a body, rejects CORS
-preflights with errors in the usual format, and closes a connection if the request body was not read
-to the end."""
+"""Middleware that runs before routing. It answers `HEAD` like `GET` without a body, rejects
+forbidden CORS preflights in the usual error format, and closes a connection if the request body was
+not read to the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SIMPLE = ("accept", "accept-language", "content-language")  # headers that any p
 
 
 class App(Litestar):
-    """A Litestar app that does not change the scope of the app in which it is mounted."""
+    """A Litestar app that leaves the ASGI scope unchanged for the app in which it is mounted."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         mine: Any = {**scope, "state": {**(scope.get("state") or {})}}
@@ -44,7 +44,8 @@ class App(Litestar):
 
 
 class OuterMiddleware:
-    """Wraps an app. `cors` lists the origins whose pages may send requests."""
+    """Wraps the Litestar app with this middleware. `cors` lists the origins whose pages may send
+    requests."""
 
     def __init__(self, app: ASGIApp, cors: CORSConfig | None, redactor: Redactor) -> None:
         self._app, self._cors, self._redactor = app, cors, redactor
@@ -148,7 +149,8 @@ class UnreadBody:
 
 
 class HeadResponse:
-    """Sends the start of a response and then ends it, even if the body would never end."""
+    """Sends the headers of a response to a HEAD request and ends it, even if the response of GET
+    would be an endless stream."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -72,8 +72,8 @@ class StrictConnection(h11.Connection):
 
 
 class Protocol(H11Protocol):
-    """uvicorn's protocol, with Holdfast's errors for rejected requests. A connection with an
-    unfinished response is closed without waiting for a client that does not read."""
+    """uvicorn's protocol, with Holdfast's error responses for invalid requests. A connection with
+    an unfinished response is closed without waiting for a client that does not read."""
 
     conn: StrictConnection
 

@@ -1,5 +1,5 @@
-"""A circuit breaker for stores: a call to a store that may be unavailable has a deadline, and a
-store that has just failed is not called again immediately."""
+"""A circuit breaker for stores: each call has a deadline, and a store that has just failed is not
+called again immediately."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class _Failed(NamedTuple):
 
 
 class CircuitBreaker:
-    """Tracks the stores of a server by kind. Each store has `seconds` to respond, and an
-    unavailable store is recorded with the time of its first failure."""
+    """Tracks which stores of a server are unavailable, and since when. Each store has `seconds` to
+    respond."""
 
     def __init__(
         self, seconds: float = TIMEOUT, clock: Callable[[], float] = time.monotonic
@@ -70,9 +70,9 @@ class CircuitBreaker:
         return float(min(BRIEFLY * 2 ** (known.tries - 1), self._seconds))
 
     async def within(self, seconds: float, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work` within this many seconds. Raises `TimeoutError`. Work that is
-        too slow is cancelled but not awaited: a driver may ignore the cancellation until its server
-        responds."""
+        """Return the result of `work`, or raise `TimeoutError` after this many seconds. Work that
+        takes longer is cancelled but not awaited, because a driver may ignore the cancellation
+        until its server responds."""
 
         async def working() -> T:
             return await work()
@@ -94,7 +94,8 @@ class CircuitBreaker:
         forget(task)
 
     async def aclose(self) -> None:
-        """Cancel work that timed out and was not awaited. Call this after the stores are closed."""
+        """Cancel work that timed out and is still running. Call this after the stores are
+        closed."""
         for task in self._left:
             task.cancel()
         if self._left:

@@ -1,9 +1,8 @@
 """A lock for creating a session: only one request at a time can create a session with a given id,
-in any store and on any replica. Without it, one id could be created in two stores at the same
-moment.
+in any store and on any replica. Without it, two requests could create the same id in two stores.
 
-The lock is a claim of the id in the default store. It is released when the session exists; the lock
-of a process that crashed is taken over after a while.
+The lock is a claim of the id in the default store. It is released when the session exists; if its
+holder crashes, another request takes it over after a while.
 """
 
 from __future__ import annotations

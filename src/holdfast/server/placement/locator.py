@@ -1,9 +1,9 @@
-"""Locates the store of each session. A session stays in the store that it was created in, and is
-found again by its id alone.
+"""Finds the store of each session. A session stays in the store that it was created in, and clients
+need only its id.
 
 Most sessions are in the default store. For a session in another store, the default store has an
 entry under a reserved tenant, which contains the name of that store. So every replica finds every
-session, and an operation on all sessions can visit every store that may contain sessions.
+session, and an operation on all sessions knows every store that may contain sessions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OWN = ("file", "sqlite", "postgres", "mongodb")  # stores that `location` identi
 
 
 class StoreChoice(Struct, frozen=True):
-    """A store by its kind and options."""
+    """The kind and the options that select a store."""
 
     kind: str
     options: dict[str, Any] = {}
@@ -57,8 +57,7 @@ class StoreChoice(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class StoreOutcome:
-    """A store that may hold sessions: the open store, or the error that occurred when it was
-    opened."""
+    """The result of opening a store that may contain sessions: the open store, or the error."""
 
     kept: StoreChoice
     outcome: TenantStore | HoldfastError
@@ -72,10 +71,11 @@ class StoreOutcome:
 
 
 class SessionLocator:
-    """The stores in the settings of a server, and the store of each session.
+    """Opens the stores in the settings of a server, and finds the store of each session.
 
-    While a store that may have a session is unavailable, the session is not reported as missing for
-    `unsure` seconds."""
+    While a store that may contain a session is unavailable, the session is not reported as missing
+    for `unsure` seconds.
+    """
 
     def __init__(
         self, registry: StoreRegistry, default: str, *, unsure: float | None = None
@@ -122,9 +122,9 @@ class SessionLocator:
 
     async def everywhere(self, tenant: str) -> list[StoreOutcome]:
         """Return every store that may contain sessions of a tenant, each once: the stores of the
-        settings, and the stores of entries with other options or with kinds that the settings no
-        longer have. The default store must respond; for any other store, the result may contain an
-        error."""
+        settings, and further stores that are recorded for sessions, with other options or of a kind
+        that the settings no longer have. The default store must respond; for any other store, the
+        result may contain an error."""
         wanted = {_name(kept): kept for kept in map(StoreChoice, self.order)}
         query = Query(tenant=TENANT + tenant, order="created", newest_first=False)
         async for entry in every_row(await self.store(), query):
@@ -143,7 +143,8 @@ class SessionLocator:
         return found
 
     def _kept(self, entry: Row | None) -> StoreChoice | None:
-        """Return the store of an entry, or None for a memory store of an earlier process."""
+        """Return the store that an entry names, or None for a memory store of an earlier
+        process."""
         if entry is None:
             return None
         kept = msgspec.convert(entry.metadata.get("kept"), StoreChoice)
@@ -270,7 +271,7 @@ class SessionLocator:
     async def settle(
         self, place: TenantStore, id: str, options: Mapping[str, Any], *, sure: bool = True
     ) -> None:
-        """Record the store of a new session. Raises `SessionExists` if another store has the
+        """Record the store of a new session. Raises `SessionExists` if another store contains the
         session, and `StoreUnavailable` if that cannot be determined, unless `sure` is False."""
         if place.kind == self.default and not options:
             await self._settle_here(Scope(place.tenant, id), sure)
