@@ -347,8 +347,8 @@ class HoldfastEngine:
 
 
 def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
-    """Call a function with the settings that it accepts. Raises `InvalidValue` if it has no
-    parameter for a required one, or sets one itself."""
+    """Call a function that creates a harness. Raises `InvalidValue` if it does not accept one of
+    the settings, or sets one of them itself."""
     given = settings_for(made, _for_function(settings))
     name = getattr(made, "__name__", "the function")
     if refused := _refused(made, given):

@@ -1,5 +1,5 @@
-"""The service behind the routes: stores, engines, keys and limits, opened when first needed and
-closed in order. It does not depend on HTTP."""
+"""The stores, engines, keys and limits behind the routes, opened when first needed and closed in
+order. This module does not depend on HTTP."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SWEEP = 3_600.0  # seconds between two removals of old responses and work folder
 
 
 class Service:
-    """The objects that all routes share. None of them has state that must outlive the process."""
+    """The objects that all routes share. None of them has state that must survive a restart."""
 
     def __init__(self, settings: Settings) -> None:
         settings.check()
@@ -141,7 +141,7 @@ class Service:
         return self.leaving.is_set()
 
     def leave(self) -> None:
-        """Begin to shut down: reject new requests, and end requests that are waiting."""
+        """Start to shut down: reject new requests, and end the requests that are waiting."""
         self.leaving.set()
         self.streams.close()
         self._registry.give_up()
@@ -151,7 +151,7 @@ class Service:
 
     @contextlib.contextmanager
     def waiting(self, patience: asyncio.Timeout) -> Iterator[None]:
-        """Context manager that ends a wait when the server shuts down."""
+        """Context manager that ends a wait, by its timeout, when the server shuts down."""
         self.waits.add(patience)
         if self.closed:
             patience.reschedule(0.0)
@@ -197,9 +197,9 @@ class Service:
         return name, self.engines[name]
 
     def choices(self, engine: Engine | None, agent: str | None) -> Choices | None:
-        """Return what clients may choose for the runs of an agent; `agent` is None for a new
-        upload. If no engine serves the agent, only the models of the settings are offered. Returns
-        None if the engine does not restrict choices."""
+        """Return the models and limits that clients may choose for the runs of an agent; `agent` is
+        None for a new upload. If no engine serves the agent, only the models of the settings are
+        offered. Returns None if the engine does not restrict choices."""
         if engine is None:
             unserved = Agent(agent or "agent", instructions="Help.")
             return Choices(unserved, self.settings.models or (), RunLimits())
@@ -207,7 +207,7 @@ class Service:
         return None if choices is None else choices(agent)
 
     def serves(self, row: Row) -> Serving:
-        """Return the engine that drives a session. Raises `UnknownAgent`."""
+        """Return the engine that runs a session. Raises `UnknownAgent`."""
         return serving(self.engines, row.agent, row.tenant)
 
     async def _take_up(self) -> None:

@@ -118,8 +118,8 @@ class Authenticator:
             yield
 
     def _unauthorized(self, shown: RequestCredentials) -> Unauthorized:
-        """Return the error for a caller that could not be authenticated. The reason is given only
-        if authentication depends on the machine of the client."""
+        """Return the error for a caller that could not be authenticated. Only clients on this
+        machine are told that the server has no keys."""
         here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
         if isinstance(self._handler, NoAuth):
             return Unauthorized(problem=LOCAL_ONLY if here else FROM_ELSEWHERE)

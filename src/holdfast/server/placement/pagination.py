@@ -122,7 +122,8 @@ class _Walk(Generic[T]):
 
     async def fill(self, n: int, after: str | None) -> str | None:
         """Add results of the n-th store after a cursor, until the page is full. Returns the cursor
-        of the next page, or None if the store has no more results."""
+        of the next page. Returns None if the page continues with the next store, or if there are no
+        more results."""
         for turn in range(ROUNDS):
             room = self._limit - len(self.items)
             found = await self.ask(self._kinds[n], after, room, first=turn == 0)

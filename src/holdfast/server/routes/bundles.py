@@ -1,4 +1,4 @@
-"""Bundles: sessions as files, exported, moved and imported."""
+"""Routes that export, move, import and validate sessions as bundles."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ async def export(
     threads: Threads = None,
     upto: Upto = None,
 ) -> Response[Any]:
-    """Export a session as a bundle. `sanitized` removes secrets and names, `local` keeps
-    everything; a `copy` can be continued on another server."""
+    """Export a session as a bundle. With `sanitized`, secrets and names are removed; with `local`,
+    everything is kept; a `copy` can be continued on another server."""
     return await _given(ctx, session_id, form, mode, purpose=purpose, threads=threads, upto=upto)
 
 

@@ -1,4 +1,5 @@
-"""The OpenAPI document, generated from the routes and the types of their bodies."""
+"""Routes for the OpenAPI document, which is generated from the routes and the types of their
+bodies."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ FAILURES = {
 
 
 class NoLitestarPages(Router):
-    """Disables Litestar's own pages, because their errors have a different format."""
+    """Disables Litestar's own documentation pages, because their error responses have a different
+    format."""
 
     def register(self, value: Any) -> list[Any]:
         return []

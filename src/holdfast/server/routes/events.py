@@ -1,5 +1,5 @@
-"""The events of a session, as a stream or in pages; and the inbox, which lists the pending items of
-all sessions."""
+"""Routes for the events of a session, as a stream or in pages, and for the inbox, which lists the
+pending items of all sessions."""
 
 from __future__ import annotations
 
@@ -193,8 +193,8 @@ async def inbox(
 ) -> PendingPage:
     """Return the pending items of all sessions of the caller, oldest first; with the scope
     `sessions:all`, the pending items of all users, or of `user`. They are listed store by store,
-    the default store first, or from `store` alone. With `wait`, the response is sent when an item
-    is pending, or with `tag`, when the page has changed, but after `wait` seconds at the latest.
+    the default store first, or from `store` only. With `wait`, the response is sent when an item is
+    pending, or with `tag`, when the page has changed, but after `wait` seconds at the latest.
     Unavailable stores are listed in `missing`, and retried while waiting."""
     everybody = user is None and ctx.caller.may("sessions:all")
     query = PendingQuery(
@@ -224,7 +224,7 @@ async def inbox(
 
 
 def tag_of(items: Iterable[Pending]) -> str:
-    """Return a hash of these items."""
+    """Return a hash of these items. It changes when one of them changes."""
     known = "\n".join(f"{item.session}/{item.thread}/{item.id}/{item.expires}" for item in items)
     return hashlib.sha256(known.encode()).hexdigest()[:32]
 

@@ -1,4 +1,5 @@
-"""The files of a session's work folder. Its sandbox keeps every path inside the folder."""
+"""Routes for the files of a session's work folder. The sandbox rejects paths that leave the
+folder."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ Depth = Annotated[int, QueryParameter(ge=1, le=DEEPEST)]
 
 @asynccontextmanager
 async def _folder(ctx: RequestContext, id: str, **paths: str) -> AsyncGenerator[Place, None]:
-    """Open the work folder of a session. The paths are added to the audit record."""
+    """Context manager that opens the work folder of a session. The paths are added to the audit
+    record."""
     ctx.note(**paths)
     for path in paths.values():
         if path.startswith("/"):

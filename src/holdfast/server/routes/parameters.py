@@ -1,4 +1,4 @@
-"""Parameters and options that several routes share."""
+"""Parameters and options that several routes use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pending items of a session: listed, approved, denied, answered, extended."""
+"""Routes that list, approve, deny, answer and extend the pending items of a session."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def _decide(
 
 
 async def _decided(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
-    """Return the decision that an actor has made on an item, or the actor's vote for it."""
+    """Return the decision on an item by this actor, or the actor's vote for it, or None."""
     where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
     voters: dict[str | None, int] = {}  # who approved, the last first
     opened: PendingOpened | None = None
@@ -143,9 +143,9 @@ async def _decided(session: Session, item: str, outcome: str, actor: str) -> Dec
 
 
 async def _check_other_person(ctx: RequestContext, session: Session, item: str) -> None:
-    """If the server requires two-person approval, reject a decision by a user whose messages led
-    to the item: messages in its thread, or in the parent threads, which may have delegated the
-    work."""
+    """If the server requires two-person approval, reject a decision by a user whose messages led to
+    the item: messages in its thread, or in a parent thread that may have delegated the work to
+    it."""
     if not ctx.service.settings.two_person:
         return
     where, _ = await thread_of_item(core_of(session).live.store, session.key, item)

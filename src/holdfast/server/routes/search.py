@@ -1,4 +1,4 @@
-"""Full-text search over the sessions of the caller."""
+"""The route for full-text search over the sessions of the caller."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def search(
 ) -> FoundPage:
     """Return the events of the caller's sessions whose text matches, newest first; with the scope
     `sessions:all`, of all sessions, or those of `user`. They are listed store by store, the default
-    store first, or from `store` alone. Unavailable stores are listed in `missing`."""
+    store first, or from `store` only. Unavailable stores are listed in `missing`."""
     caller, places = ctx.caller, ctx.service.places
     if user is not None or not caller.may("sessions:all"):
         user = ctx.acting_for(user)

@@ -1,4 +1,4 @@
-"""Backpressure of streams: data is sent in batches, and only a little is buffered for each reader.
+"""Backpressure for streams: data is sent in batches, and only a little is buffered for each reader.
 Events that a slow reader has not read yet stay in the log. Large data of an event is read when it
 is sent, and its bytes are shared by all readers."""
 
@@ -40,8 +40,8 @@ NAMES = {Event: EVENT, Delta: DELTA, Trouble: TROUBLE, Caught: CAUGHT_UP, Resync
 
 
 class StreamWriter:
-    """Writes one stream to its reader. Events that the reader has not read yet stay in the log.
-    `name` is the principal whose buffer space in the `outbox` is used."""
+    """Sends one stream to its reader. Events that the reader has not read yet stay in the log. The
+    buffer space in `outbox` is reserved for the principal `name`."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class StreamWriter:
         self._pump: asyncio.Task[None] | None = None
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the stream as bytes, to its end. Close it when the reader has disconnected."""
+        """Yield the stream as bytes, to its end. The caller closes it when the reader has
+        disconnected."""
         self._pump = asyncio.create_task(self._fill(), name="stream")
         self._watch()
         size = 0  # of the batch that is being sent
@@ -94,7 +95,7 @@ class StreamWriter:
             self._outbox.drop(self._name, size + self._size)
 
     async def _bytes(self, told: list[Part]) -> AsyncGenerator[bytes, None]:
-        """Yield the parts as bytes. Small parts are joined; a large part is sent alone."""
+        """Yield the parts as bytes. Small parts are combined; a large part is sent alone."""
         small: list[bytes] = []
         held = 0
         for part in merged(told):
@@ -120,8 +121,8 @@ class StreamWriter:
             yield b"".join(small)
 
     async def _large(self, event: Event) -> AsyncGenerator[bytes, None]:
-        """Yield an event with large data, once there is buffer space for it. Yields nothing if the
-        stream ends first."""
+        """Yield an event with large data, as soon as there is buffer space for it. Yields no event
+        if the stream ends first."""
         outbox, place, size = self._outbox, (self._log, event.seq), stub_size(event)
         backoff = Backoff(FIRST, LONGEST)
         while not self._cut:
@@ -159,7 +160,8 @@ class StreamWriter:
         self._timer = loop.call_later(self._heartbeat / 2, self._watch)
 
     def end(self, end: End) -> None:
-        """End the stream after the parts that are ready. The reader can resume from there."""
+        """End the stream after the parts that are already queued, without sending large events. The
+        reader can resume the stream later."""
         self._cut = True
         self._finish(end)
 
@@ -190,7 +192,8 @@ class StreamWriter:
             self._finish(CLOSED)
 
     async def _gather(self) -> None:
-        """Release the next batch when it is due; parts that arrive before then join it."""
+        """Release the next batch when it is due; parts that arrive before then are added to it.
+        Waits while the buffers are full."""
         loop = asyncio.get_running_loop()
         if not self._some.is_set():
             if (early := self._next - loop.time()) > 0:
@@ -231,7 +234,7 @@ class StreamWriter:
 
 
 class OpenStreams:
-    """The open streams of a server."""
+    """All open streams of a server."""
 
     def __init__(
         self,
@@ -252,7 +255,8 @@ class OpenStreams:
         return len(self._open)
 
     def pace(self) -> float:
-        """Return the seconds between two batches for one reader, given the number of streams."""
+        """Return the seconds between two batches for one reader. They increase with the number of
+        open streams."""
         return max(self._least, min(len(self._open) * SHARE, SLOWEST))
 
     async def chunks(
@@ -262,9 +266,9 @@ class OpenStreams:
         *,
         name: str = NOBODY,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield a session as server-sent events, as long as the reader is allowed to read: `still`
-        is called every few seconds to check that. `name` is the principal whose buffer space is
-        used."""
+        """Yield the stream of a session as server-sent events. `still` is called every few seconds;
+        when it returns False, the reader may no longer read the session and the stream ends. Buffer
+        space is reserved for the principal `name`."""
         flow = StreamWriter(
             reading,
             heartbeat=self._heartbeat,
@@ -287,7 +291,8 @@ class OpenStreams:
                 await ended(watching)
 
     def close(self) -> None:
-        """End all open streams, and any that are opened later: the server is shutting down."""
+        """End all open streams, and any stream that is opened later, because the server is shutting
+        down."""
         self.closed = True
         for flow in self._open:
             flow.end(SHUTDOWN)

@@ -43,7 +43,7 @@ class StreamResponse(Response[Any]):
 
 
 class StreamSending(ASGIResponse):
-    """Sends a `StreamResponse`."""
+    """Sends a `StreamResponse` until it ends, or the client disconnects or stops reading."""
 
     __slots__ = ("_response", "_since")
     _should_set_content_length = False
@@ -78,7 +78,7 @@ class StreamSending(ASGIResponse):
         self._since = None
 
     async def _stalled(self) -> None:
-        """Wait until a piece takes too long to send."""
+        """Return as soon as the client has read nothing for too long."""
         while True:
             await asyncio.sleep(LOOK)
             since = self._since
@@ -87,6 +87,6 @@ class StreamSending(ASGIResponse):
 
 
 async def _left(receive: Receive) -> None:
-    """Wait until the client disconnects."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,5 @@
-"""A session as a stream of parts for one reader: missed events, a mark, new events, and an end.
+"""Reads a session as a stream of parts for one reader: past events, a `CaughtUp` marker, live
+events, and an end.
 
 All events come from the session's log through `Live`. No state is kept between connections, so a
 reader can resume a stream at any replica. The module `backpressure` sends the parts.
@@ -44,9 +45,9 @@ Part: TypeAlias = Item | Resync | End
 
 
 class StreamRequest(Struct, frozen=True, kw_only=True):
-    """The request of a reader: events after a cursor (by default from the beginning, or from
-    `now`), until the session is idle or one message is answered, with or without unfinished
-    text."""
+    """What a reader requests: events after a cursor (by default from the beginning, or from `now`),
+    until the session is idle or one message is answered, with or without the text of unfinished
+    messages."""
 
     after: str | None = None
     until: Literal["idle"] | None = None
@@ -55,8 +56,8 @@ class StreamRequest(Struct, frozen=True, kw_only=True):
 
 
 class UnservedSession:
-    """A thread that no agent of this server serves: it can be read, but not driven. `unknown` is
-    the error to raise."""
+    """A thread of a session whose agent this server does not serve: it can be read, but not run.
+    `unknown` is the error for requests that need the agent."""
 
     def __init__(self, live: Live, row: Row, unknown: UnknownAgent) -> None:
         self.live, self.row, self.unknown = live, row, unknown
@@ -134,8 +135,8 @@ async def _replaced(live: Live) -> list[Part]:
 
 
 class SessionReader:
-    """Reads one log for one reader, until its goal is reached. It starts after the event number
-    `after`."""
+    """Reads one log for one reader, from the event after number `after` until its goal is
+    reached."""
 
     def __init__(
         self,
@@ -227,7 +228,7 @@ class SessionReader:
                 await ended(asked)
 
     async def _until_asked(self, session: Session) -> None:
-        """Wait until a sub-agent waits for user input."""
+        """Wait until a sub-agent needs user input, and note this in the goal."""
         await session.subagents.until_asked()
         self._goal.asked = True
 
@@ -242,8 +243,8 @@ class SessionReader:
         return End(reason="closed", error=None if why is None else failure(why))
 
     async def _whole(self, item: Item) -> Item:
-        """Load the data of a stub event if the stream's goal reads it. Data of messages is not
-        loaded."""
+        """Load the data of a stub event if the stream's goal needs it. The data of received
+        messages is never needed."""
         looks = self._goal.reads and isinstance(item, Event) and item.kind != "message.received"
         if looks and isinstance(item, Event) and is_stub(item):
             return await self.event(item.seq)
