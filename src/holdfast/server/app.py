@@ -140,7 +140,9 @@ def _unrouted(request: Request[Any, Any, Any], id: str, done: ErrorResponse) -> 
 
 
 def _openapi(service: Service) -> OpenAPIConfig:
-    scheme = SecurityScheme(type="http", scheme="bearer", description="A key: hk_…")
+    scheme = SecurityScheme(
+        type="http", scheme="bearer", description="An API key, which begins with hk_."
+    )
     return OpenAPIConfig(
         title="Holdfast",
         version=service.version,

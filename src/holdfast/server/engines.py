@@ -158,7 +158,7 @@ class HoldfastEngine:
         self._harnesses: dict[tuple[str, int, str], Harness] = {}
         self._keys: dict[str, str] = {}  # the name of each agent, by its key
         for name, made in self._made.items():
-            probe = self._make(made, "memory:", "main")  # raises the faults of the agent
+            probe = self._make(made, "memory:", "main")  # raises an error if the agent is invalid
             key = probe.agent.key
             if key in self._keys:
                 raise InvalidValue(
@@ -262,7 +262,8 @@ class HoldfastEngine:
             self.adopted.pop(agent, None)
         if harness is not None:
             self._uses.forget(harness)
-            await sessions_of(await harness.start()).aclose(0.0)  # other harnesses share its models
+            # Keeps the models open, because other harnesses share them.
+            await sessions_of(await harness.start()).aclose(0.0)
 
     def give(self, place: TenantStore, id: str, envs: Mapping[str, str]) -> None:
         """Set environment variables for the commands of a session. They are kept in the memory of
@@ -270,7 +271,7 @@ class HoldfastEngine:
         if self._settings.get("sandbox") is None:
             raise InvalidValue(
                 field="envs",
-                problem="are not supported, because this server has no sandbox to run commands in",
+                problem="cannot be set, because this server has no sandbox in which commands run",
                 remedy="omit them",
             )
         self._envs.give(Scope(place.tenant, id), envs)

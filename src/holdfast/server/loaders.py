@@ -190,7 +190,7 @@ def check_uploads(files: Sequence[File]) -> None:
         raise InvalidValue(
             field="files",
             problem=f"has {len(files)} entries",
-            remedy=f"send at most {FILES}",
+            remedy=f"send at most {FILES} files",
             limit=FILES,
         )
     for file in files:
@@ -208,8 +208,8 @@ def check_files(sizes: Mapping[str, int]) -> None:
 def _too_much() -> InvalidValue:
     return InvalidValue(
         field="source",
-        problem=f"has more than {FILES} files or {BYTES >> 20} MiB",
-        remedy="remove some files",
+        problem=f"has more than {FILES} files, or files of more than {BYTES >> 20} MiB in total",
+        remedy="remove some files, or make them smaller",
         limit=BYTES,
     )
 
@@ -290,12 +290,16 @@ def check_path(path: Any) -> str:
             remedy="pass a path relative to that folder",
         )
     if "\0" in path or "\\" in path:
-        raise InvalidValue(field="path", problem="contains NUL or a backslash", remedy="use /")
+        raise InvalidValue(
+            field="path",
+            problem="contains a NUL character or a backslash",
+            remedy="separate folders by /",
+        )
     if len(parts) > MAX_DEPTH:
         raise InvalidValue(
             field="path",
-            problem=f"has {len(parts)} segments",
-            remedy=f"use at most {MAX_DEPTH}",
+            problem=f"has {len(parts)} path segments",
+            remedy=f"use at most {MAX_DEPTH} segments",
             limit=MAX_DEPTH,
         )
     return path

@@ -46,10 +46,10 @@ def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
     if absent:
         return
     try:
-        # Without a password, each worker would ask for that of a key in the terminal.
+        # An empty password prevents each worker from asking for one in the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
-        why = "cannot be used: pass PEM files, and a key without a password"
+        why = "cannot be used: pass PEM files, with a key that has no password"
         if error.reason == "KEY_VALUES_MISMATCH":
             why = "do not match: pass the key that belongs to this certificate"
         yield f"--tls-cert and --tls-key {why}"
@@ -74,7 +74,7 @@ async def known_callers(settings: Settings, waiting: Callable[[], None] | None =
         cause = error.__cause__
         if isinstance(cause, HoldfastError):
             raise cause from error
-        # Not its text: the message of a driver may contain the address of the store.
+        # Only the type: the message of a driver may contain the address of the store.
         why = f" ({type(cause).__name__})" if cause is not None else ""
         raise StoreError(problem=f"{error}{why}") from error
     finally:

@@ -49,7 +49,7 @@ SECRET = "env:HOLDFAST_SECRET"  # noqa: S105 - the variable, not the secret
 COLLECTED = (20_000, 20, 10)  # thresholds of the garbage collector
 FAILED = 3  # uvicorn's exit code of a worker that is not restarted
 INTERRUPTED = 130  # the exit code after SIGINT
-MORE = 5  # seconds after the grace until connections are cut
+MORE = 5  # seconds after the grace period until connections are closed
 
 
 class ServePlan(Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ def app() -> Litestar:
         settings = plan.settings()
         plan.admit(settings)
         made = create_app(settings)
-    except HoldfastError as error:  # the parent has checked the same a moment ago
+    except HoldfastError as error:  # the parent process has just checked the same
         LOGGER.error("%s", error)
         sys.exit(FAILED)
     end_at_second()

@@ -32,7 +32,7 @@ from .uploads.agents import UploadedAgents
 
 LOGGER = logging.getLogger("holdfast.server")
 LOOK = 5.0  # seconds between two searches for runs of uploaded agents
-GUESSES = 8  # unknown keys of one address that are looked up at a time
+GUESSES = 8  # concurrent lookups of unknown keys from one address
 SWEEP = 3_600.0  # seconds between two removals of old responses and work folders
 
 
@@ -55,12 +55,14 @@ class Service:
         self.removals = Removals()
         self.audit = Audit(settings.audit, settings.redactor)
         limits = self.limits
-        self.rate = RateLimiter(limits.rate, limits.burst, "requests a second")
+        self.rate = RateLimiter(limits.rate, limits.burst, "requests per second")
         self.gates = {
-            "request": ConcurrencyLimiter(limits.concurrent, "requests at a time"),
-            "stream": ConcurrencyLimiter(limits.streams, "streams at a time"),
-            "all": ConcurrencyLimiter(limits.requests, "requests at a time, of all"),
-            "guess": ConcurrencyLimiter(min(GUESSES, limits.concurrent), "unknown keys at a time"),
+            "request": ConcurrencyLimiter(limits.concurrent, "concurrent requests"),
+            "stream": ConcurrencyLimiter(limits.streams, "concurrent streams"),
+            "all": ConcurrencyLimiter(limits.requests, "concurrent requests of all callers"),
+            "guess": ConcurrencyLimiter(
+                min(GUESSES, limits.concurrent), "concurrent lookups of unknown keys"
+            ),
         }
         self.authentication = Authenticator(
             None if isinstance(settings.auth, str) else settings.auth,
@@ -177,7 +179,7 @@ class Service:
             await self.serve(tenant)
         except Exception as error:  # the next request tries again
             why = getattr(error, "code", type(error).__name__)
-            LOGGER.warning("cannot look for unfinished runs of a tenant: %s", why)
+            LOGGER.warning("cannot search for unfinished runs of a tenant: %s", why)
 
     async def once(self) -> IdempotencyStore:
         """Return the stored responses to requests with an idempotency key."""
@@ -217,9 +219,9 @@ class Service:
                     with cancellable():
                         await self._serve_in(tenant, kind)
                     self._elsewhere.discard((tenant, kind))
-                except HoldfastError as error:  # tried again
+                except HoldfastError as error:  # retried
                     LOGGER.warning(
-                        "cannot look for unfinished runs in the %s store: %s", kind, error.code
+                        "cannot search for unfinished runs in the %s store: %s", kind, error.code
                     )
             for tenant, kind in itertools.product(sorted(self._serving), self.places.order):
                 try:
@@ -239,7 +241,9 @@ class Service:
                         await (await self.once()).sweep(tenant)
                         await self.uploads.tidy(await self.places.place(tenant))
                 except HoldfastError as error:
-                    LOGGER.warning("cannot remove old responses: %s", error.code)
+                    LOGGER.warning(
+                        "cannot delete expired responses of idempotency keys: %s", error.code
+                    )
             await self._tidy_folders()
             await asyncio.sleep(SWEEP)
 
@@ -249,4 +253,8 @@ class Service:
                 if (tidy := getattr(engine, "tidy", None)) is not None:
                     await tidy()
             except HoldfastError as error:
-                LOGGER.warning("cannot remove old work folders of engine %s: %s", name, error.code)
+                LOGGER.warning(
+                    "cannot delete the work folders of deleted sessions of engine %s: %s",
+                    name,
+                    error.code,
+                )

@@ -37,7 +37,7 @@ from .loaders import Loader
 from .uploads.agents import Harden
 
 MEMORY = "memory:"
-KEYS = "keys"  # the name of the auth by API keys
+KEYS = "keys"  # the value of `auth` for API keys
 TABLES = {
     *("agents", "engines", "loaders", "sandbox", "stores"),
     *("auth", "limits", "run_limits", "audit", "server", "harness"),
@@ -235,7 +235,7 @@ def _wrong_model(ref: Any) -> str | None:
 
 def _wrong_origin(origin: str) -> str | None:
     if origin == "*":
-        return "would allow every page: list each origin, as in https://shop.example"
+        return "would allow every web page: list each allowed origin, as in https://shop.example"
     scheme, there, rest = origin.partition("://")
     if not there or not _SCHEME.fullmatch(scheme):
         return f"has no scheme: did you mean http://{origin.lstrip('/')}?"
@@ -243,7 +243,7 @@ def _wrong_origin(origin: str) -> str | None:
     if address is None:
         return "is not an origin: use scheme, host and port, as in https://shop.example"
     if address["path"] is not None or origin != origin.lower():
-        return f"is not in the form that browsers send: did you mean {scheme}://{address['host']}?".lower()
+        return f"is not written as browsers send it: did you mean {scheme}://{address['host']}?".lower()
     return None
 
 
@@ -296,7 +296,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
     )
     for name, value in server.items():
         setattr(settings, name, value)
-    absent = bool(known["agents"]) and not settings.agents  # a fault says so already
+    absent = bool(known["agents"]) and not settings.agents  # already reported as an error
     found = [*faults, *(fault for fault in settings._faults() if not absent or fault != NOBODY)]
     if found:
         raise InvalidSettings(faults=found)

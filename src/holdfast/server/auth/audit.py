@@ -153,7 +153,9 @@ class Audit:
                 if inspect.isawaitable(done):
                     await done
             except Exception as error:  # a custom sink may raise anything
-                LOGGER.error("an audit record is lost: %s", type(error).__name__)
+                LOGGER.error(
+                    "an audit record is lost, because the sink failed: %s", type(error).__name__
+                )
 
     async def aclose(self) -> None:
         """Wait until the sink has all records."""

@@ -57,8 +57,8 @@ class Authenticator:
         self._handler, self._store, self._gate, self._accepted = handler, store, gate, accepted
         self._known: RecentMap[bytes | None, None] = RecentMap(BUCKETS)  # hashes of accepted tokens
         most = limits.refusals
-        self._refusals = RateLimiter(most, most * 10, "refused logins a second")
-        self._guesses = RateLimiter(most * 10, most * 20, "unknown keys a second")
+        self._refusals = RateLimiter(most, most * 10, "failed logins per second")
+        self._guesses = RateLimiter(most * 10, most * 20, "unknown keys per second")
 
     async def caller(self, shown: RequestCredentials) -> Caller:
         """Return the caller of a request. Raises `Unauthorized` or `RateLimited`."""
@@ -66,7 +66,7 @@ class Authenticator:
         with self._limited(shown, address):
             caller = await self.find(shown)
         if caller is None:
-            # These cannot be guessed, so failures of others at the same address do not count.
+            # Nobody can guess credentials for these handlers, so failed attempts are not counted.
             if not isinstance(self._handler, (NoAuth, LocalTokenAuth)):
                 self._refusals.take(address)
             raise self._unauthorized(shown)
@@ -93,7 +93,10 @@ class Authenticator:
         try:
             known = await self.find(shown)
         except Exception as error:  # a custom handler may raise anything
-            LOGGER.warning("credentials cannot be checked again: %s", type(error).__name__)
+            LOGGER.warning(
+                "the credentials of an open stream cannot be checked again: %s",
+                type(error).__name__,
+            )
             return True
         return known is not None and (
             (known.tenant, known.principal) == (caller.tenant, caller.principal)
@@ -165,7 +168,7 @@ class KeyAuth:
         if looking is None:
             looking = self._looking[id] = asyncio.create_task(self._keys.record(id))
             looking.add_done_callback(lambda _: self._looking.pop(id, None))
-            looking.add_done_callback(forget)  # all requests may be cancelled
+            looking.add_done_callback(forget)  # all waiting requests may be cancelled
         record = await asyncio.shield(looking)
         self._known.pop(id, None)
         if record is not None:

@@ -66,7 +66,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     def need(self, scope: str) -> None:
         """Raise `Forbidden` if the caller does not have this scope."""
         if not self.may(scope):
-            raise Forbidden(problem=f"this needs the scope {scope}", scope=scope)
+            raise Forbidden(problem=f"this request needs the scope {scope}", scope=scope)
 
 
 class AuthHandler(Protocol):

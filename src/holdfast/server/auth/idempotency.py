@@ -43,13 +43,13 @@ from ...stores.port import Lease, Store
 from ...values.stream_items import CaughtUp
 from .callers import Caller
 
-TENANT = "~once:"  # + the tenant whose requests they are
+TENANT = "~once:"  # + the tenant of the requests
 TTL = 15.0  # seconds until the lease of a crashed process expires
 LONGEST = 255  # characters of a key
 KEPT = 24 * 3_600  # seconds that a response is stored
 PATIENCE = 60.0  # seconds that a duplicate waits for the response
 BATCH = 100
-SESSION = "session"  # the metadata of a row that name the session of its response
+SESSION = "session"  # the metadata field with the session of a response
 
 
 class KeyedRequest(Struct, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ def check_key(key: str) -> None:
     if not 1 <= len(key) <= LONGEST or not key.isascii() or not key.isprintable():
         raise InvalidValue(
             field="Idempotency-Key",
-            problem="is not a valid key",
+            problem="is empty, too long or not visible ASCII",
             remedy=f"use 1 to {LONGEST} visible ASCII characters",
             limit=LONGEST,
         )

@@ -38,7 +38,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     attachment_bytes: int = 8 << 20
     rate: float | None = 100.0
     burst: int = 200
-    refusals: float = 5.0  # failed logins a second of one address
+    refusals: float = 5.0  # failed logins per second from one address
     concurrent: int = 100
     streams: int = 200
     requests: int = 2_000

@@ -67,8 +67,8 @@ def both_framings() -> InvalidValue:
     rejected because a proxy may have used the other header."""
     return InvalidValue(
         field="transfer-encoding",
-        problem="is sent together with content-length",
-        remedy="send one of them",
+        problem="is set in addition to content-length",
+        remedy="send only one of the two headers",
     )
 
 

@@ -69,7 +69,8 @@ class RequestMiddleware(ASGIMiddleware):
         self._service = service
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        passing = RequestPipeline(self._service, cast(HTTPScope, scope), send)  # by `scopes`
+        # `scopes` ensures that this is an HTTP request.
+        passing = RequestPipeline(self._service, cast(HTTPScope, scope), send)
         try:
             await passing.through(receive, next_app)
             await passing.finish()
@@ -171,7 +172,7 @@ class RequestPipeline:
                 field="path", problem="is not UTF-8", remedy="percent-encode it as UTF-8"
             ) from None
         if folded:
-            self._scope["path_params"] = {}  # not for the audit record either
+            self._scope["path_params"] = {}  # keeps the parsed path out of the audit record
             raise NoRoute(path=shown[:SHOWN])
 
     def _check_query(self) -> None:
@@ -303,7 +304,7 @@ class RequestPipeline:
             return
         if message["type"] == "http.response.start":
             if (length := _length(message)) is not None and length > PIECE:
-                self._begun = message  # sent once there is room for the body
+                self._begun = message  # sent once there is buffer space for the body
                 return
             await self._begin(message)
             return

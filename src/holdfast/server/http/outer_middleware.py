@@ -30,9 +30,9 @@ from .errors import answer
 from .headers import both_framings, guarded
 
 FRAMING = (b"content-length", b"transfer-encoding")
-ASKED = "holdfast.method"  # the key of a scope for the client's method, if it was replaced
-LINGER, QUIET = 5.0, 1.0  # seconds that the rest of a body is read, in all and without data
-SIMPLE = ("accept", "accept-language", "content-language")  # headers that any page may send
+ASKED = "holdfast.method"  # key in the ASGI scope for the original method, if it was replaced
+LINGER, QUIET = 5.0, 1.0  # seconds to read the rest of a body: in total, and without new data
+SIMPLE = ("accept", "accept-language", "content-language")  # headers that CORS always allows
 
 
 class App(Litestar):
@@ -55,11 +55,11 @@ class OuterMiddleware:
         if method is not None and (framing := _framing(scope)):
             exchange = UnreadBody(receive, send)
             receive, send = exchange.receive, exchange.send
-            if len(framing) > 1:  # servers other than Holdfast's own may accept it
+            if len(framing) > 1:  # other ASGI servers may accept such a request
                 await self._refuse(both_framings(), scope, send)
                 return
         if method == "HEAD":
-            # The scope of the server stays unchanged; the audit record has the method HEAD.
+            # The server's own scope is not changed; the audit record contains the method HEAD.
             asked = cast(HTTPScope, {**scope, "method": "GET", ASKED: method})
             await self._app(asked, receive, HeadResponse(send).send)
         elif method == "OPTIONS" and (error := self._refused(Headers.from_scope(scope))):
@@ -83,7 +83,7 @@ class OuterMiddleware:
             if name and name.lower() not in known:
                 return InvalidValue(
                     field=name[:100],
-                    problem="is not an allowed header",
+                    problem="is a header that is not allowed (CORS)",
                     remedy=f"use only {', '.join(sorted(known))}",
                 )
         return None

@@ -55,7 +55,11 @@ class StrictConnection(h11.Connection):
                 "request", "has a line that does not end with CR LF", "end every line with CR LF"
             )
         if _FOLDED.search(text):
-            self._refuse("request", "has a header that continues on the next line", "use one line")
+            self._refuse(
+                "request",
+                "has a header that continues on the next line",
+                "send each header on one line",
+            )
 
     def _check_framing(self, request: h11.Request) -> None:
         names = {name for name, _ in request.headers}
@@ -90,7 +94,7 @@ class Protocol(H11Protocol):
             unfinished = cycle.response_started and not cycle.response_complete
             if unfinished and not cycle.disconnected:
                 self._reset()
-                await asyncio.sleep(0)  # let the cycle notice the disconnect
+                await asyncio.sleep(0)  # let the request cycle notice the disconnect
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

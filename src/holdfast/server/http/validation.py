@@ -19,7 +19,7 @@ from .headers import base_of
 
 LONGEST = 200  # characters of a name or a value that an error quotes
 DOCUMENT = "see /v1/openapi.json for the parameters and fields"
-BODY = "data"  # the parameter of a route that has the body
+BODY = "data"  # the name of the parameter of a route that receives the body
 MISSING = re.compile(r"Missing required (\w+) parameter '([\w-]+)'")
 UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 LACKING = re.compile(r"Object missing required field `(.*)`")
@@ -30,9 +30,9 @@ SIZE = re.compile(r"Expected `[^`]*`( of length)? ([<>]=?) (.*)")
 TRUNCATED = "Input data was truncated"
 SURROGATE = re.compile("[\ud800-\udfff]")
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of half a surrogate pair
-SEARCHED = 1 << 20  # bytes of a body that is searched for the cause
+SEARCHED = 1 << 20  # the longest body, in bytes, that is searched for the cause
 SORTS = {
-    **{"str": "a text", "int": "a number", "float": "a number", "bool": "true or false"},
+    **{"str": "a string", "int": "a number", "float": "a number", "bool": "true or false"},
     **{"array": "a list", "object": "an object", "null": "null"},
 }
 PLAIN: tuple[tuple[Any, str], ...] = (
@@ -60,7 +60,7 @@ def invalid_request(error: ValidationException, scope: Scope) -> InvalidValue:
     if key == BODY and problem == f"'{BODY}'":
         return InvalidValue(field="body", problem=f"is missing ({source})", remedy=_document(scope))
     if "matching regex" in problem:
-        problem = "has characters that cannot be used here"
+        problem = "contains characters that are not allowed"
     wanted = [*_wanted(scope, key)]
     limit = _limit(problem)
     field, problem, remedy = told(key, problem, wanted)
@@ -113,7 +113,7 @@ def unreadable(detail: str, body: bytes) -> InvalidValue:
             problem="contains a lone surrogate (\\ud800 to \\udfff)",
             remedy="send both halves of the pair, or the character as UTF-8",
         )
-    problem = "ends before the end of its JSON value" if detail == TRUNCATED else detail
+    problem = "is incomplete JSON" if detail == TRUNCATED else detail
     return InvalidValue(field="body", problem=problem, remedy="send valid JSON")
 
 
@@ -155,7 +155,7 @@ def _in_words(
 ) -> tuple[str, str] | None:
     """Return a problem and a remedy for a value of the wrong type or size. Returns None if an
     accepted type has no short description."""
-    outside = source in ("query", "path")  # where every value is text and none is null
+    outside = source in ("query", "path")  # there, every value is a string and never null
     kinds = [kind for kind in wanted if not (outside and isinstance(kind, types.NoneType))]
     words = [found for kind in kinds if (found := _words(kind, bounds)) is not None]
     if not words:

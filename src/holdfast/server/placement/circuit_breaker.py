@@ -12,10 +12,10 @@ from ...cancellation import forget
 from ...errors import HoldfastError, LogDamaged, MissingExtra, StoreError, StoreUnavailable
 
 T = TypeVar("T")
-TIMEOUT = 5.0  # seconds that a store has to answer
-BRIEFLY = 1.0  # seconds that a store has after a failure, doubled after each further one
-GAP = 60.0  # seconds without a call after which a failure counts as a new one
-AGAIN = 2.0  # seconds after a failure in which a store is not called
+TIMEOUT = 5.0  # seconds that a store has to respond
+BRIEFLY = 1.0  # seconds to respond after a failure; doubled after each further failure
+GAP = 60.0  # seconds without a call after which a failure counts as the first
+AGAIN = 2.0  # seconds after a failure during which the store is not called
 
 
 class _Failed(NamedTuple):
@@ -41,7 +41,9 @@ class CircuitBreaker:
         as unavailable and raise a `StoreError` or `MissingExtra`."""
         known = self._away.get(kind)
         if known is not None and self._clock() < known.last + AGAIN:
-            raise StoreUnavailable(problem=f"the {kind} store has just failed") from known.error
+            raise StoreUnavailable(
+                problem=f"the {kind} store failed a moment ago: try again in a few seconds"
+            ) from known.error
         error: HoldfastError
         try:
             found = await self.within(self._patience(known), work)

@@ -34,11 +34,11 @@ async def turn(store: Store, scope: Scope) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        with contextlib.suppress(HoldfastError):  # the lock is taken over later
+        with contextlib.suppress(HoldfastError):  # another request takes over the lock later
             await store.unclaim(tenant, name, mine)
 
 
 def _lost(holder: Scope) -> bool:
     since = int(holder.session.partition(".")[0])
-    # A time in the future is from a clock that was set back since.
+    # A time in the future means that the clock was set back.
     return abs(wall_clock() - since) > LOST * 1000

@@ -13,7 +13,7 @@ from ...errors import HoldfastError
 from ...harness import Harness
 from ..auth.limits import ServerLimits
 
-LOOK = 0.1  # interval between searches for idle sessions, as a fraction of the idle time
+LOOK = 0.1  # interval of the search for idle sessions, as a fraction of `idle_seconds`
 
 
 @dataclass

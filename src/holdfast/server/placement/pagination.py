@@ -22,9 +22,9 @@ AnyQuery: TypeAlias = Query | PendingQuery | SearchQuery
 Fetch: TypeAlias = Callable[[Store, "str | None", int], Awaitable[Page[T]]]
 Sift: TypeAlias = Callable[[TenantStore, list[T]], Awaitable[list[T]]]
 LONGEST = 1_000  # characters of a cursor
-MARK = "."  # after the name of the store; no cursor of a store contains it
-PASSED = "-"  # before the name of each store that was skipped
-ROUNDS = 10  # queries of one store for one page, if rows are filtered out
+MARK = "."  # follows the name of the store; never occurs in the cursor of a store
+PASSED = "-"  # precedes the name of each store that was skipped
+ROUNDS = 10  # queries of one store for one page, at most, if results are filtered out
 
 
 class StoresPage(NamedTuple, Generic[T]):
@@ -161,7 +161,7 @@ def _read(
     if one or first not in names:
         raise InvalidValue(
             field="cursor",
-            problem="belongs to another query, or to a store that no longer exists",
+            problem="is a cursor of another query, or of a store that no longer exists",
             remedy="start from the first page",
         )
     return names[first], inner or None, {kinds[names[name]] for name in rest if name in names}

@@ -15,7 +15,7 @@ from ...stores.port import Store
 
 LOGGER = logging.getLogger("holdfast.server")
 OK = "ok"
-PATIENCE = 5.0  # seconds that a store has to answer
+PATIENCE = 5.0  # seconds that a store has to respond
 GOOD = 10.0  # seconds that the result of a successful write is cached
 AGAIN = 1.0  # seconds between two attempts after a failure
 NOBODY = Scope("~ready", "ready")

@@ -30,7 +30,7 @@ ZIP = "application/zip"
 LETS_GO, SOON = 2.0, 0.02  # seconds to wait for a released lease, and between two attempts
 Form: TypeAlias = Literal["archive", "json"]
 Threads = Annotated[
-    list[str] | None, QueryParameter(description="Only these threads; all by default.")
+    list[str] | None, QueryParameter(description="Export only these threads; by default all.")
 ]
 Upto = Annotated[int | None, QueryParameter(ge=1, le=LAST)]
 FILE = ResponseSpec(bytes, media_type=ZIP, description="The bundle, as an archive or as JSON.")
@@ -131,7 +131,7 @@ async def take(
         )
     try:
         place, row = await ctx.find(done.session, sure=False)
-    except SessionNotFound:  # its log names another user than its document
+    except SessionNotFound:  # the log and the document name different users
         if done.fresh:
             await place.store.delete(Scope(caller.tenant, done.session))
             await places.forget(place, id)

@@ -29,7 +29,7 @@ from ..streams.session_stream import StreamRequest, begin
 from .parameters import LAST, READ, SESSION, Cursor, SessionId, Text, Thread
 from .parameters import Limit as InboxLimit
 
-PAGE_BYTES = 4 << 20  # of events in one page; a larger event has a page of its own
+PAGE_BYTES = 4 << 20  # of events in one page; a larger event is returned alone
 LOOK = 0.5  # seconds between two queries of the inbox
 After = Annotated[
     str | None,

@@ -32,7 +32,7 @@ FilePath = Annotated[
         min_length=1,
         max_length=4_096,
         pattern=PATH,
-        description="The path in the work folder, with slashes.",
+        description="The path relative to the work folder, separated by slashes.",
     ),
 ]
 Depth = Annotated[int, QueryParameter(ge=1, le=DEEPEST)]

@@ -102,7 +102,7 @@ SENDS = [
         "follow-ups",
         "add_follow_up",
         "FollowUp",
-        "Queue a message behind all others.",
+        "Add a message to the end of the queue.",
         "queue",
     ),
 ]
@@ -200,7 +200,7 @@ def media(content: Content, limits: ServerLimits) -> Any:
         raise InvalidValue(
             field="content",
             problem=f"has {len(parts)} attachments, and the limit is {limits.attachments}",
-            remedy="send fewer",
+            remedy="send fewer attachments",
             limit=limits.attachments,
         )
     for part in parts:
@@ -209,7 +209,7 @@ def media(content: Content, limits: ServerLimits) -> Any:
                 field="content",
                 problem=f"an attachment has {len(part.data)} bytes, and the limit is "
                 f"{limits.attachment_bytes}",
-                remedy="send a smaller one",
+                remedy="send a smaller attachment",
                 limit=limits.attachment_bytes,
             )
     return [

@@ -116,13 +116,13 @@ async def _decide(
             known = await _decided(session, item, outcome, ctx.actor) if ctx.again else None
             if known is None:
                 raise
-            return known  # by an earlier attempt of this request
+            return known  # decided by an earlier attempt of this request
 
 
 async def _decided(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
     """Return the decision on an item by this actor, or the actor's vote for it, or None."""
     where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
-    voters: dict[str | None, int] = {}  # who approved, the last first
+    voters: dict[str | None, int] = {}  # the users who approved, most recent first
     opened: PendingOpened | None = None
     async for event in core_of(session).live.store.read(where, reverse=True):
         payload = typed(event)

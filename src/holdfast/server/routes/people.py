@@ -39,14 +39,16 @@ AnyUser = Annotated[
 ]
 Reason = Annotated[str, QueryParameter(min_length=1, max_length=400)]
 Shared = Annotated[
-    bool, QueryParameter(description="Include their events in the sessions of other users.")
+    bool, QueryParameter(description="Include the user's events in the sessions of other users.")
 ]
 Store = Annotated[
     str | None,
-    QueryParameter(min_length=1, max_length=400, description="Only in this store; all by default."),
+    QueryParameter(
+        min_length=1, max_length=400, description="Only in this store; by default in all stores."
+    ),
 ]
 DryRun = Annotated[
-    bool, QueryParameter(description="Report what would be erased, and erase nothing.")
+    bool, QueryParameter(description="Report what would be erased, without erasing it.")
 ]
 RECORDS = ResponseSpec(str, media_type=LINES, description="One line of JSON for each record")
 
@@ -169,7 +171,9 @@ def _fields(found: PersonErased) -> dict[str, Any]:
 
 def _unreached(kept: StoreChoice) -> Remains:
     what = "data of this user may remain, because the store failed during the erasure"
-    return Remains(where=str(kept), what=what, remedy="erase again once the store is available")
+    return Remains(
+        where=str(kept), what=what, remedy="repeat the erasure when the store is available again"
+    )
 
 
 def _together(done: Sequence[ErasedIn], dry_run: bool) -> ErasedPerson:

@@ -25,7 +25,7 @@ Words = Annotated[
         name="q",
         min_length=1,
         max_length=1_000,
-        description='What to look for: words, "a phrase", prefix*, -without, from:user, tool:name.',
+        description='The search query: words, "a phrase", prefix*, -without, from:user, tool:name.',
     ),
 ]
 Time = Annotated[int | None, QueryParameter(ge=0, le=LAST)]

@@ -28,14 +28,14 @@ HIDDEN = (
 )  # their messages may contain the location of a store
 HEARTBEAT = 10.0  # seconds without data, at most
 PACE = 0.02  # seconds between two batches for one reader, at least
-SHARE, SLOWEST = 0.00016, 0.08  # seconds that each open stream adds to it, and its maximum
+SHARE, SLOWEST = 0.00016, 0.08  # seconds between batches, for each open stream, and the maximum
 TEXT = 16 << 10  # characters of unfinished text in one server-sent event
 LOOK = 2.0  # seconds between two checks of a reader's credentials
 BEGIN = b"retry: 1000\n\n"
 BEAT = b":\n\n"
 SHUTDOWN = End(reason="shutdown")
 CLOSED = End(reason="closed")
-GONE = ("deleted", "resync")  # ends after which a cursor is useless
+GONE = ("deleted", "resync")  # end reasons after which a cursor is not valid
 NAMES = {Event: EVENT, Delta: DELTA, Trouble: TROUBLE, Caught: CAUGHT_UP, Resync: RESYNC, End: END}
 
 
@@ -113,7 +113,7 @@ class StreamWriter:
             async with contextlib.aclosing(self._large(part)) as found:
                 async for piece in found:
                     yield piece
-            if self._shown < part.seq:  # it was not sent, so only the end may follow
+            if self._shown < part.seq:  # the event was not sent, so only the end may follow
                 self._waiting = []
                 small = [self._frame(one) for one in self._last or [self._over or CLOSED]]
                 break

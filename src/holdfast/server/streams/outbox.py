@@ -15,8 +15,8 @@ from ..auth.limits import ServerLimits
 
 PIECE = 64 << 10  # bytes that are passed to a connection at once, about the size of its buffer
 MAKING = 8  # large responses of unknown size that are made at a time
-PRESSED = 5.0  # seconds that a client may read nothing while others wait for room
-ALL = ""  # the name of the whole process, next to principals
+PRESSED = 5.0  # seconds that a client may read nothing while others wait for buffer space
+ALL = ""  # the name of the counters of the whole process
 NOBODY = "\n"  # the name for requests without a caller
 
 EventRef: TypeAlias = tuple[str, int]  # an event: the incarnation of its log, and its number
@@ -41,9 +41,9 @@ class Outbox:
         self._used: Counter[str] = Counter()
         self._large: Counter[str] = Counter()  # the number of large responses
         self._frames: dict[EventRef, SharedFrame] = {}
-        self._waiting: Counter[str] = Counter()  # readers that wait for room, by principal
+        self._waiting: Counter[str] = Counter()  # readers that wait for buffer space, by principal
         self.making = asyncio.Semaphore(MAKING)  # for responses of unknown size
-        self._refused: dict[str, float] = {}  # names that lacked room, and until when that counts
+        self._refused: dict[str, float] = {}  # when to forget that a name lacked buffer space
         self._freed: set[asyncio.Future[None]] = set()
 
     @property
@@ -60,7 +60,7 @@ class Outbox:
     def _pressed(self, name: str) -> bool:
         return self._waiting[name] > 0 or time.monotonic() < self._refused.get(name, 0.0)
 
-    # Small data is counted, and slows down only its own reader
+    # Small data is only counted: it slows down its own reader
 
     def add(self, name: str, size: int) -> None:
         _add(self._used, name, size)
@@ -74,7 +74,7 @@ class Outbox:
         """Return whether the buffers of the principal or of the process are full."""
         return any(self._used[each] >= self._limit(each) for each in (name, ALL))
 
-    # Large data needs room
+    # Large data needs free buffer space
 
     def begin(self, name: str, size: int, *, must: bool) -> None:
         """Reserve buffer space for a large response, until `finish` is called. Raises `RateLimited`

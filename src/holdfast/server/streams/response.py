@@ -51,7 +51,7 @@ class StreamSending(ASGIResponse):
     def __init__(self, response: StreamResponse, headers: dict[str, str]) -> None:
         super().__init__(media_type=str(response.media_type), headers=headers, status_code=200)
         self._response = response
-        self._since: float | None = None  # when the current piece was started
+        self._since: float | None = None  # when sending the current piece started
 
     async def send_body(self, send: Send, receive: Receive) -> None:
         sending = asyncio.create_task(self._send(send))

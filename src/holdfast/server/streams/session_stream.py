@@ -36,7 +36,7 @@ from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_curso
 from ..placement.removals import Removals
 from .stream_until import MessageAnswered, SessionIdle, StreamGoal
 
-FAILED = "the store failed: see the server's log"  # all that clients are told
+FAILED = "the store failed: see the server's log"  # the only message that clients see
 SAID = ("message.completed", "message.interrupted")
 FLYING = 64  # finished messages that are remembered
 FIRST, LONGEST = 0.05, 2.0  # seconds before reading again after a failure, doubled each time
@@ -91,10 +91,10 @@ async def place(live: Live, after: str | None) -> int | Resync:
     try:
         known, seq = read_cursor(after or START)
     except InvalidValue:
-        return _resync(log, head, "it is not a cursor")
+        return _resync(log, head, "`after` is not a cursor")
     if known not in (None, log):
-        return _resync(log, head, "it belongs to another log")
-    return seq if seq <= head else _resync(log, head, "the log ends before it")
+        return _resync(log, head, "the cursor belongs to another log")
+    return seq if seq <= head else _resync(log, head, "the cursor is past the end of the log")
 
 
 def _resync(log: str, head: int, reason: str) -> Resync:

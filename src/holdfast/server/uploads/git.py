@@ -176,7 +176,7 @@ class GitClone:
         async with self._running("rev-parse", "--verify", "HEAD^{commit}") as process:
             self.commit = (await _all_of(process.stdout, SAID)).decode().strip()
             if await process.wait() != 0:
-                raise GitError("has no commit")
+                raise GitError("contains no commit")
 
     async def list(self, subdir: str, entries: int) -> dict[str, GitBlob]:
         """Return the files below a folder of the commit, by path, without links and submodules.
@@ -278,7 +278,7 @@ async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
     while piece := await stream.read(1 << 16):
         left -= len(piece)
         if left < 0:
-            raise GitError(f"has a list of files of more than {LISTING >> 20} MiB")
+            raise GitError(f"has too many files: the list of its paths exceeds {LISTING >> 20} MiB")
         *whole, rest = (rest + piece).split(b"\0")
         for line in whole:
             yield line

@@ -26,10 +26,12 @@ def check(given: Mapping[str, str], allowed: Collection[str]) -> None:
             raise InvalidValue(
                 field="envs",
                 problem=f"{name!r} is not allowed",
-                remedy=f"the server allows {there}",
+                remedy=f"use only the variables that the server allows: {there}",
             )
         if "\0" in value:
-            raise InvalidValue(field=f"envs.{name}", problem="contains NUL", remedy="remove it")
+            raise InvalidValue(
+                field=f"envs.{name}", problem="contains a NUL character", remedy="remove it"
+            )
 
 
 class SessionVariables:
