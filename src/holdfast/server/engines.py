@@ -67,7 +67,7 @@ class Engine(Protocol):
         ...
 
     def agent_key(self, name: str | None) -> str:
-        """Return the key of an agent as stored in rows; None means the first agent. Raises
+        """Return the key by which rows identify an agent; None means the first agent. Raises
         `UnknownAgent`."""
         ...
 
@@ -94,7 +94,7 @@ class Engine(Protocol):
         ...
 
     async def aclose(self, grace: float = GRACE) -> None:
-        """Hand over the runs to other processes, and close."""
+        """Hand over unfinished runs to other processes, and close all sessions."""
         ...
 
 
@@ -224,7 +224,7 @@ class HoldfastEngine:
 
     @cached_property
     def _own(self) -> tuple[RunLimits, frozenset[str]]:
-        """Return the limits of the harness, and all models that the operator has configured."""
+        """The limits of the harness, and all models that the operator has configured."""
         probes = [*self._probes.values()]
         limits = self._settings.get("limits") or RunLimits()
         with suppress(InvalidAgent):  # if the harness has no model of its own

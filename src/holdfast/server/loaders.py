@@ -69,7 +69,7 @@ class Loader(Protocol):
 async def fetch(
     loader: Loader, source: Mapping[str, Any]
 ) -> tuple[LoadedAgent, Mapping[str, bytes]]:
-    """Fetch an agent and its files."""
+    """Fetch an agent and its files with a loader."""
     loader.check(source)
     found = await loader.fetch(source)
     check_files({path: len(data) for path, data in found.files.items()})
@@ -185,7 +185,7 @@ def _address(text: str, field: str) -> git.GitAddress:
 
 
 def check_uploads(files: Sequence[File]) -> None:
-    """Reject a request with too many files or with invalid paths."""
+    """Reject a request with too many files or with paths that leave the folder."""
     if len(files) > FILES:
         raise InvalidValue(
             field="files",
@@ -251,7 +251,8 @@ def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _bytes(file: Path, left: int) -> bytes:
-    """Read a regular file, up to this many bytes. Links are not followed."""
+    """Read a regular file. Links are not followed. Raises `InvalidValue` if it has more than `left`
+    bytes."""
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as stream:
         data = stream.read(left + 1) if stat.S_ISREG(os.fstat(opened).st_mode) else b""

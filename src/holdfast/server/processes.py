@@ -133,7 +133,7 @@ class ServePlan(Struct, frozen=True, kw_only=True):
 
 
 def app() -> Litestar:
-    """Create the app of a worker."""
+    """Create the app in a worker process."""
     plan = msgspec.json.decode(os.environ[VARIABLE], type=ServePlan)
     try:
         settings = plan.settings()
@@ -152,7 +152,8 @@ def app() -> Litestar:
 
 @contextlib.contextmanager
 def starting_workers() -> Iterator[None]:
-    """Start workers that do not receive Ctrl-C until they can handle it; see `app`."""
+    """Context manager for starting worker processes. The workers receive Ctrl-C only after `app`
+    has set up their signal handling."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -161,8 +162,8 @@ def starting_workers() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """End a worker, as SIGTERM does, when its parent process has ended. Otherwise it would keep the
-    port."""
+    """End a worker, as SIGTERM does, when its parent process has ended. Otherwise it would keep
+    using the port."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -215,7 +216,7 @@ def logs() -> dict[str, Any]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with callbacks for its start and its end."""
+    """uvicorn's server, with callbacks that are called when it starts and when it ends."""
 
     def __init__(
         self, config: uvicorn.Config, begun: Callable[[], None], ending: Callable[[], None]

@@ -121,7 +121,8 @@ class Choices(NamedTuple):
 
 
 async def check_again(session: Session, seq: int, choices: Choices) -> None:
-    """Reject regenerating a message with a model or limits that are not allowed."""
+    """Check before a message is regenerated: reject a message with a model or limits that are not
+    allowed."""
     core = core_of(session)
     plan = await regeneration_of(core.live, seq)
     for one in plan.asked:

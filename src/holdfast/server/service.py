@@ -168,7 +168,7 @@ class Service:
             raise HarnessClosed(what="the server")
 
     def _serve_new(self, tenant: str) -> None:
-        """Call `serve` for a new tenant, in the background."""
+        """Start resuming unfinished runs of a new tenant, in the background."""
         if tenant not in self._serving and len(self._serving) < self.limits.tenants:
             task = asyncio.create_task(self._serve_later(tenant))
             self._background.add(task)
@@ -182,7 +182,7 @@ class Service:
             LOGGER.warning("cannot search for unfinished runs of a tenant: %s", why)
 
     async def once(self) -> IdempotencyStore:
-        """Return the stored responses to requests with an idempotency key."""
+        """Return the store of responses to requests with an idempotency key."""
         if self._once is None:
             store = await self.places.store()
             self._once = IdempotencyStore(store, waiting=self.waiting, check=self.check_open)

@@ -272,7 +272,7 @@ def _kind(url: str) -> str:
 
 
 def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
-    """Convert the tables of a settings file to settings."""
+    """Convert the tables of a settings file to `Settings`. Raises `InvalidSettings`."""
     faults: list[str] = []
     known = {name: _table(tables, name, environ, faults) for name in sorted(TABLES)}
     for name in sorted({*tables} - TABLES):

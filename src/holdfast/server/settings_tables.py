@@ -27,7 +27,8 @@ LOADERS: dict[str, Callable[[Mapping[str, Any]], Loader]] = {
 
 
 def named(at: Any, what: str, faults: list[str]) -> Any:
-    """Import the object that `module:name` refers to. Returns None if that fails."""
+    """Import the object that `module:name` refers to. If that fails, returns None and adds an error
+    message to `faults`."""
     module_name, colon, name = at.partition(":") if isinstance(at, str) else ("", "", "")
     if not (colon and module_name and name):
         given = repr(at) if isinstance(at, str) else sort(at)

@@ -107,8 +107,8 @@ def _private(path: str, flags: int) -> int:
 
 
 def unmade(path: Path) -> str | None:
-    """Return the reason why a path and its missing parent folders cannot be created. Returns None
-    if they exist or can be created. Leaves no new folders behind."""
+    """Return why a path and its missing parent folders cannot be created, or None if they exist or
+    can be created. New folders are removed again."""
     above = path.absolute()
     try:
         while not above.exists():
@@ -133,7 +133,8 @@ class Audit:
         self._task: asyncio.Task[None] | None = None
 
     def put(self, record: AuditRecord) -> None:
-        """Queue a record for the sink."""
+        """Queue a record for the sink. If the queue is full, the record is dropped and an error is
+        logged."""
         if self._take is None:
             return
         try:
@@ -158,7 +159,7 @@ class Audit:
                 )
 
     async def aclose(self) -> None:
-        """Wait until the sink has all records."""
+        """Wait until all queued records were passed to the sink."""
         if self._task is not None:
             await self._task
 

@@ -151,7 +151,7 @@ class NoAuth:
 
 
 def is_local(host: str) -> bool:
-    """Return whether a host, with or without a port, is this machine."""
+    """Return whether a host name, with or without a port, refers to this machine."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name in LOCAL
 

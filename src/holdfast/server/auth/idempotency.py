@@ -53,8 +53,8 @@ SESSION = "session"  # the metadata field with the session of a response
 
 
 class KeyedRequest(Struct, frozen=True, kw_only=True):
-    """A request with an idempotency key: the key, a hash of the content, and the session that the
-    request refers to."""
+    """A request with an idempotency key: the key, a hash of the request, and the id of the session
+    in its path, if any."""
 
     key: str
     hash: str
@@ -111,14 +111,14 @@ class IdempotencyStore:
             return lease
 
     async def same(self, caller: Caller, asked: KeyedRequest) -> None:
-        """Bind a key to a request whose response is not stored. Raises `KeyReused` if the key is
-        bound to another request."""
+        """Check a key for a request whose response is not stored: the first call records the
+        request. Raises `KeyReused` if the key was used for a different request."""
         where = Key(TENANT + caller.tenant, name(caller, asked.key), "main")
         if await self._begin(where, caller, asked):
             await self._known(where, asked)
 
     async def _begin(self, where: Key, caller: Caller, asked: KeyedRequest) -> bool:
-        """Record the request. Returns whether it was recorded before."""
+        """Record the request under its key. Returns whether a request was recorded there before."""
         self.tenants.add(caller.tenant)
         created = ev.SessionCreated(user=caller.principal, workspace=asked.session)
         events = [
@@ -132,8 +132,8 @@ class IdempotencyStore:
         return False
 
     async def _known(self, where: Key, asked: KeyedRequest) -> StoredResponse | None:
-        """Return the stored response, or None. Raises `KeyReused` if the key is bound to another
-        request."""
+        """Return the stored response, or None. Raises `KeyReused` if the key was used for a
+        different request."""
         try:
             async for event in self._store.read(where):
                 if event.kind == "request.received":

@@ -73,7 +73,7 @@ class NewKey(Struct, frozen=True, kw_only=True):
 
 
 class ApiKeys:
-    """The API keys of a server, in its store."""
+    """Creates, lists, rotates and revokes the API keys of a server, which are kept in its store."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int] = wall_clock) -> None:
         self._store, self._clock = store, clock

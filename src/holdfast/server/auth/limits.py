@@ -26,8 +26,8 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     - `reader_bytes`, `principal_bytes` and `process_bytes`: unsent data in memory, for one reader
       of a stream, all readers of one principal, and all readers
     - `stall_seconds`: how long a client may read nothing before it is disconnected
-    - `unsure_seconds`: how long after a store became unavailable requests for sessions that it may
-      contain fail as unavailable, not as missing; None: until the store is available again
+    - `unsure_seconds`: for how long a request for an unknown session fails with 503 instead of 404
+      while a store that may contain the session is unavailable; None: as long as it is unavailable
     """
 
     body_bytes: int = 16 << 20

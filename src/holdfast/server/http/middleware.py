@@ -58,9 +58,10 @@ class RequestMiddleware(ASGIMiddleware):
 
     - `public`: no authentication; `scope`: the scope that the caller needs
     - `body="raw"`: a body that is not JSON; `limit`: its size, if smaller than the general limit
-    - `once="own"`: the route handles idempotency keys itself; `once="same"`: the route returns the
-      same response again, so it is not stored; `replayed`: called when a stored response is sent
-    - `stream`: the response may be a stream; `waits`: the response may wait
+    - `once="own"`: the route handles idempotency keys itself; `once="same"`: the response is not
+      stored, because repeating the request returns it again; `replayed`: a function that is called
+      when a stored response is sent
+    - `stream`: the response may be a stream; `waits`: the response may be delayed by `wait`
     """
 
     scopes = (ScopeType.HTTP,)
@@ -401,7 +402,7 @@ class RequestPipeline:
 
 
 class ResponseRecorder:
-    """Records a response instead of sending it."""
+    """Records a response so that it can be stored, instead of sending it."""
 
     def __init__(self) -> None:
         self._status = 500

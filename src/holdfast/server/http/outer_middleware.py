@@ -68,7 +68,7 @@ class OuterMiddleware:
             await self._app(scope, receive, send)
 
     def _refused(self, headers: Headers) -> HoldfastError | None:
-        """Return the error for a preflight that is not allowed."""
+        """Return the error for a CORS preflight that is not allowed, or None if it is allowed."""
         origin, cors = headers.get("origin"), self._cors
         if origin is None or cors is None:
             return None
@@ -99,7 +99,8 @@ class OuterMiddleware:
 
 
 def _framing(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return the framing headers of an HTTP/1 request; empty if it has no body."""
+    """Return the headers that define the length of an HTTP/1 request body; empty if there is no
+    body."""
     if not str(scope.get("http_version", "1.1")).startswith("1"):
         return {}
     found = {name.lower(): value for name, value in scope["headers"] if name.lower() in FRAMING}
@@ -109,8 +110,8 @@ def _framing(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
 class UnreadBody:
     """Handles a request whose body may not be read to the end. If the response starts before the
     end of the body, the connection is closed, so that the remaining bytes are never parsed as
-    another request. Before that, the remaining body is read for a moment, because a client that is
-    disconnected while it is sending does not see the response."""
+    another request. Before that, the remaining body is read for a few seconds, because a client
+    that is disconnected while it is sending does not receive the response."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send

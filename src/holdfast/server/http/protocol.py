@@ -1,5 +1,5 @@
-"""The HTTP/1.1 protocol below the app. An ambiguous request is rejected with an error in the usual
-format, and its connection is closed; the request never reaches the app."""
+"""Strict parsing of HTTP/1.1. An ambiguous request is rejected with an error in the usual format,
+and its connection is closed; the request never reaches the app."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _FOLDED = re.compile(rb"\n[ \t]")  # a header that continues on the next line
 
 
 class StrictConnection(h11.Connection):
-    """Parses requests strictly by RFC 9112. A proxy may parse a malformed request differently, and
-    treat a part of it as the next request. `fault` is the error of a rejected request."""
+    """Parses requests strictly by RFC 9112. Otherwise a proxy could parse a malformed request
+    differently, and treat some of its bytes as the next request. `fault` is the error of a rejected
+    request."""
 
     fault: InvalidValue | None = None
     _chunked = False
@@ -105,7 +106,7 @@ class Protocol(H11Protocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Schedule dropping a closing connection, even if the client does not read."""
+        """Drop a closing connection after a while, even if the client does not read."""
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self.loop.call_later(LEFT, self._reset)
 
@@ -118,8 +119,8 @@ class Protocol(H11Protocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Send the error and close the connection, since it is unknown where the next request
-        starts."""
+        """Send the error response and close the connection, since it is unknown where the next
+        request starts."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True  # the app can no longer respond

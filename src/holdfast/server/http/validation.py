@@ -192,7 +192,7 @@ def _range(least: float | None, most: float | None, what: str = "") -> str:
 
 
 def _bounds(scope: Scope, key: str) -> Mapping[str, Any]:
-    """Return the limits of a parameter that are not part of its type."""
+    """Return the limits of a parameter that its annotation declares separately from its type."""
     handler: Any = scope.get("route_handler")
     taken = {} if handler is None else handler.parsed_fn_signature.parameters
     about = getattr(taken.get(key), "kwarg_definition", None)

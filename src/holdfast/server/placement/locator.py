@@ -172,8 +172,9 @@ class SessionLocator:
     async def _living(
         self, caller: Caller, id: str, first: list[tuple[TenantStore, Row]], sure: bool
     ) -> tuple[TenantStore, Row] | None:
-        """Return a caller's session that is not in the default store, or was moved out of it. If
-        the session is sealed in every store, return the store that it was in last."""
+        """Return a session of the caller that was created in, or moved to, a store other than the
+        default. If the session is sealed in every store, return the store to which it was moved
+        last."""
         named, found = await self._elsewhere(caller.tenant, id), [*first]
         if named is not None:
             row = await named.store.row(Key(caller.tenant, id, "main"))
@@ -195,7 +196,7 @@ class SessionLocator:
         kind: str,
         look: Callable[[Store], Awaitable[T]],
     ) -> tuple[TenantStore, T] | HoldfastError:
-        """Call `look` with a store and return the result; return the error if the store is
+        """Call `look` with a store and return the result. Returns the error if the store is
         unavailable."""
 
         async def work() -> tuple[TenantStore, T]:
@@ -247,8 +248,8 @@ class SessionLocator:
     ) -> AsyncGenerator[None, None]:
         """Context manager in which a session is created. It records the store of the session, and
         prevents other processes from creating a session with this id in another store. If the
-        creation fails, the record is removed. A `repeated` request may find the session that it
-        created before."""
+        creation fails, the record is removed. A `repeated` request is allowed to find the session
+        that it created earlier."""
         async with self._lock(place.tenant, id):
             main = Key(place.tenant, id, "main")
             if not repeated or await place.store.row(main) is None:
@@ -321,8 +322,8 @@ def _name(kept: StoreChoice) -> bytes:
 
 
 def same(one: TenantStore, other: TenantStore) -> bool:
-    """Return whether both are the same store. Their options may differ, since some options only say
-    how a store is used."""
+    """Return whether two `TenantStore` objects refer to the same store. Their options may differ,
+    since some options only say how a store is used."""
     if one.store is other.store:
         return True
     first, second = one.store.info(), other.store.info()

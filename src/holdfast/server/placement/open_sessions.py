@@ -53,7 +53,7 @@ class SessionsInUse:
                 del self._uses[known]
 
     async def aclose(self) -> None:
-        """Stop closing idle sessions."""
+        """Stop the task that closes idle sessions."""
         if self._tidying is not None:
             self._tidying.cancel()
             await asyncio.gather(self._tidying, return_exceptions=True)

@@ -28,7 +28,7 @@ ROUNDS = 10  # queries of one store for one page, at most, if results are filter
 
 
 class StoresPage(NamedTuple, Generic[T]):
-    """A page, and the stores that were skipped for this page and the pages before it."""
+    """A page of results, and the stores that were skipped for this page or an earlier one."""
 
     items: list[T]
     cursor: str | None
@@ -104,7 +104,7 @@ class _Walk(Generic[T]):
         self.failed: HoldfastError | None = None
 
     async def ask(self, kind: str, after: str | None, most: int, *, first: bool) -> Page[T] | None:
-        """Query one store. Returns None if it is unavailable and there are others."""
+        """Query one store. Returns None if it is unavailable and the page has other stores."""
         places, tenant = self._places, self._query.tenant
         if len(self._kinds) == 1:
             found = await self._fetch((await places.place(tenant, kind)).store, after, most)

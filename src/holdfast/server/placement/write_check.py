@@ -63,7 +63,7 @@ class WriteCheck:
         self._until = self._clock() + (GOOD if found == OK else AGAIN)
 
     async def aclose(self) -> None:
-        """Cancel an attempt that is in progress."""
+        """Cancel a check that is in progress."""
         if self._trying is not None:
             await ended(self._trying)
 

@@ -155,8 +155,9 @@ async def _check(ctx: RequestContext, data: bytes, session: str | None, *, conti
 
 
 async def _check_choices(ctx: RequestContext, checked: Checked) -> None:
-    """Reject a session that would continue with models or limits that clients may not choose. A
-    session that no agent of this server serves does not continue."""
+    """Reject an imported session that would continue with models or limits that clients may not
+    choose. A session whose agent this server does not serve is not checked, since it does not
+    continue."""
     agent = checked.bundle.document.session.agent
     with suppress(UnknownAgent):
         _, engine, key = serving(ctx.service.engines, agent)
@@ -165,7 +166,8 @@ async def _check_choices(ctx: RequestContext, checked: Checked) -> None:
 
 
 async def _unserved(ctx: RequestContext, place: TenantStore, row: Row) -> list[str]:
-    """Return a warning if no agent of this server serves a session."""
+    """Return a list with one warning if no agent of this server serves a session; otherwise an
+    empty list."""
     try:
         await ctx.engine_of(place, row)
     except UnknownAgent as error:
@@ -194,8 +196,8 @@ def _not_yours() -> Forbidden:
 async def validate(
     request: Request[Any, Any, Any], allow_secrets: FromQuery[bool] = False
 ) -> BundleShown:
-    """Validate a bundle, and return a summary of it. Responds with 400 and every fault if it is
-    invalid."""
+    """Validate a bundle, and return a summary of it. Responds with 400 and a list of all errors if
+    it is invalid."""
     bundle = await validate_bundle(await request.body(), allow_secrets=allow_secrets)
     about = bundle.document
     return BundleShown(

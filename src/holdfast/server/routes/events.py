@@ -105,7 +105,7 @@ async def events(
 
 def _streams(accept: str, ends: Mapping[str, object]) -> bool:
     """Return whether the client requests a stream: by the `Accept` header, or by a parameter that
-    says where the stream ends. Rejects such a parameter if the client does not accept a stream."""
+    says when the stream ends. Rejects such a parameter if the client does not accept a stream."""
     if asks_for(accept, STREAM):
         return True
     asked = [name for name, end in ends.items() if end is not None]

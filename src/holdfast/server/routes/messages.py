@@ -189,8 +189,8 @@ async def _check_same(key: str, session: Session, seq: int, data: SendMessage) -
 
 
 def media(content: Content, limits: ServerLimits) -> Any:
-    """Convert the content of a message to the form that the harness accepts. Rejects content that
-    is blank or exceeds the limits."""
+    """Convert the content of a message to the format of the harness. Rejects content that is blank
+    or exceeds the limits."""
     if isinstance(content, str):
         check_said("content", content)
         return content

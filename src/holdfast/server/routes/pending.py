@@ -181,7 +181,8 @@ async def _askers(session: Session, parent: Parent | None) -> set[str | None]:
 
 
 async def _senders(session: Session, begun: int) -> set[str | None]:
-    """Return the actors of the messages that were read by the run which began with this event."""
+    """Return the actors of the messages that were read by the run that started with event
+    `begun`."""
     live = core_of(session).live
     inputs: set[int] = set()
     async for event in live.store.read(session.key, after=begun - 1, log=live.log):

@@ -191,7 +191,8 @@ async def status(ctx: Context, session_id: SessionId, thread: Thread = "main") -
 
 
 def alone(session: UnservedSession) -> Status:
-    """Return the status of a session that no agent serves, derived from its log only."""
+    """Return the status of a session that no agent of this server serves, derived only from its
+    log."""
     state, row = session.live.state, session.row
     run = state.active
     return Status(

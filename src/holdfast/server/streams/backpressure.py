@@ -95,7 +95,7 @@ class StreamWriter:
             self._outbox.drop(self._name, size + self._size)
 
     async def _bytes(self, told: list[Part]) -> AsyncGenerator[bytes, None]:
-        """Yield the parts as bytes. Small parts are combined; a large part is sent alone."""
+        """Yield the items as bytes. Small items are combined; a large event is sent alone."""
         small: list[bytes] = []
         held = 0
         for part in merged(told):
@@ -152,7 +152,8 @@ class StreamWriter:
         return frame(event, self._log, seq)
 
     def _watch(self) -> None:
-        """Send a heartbeat if nothing was sent since the last check; check again later."""
+        """Send a heartbeat if nothing was sent since the last check, and schedule the next
+        check."""
         if self._quiet:
             self._some.set()
         self._quiet = True
@@ -160,13 +161,13 @@ class StreamWriter:
         self._timer = loop.call_later(self._heartbeat / 2, self._watch)
 
     def end(self, end: End) -> None:
-        """End the stream after the parts that are already queued, without sending large events. The
+        """End the stream after the items that are already queued, without sending large events. The
         reader can resume the stream later."""
         self._cut = True
         self._finish(end)
 
     def _finish(self, end: End) -> None:
-        """End the stream after all queued parts."""
+        """End the stream after all queued items."""
         if self._over is None:
             self._over = end
             self._waiting.append(end)
@@ -192,7 +193,7 @@ class StreamWriter:
             self._finish(CLOSED)
 
     async def _gather(self) -> None:
-        """Release the next batch when it is due; parts that arrive before then are added to it.
+        """Release the next batch when it is due; items that arrive before then are added to it.
         Waits while the buffers are full."""
         loop = asyncio.get_running_loop()
         if not self._some.is_set():
@@ -206,7 +207,8 @@ class StreamWriter:
             await self._room.wait()
 
     def _frames(self, part: Part) -> Iterator[bytes]:
-        """Convert a part to server-sent events: one, or several for a long unfinished message."""
+        """Convert an item to server-sent events: usually one, but several for a long text of an
+        unfinished message."""
         if not isinstance(part, Delta) or len(part.text) <= TEXT:
             yield self._frame(part)
             return
@@ -299,7 +301,8 @@ class OpenStreams:
 
 
 async def _watched(flow: StreamWriter, still: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the reader is no longer allowed to read the stream, then end the stream."""
+    """Check periodically whether the reader may still read the stream, and end the stream if
+    not."""
     while True:
         await asyncio.sleep(LOOK)
         with cancellable():
@@ -309,7 +312,7 @@ async def _watched(flow: StreamWriter, still: Callable[[], Awaitable[bool]]) -> 
 
 
 def frame(part: Part, log: str, after: int) -> bytes:
-    """Encode a part as one server-sent event; `after` is the number of the last event that was
+    """Encode an item as one server-sent event; `after` is the number of the last event that was
     sent. Only events of the log advance the reader's cursor."""
     place = cursor(log, part.seq if isinstance(part, Event) else after)
     told: Part | Caught = part
@@ -328,7 +331,7 @@ def frame(part: Part, log: str, after: int) -> bytes:
 
 
 def merged(found: Iterable[Part]) -> Iterator[Part]:
-    """Return the parts, with adjacent deltas merged."""
+    """Yield the items, with adjacent deltas merged."""
     pieces: list[str] = []
     first: Delta | None = None
     upto = 0
@@ -356,5 +359,5 @@ def _joins(first: Delta, more: Delta, upto: int) -> bool:
 
 
 def size(part: Part) -> int:
-    """Return the approximate size of a part."""
+    """Return the approximate size of an item in bytes."""
     return item_size(part) if isinstance(part, (Event, Delta)) else 64

@@ -183,7 +183,7 @@ def _failed(task: asyncio.Task[bytes]) -> bool:
 
 
 def _add(counts: Counter[str], name: str, more: int) -> None:
-    """Change a count, and remove it at zero."""
+    """Add to a counter, and remove the counter when it is zero."""
     counts[name] += more
     if not counts[name]:
         del counts[name]

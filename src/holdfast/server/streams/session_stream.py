@@ -1,8 +1,8 @@
-"""Reads a session as a stream of parts for one reader: past events, a `CaughtUp` marker, live
+"""Reads a session as a stream of items for one reader: past events, a `CaughtUp` marker, live
 events, and an end.
 
 All events come from the session's log through `Live`. No state is kept between connections, so a
-reader can resume a stream at any replica. The module `backpressure` sends the parts.
+reader can resume a stream at any replica. The module `backpressure` sends the items.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class SessionReader:
 
     async def parts(self) -> AsyncGenerator[Part, None]:
         """Yield the events after the cursor, once and in order, then `CaughtUp`, then new events.
-        The last part is an `End`. If the cursor belongs to another log, yield a `Resync`. If the
+        The last item is an `End`. If the cursor belongs to another log, yield a `Resync`. If the
         store fails, yield a `Trouble`; no event is lost. Events with large data are stubs
         (`is_stub`); `event` loads their data."""
         if self._lost is not None:
@@ -191,8 +191,8 @@ class SessionReader:
         return event
 
     async def failed(self, error: HoldfastError) -> list[Part]:
-        """Return the parts for a read error: a `Trouble` if the read can be retried, otherwise an
-        `End`."""
+        """Return the items that report a read error: a `Trouble` if the read can be retried,
+        otherwise an `End`."""
         if isinstance(error, SessionNotFound):
             return [End(reason="deleted")]
         if isinstance(error, LogReplaced):

@@ -30,7 +30,7 @@ class StreamGoal:
         return None
 
     async def end(self, reason: Rest) -> End:
-        """Return the last part of the stream."""
+        """Return the last item of the stream."""
         return End(reason=reason)
 
 
@@ -57,7 +57,7 @@ class SessionIdle(StreamGoal):
 
 class MessageAnswered(SessionIdle):
     """Reached when the run that handles a message has ended or waits for user input, or when the
-    message is queued behind such a run. The last part contains the result."""
+    message is queued behind such a run. The last item contains the result."""
 
     reads = True
 
