@@ -94,5 +94,5 @@ def locked(error: BaseException) -> str | None:
     if isinstance(seen, ssl.SSLCertVerificationError):
         why = f"its certificate is not trusted: {seen.verify_message}"
         return f"TLS: {why}; set SSL_CERT_FILE, or pass your own client as `http=`"
-    why = (seen.reason or "it failed").replace("_", " ").lower()
+    why = (seen.reason or "the handshake failed").replace("_", " ").lower()
     return f"TLS: {why}; check that the server speaks https"

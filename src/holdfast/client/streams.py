@@ -48,7 +48,7 @@ def _content(content: Content) -> wire.Content:
     if not isinstance(parts, (list, tuple)) or not all(isinstance(p, (str, Media)) for p in parts):
         raise InvalidValue(
             field="content",
-            problem=f"is {type(content).__name__}",
+            problem=f"has the type {type(content).__name__}",
             remedy="pass text, Media(data, media_type), or a list of them",
         )
     return [

@@ -149,12 +149,16 @@ class GitLoader:
         address = _address(_text(source, "url"), "url")
         if not any(address.is_below(one) for one in self._allowed):
             raise InvalidValue(
-                field="url", problem="is not allowed", remedy="ask the operator of the server"
+                field="url",
+                problem="is not an address that this server allows",
+                remedy="ask the operator of the server",
             )
         ref = source.get("ref")
         if ref is not None and (not isinstance(ref, str) or not _REF.fullmatch(ref)):
             raise InvalidValue(
-                field="ref", problem="is invalid", remedy="pass the name of a branch or a tag"
+                field="ref",
+                problem="is not a valid branch or tag",
+                remedy="pass the name of a branch or a tag",
             )
         if source.get("subdir") is not None:
             check_path(_text(source, "subdir"))
@@ -308,7 +312,9 @@ def check_path(path: Any) -> str:
 
 def _text(source: Mapping[str, Any], field: str) -> str:
     if not isinstance(value := source.get(field), str) or not value:
-        raise InvalidValue(field=field, problem="is missing", remedy="pass a string")
+        raise InvalidValue(
+            field=field, problem="is missing", remedy="pass a string that is not empty"
+        )
     return value
 
 

@@ -51,7 +51,7 @@ Input = Annotated[
         name="input",
         ge=1,
         le=LAST,
-        description="The number of a message: stream its run, and end with its result.",
+        description="The event number of a message: stream its run, and end with its result.",
     ),
 ]
 Deltas = Annotated[
@@ -63,7 +63,9 @@ Deltas = Annotated[
 LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=600)]
 Wait = Annotated[
     float,
-    QueryParameter(name="wait", ge=0, le=3_600, description="Seconds to wait for a change."),
+    QueryParameter(
+        name="wait", ge=0, le=3_600, description="The number of seconds to wait for a change."
+    ),
 ]
 Tag = Annotated[
     str | None,

@@ -167,7 +167,7 @@ async def archive(ctx: Context, session_id: SessionId) -> Response[Any]:
     SESSION + "/files/archive",
     opt={**WRITE, "body": "raw"},
     operation_id="restore_files",
-    description="The body is a .tar.gz archive, as `pack_files` returns it.",
+    description="The body is a .tar.gz archive, as the operation `pack_files` returns it.",
 )
 async def restore(ctx: Context, request: Request[Any, Any, Any], session_id: SessionId) -> Restored:
     """Write the files of an archive into the work folder, replacing files with the same path. The
