@@ -63,7 +63,7 @@ def _checked(about: SessionOptions) -> SessionOptions:
 
 
 class Client:
-    """A server's sessions. Use it with `async with`, or call `aclose`.
+    """Gives access to the sessions of a server. Use it with `async with`, or call `aclose`.
 
         async with Client("https://agents.example.com", key="hk_…") as client:
             session = await client.get_or_create("customer-42")

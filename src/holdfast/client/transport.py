@@ -56,8 +56,8 @@ class RequestOptions(TypedDict, total=False):
 
 class Patience(Struct, frozen=True, kw_only=True):
     """Timeouts in seconds: for a connection, for a response, for the next bytes of a stream, and in
-    `total` for all attempts of a request. `reach` applies instead of `total` until the first server
-    was reached."""
+    `total` for all attempts of a request. `reach` applies instead of `total` until a server has
+    been reached."""
 
     connect: float = 5.0
     reach: float = 3.0
@@ -68,7 +68,7 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 class Waits:
     """The back-off between the attempts of one request. `total` returns the time limit for all
-    attempts; it is called before each wait, because the limit is longer once a server was
+    attempts; it is called before each wait, because the limit increases when a server has been
     reached."""
 
     def __init__(self, total: Callable[[], float]) -> None:

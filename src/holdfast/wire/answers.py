@@ -78,7 +78,7 @@ class ErasedPerson(PersonErased, frozen=True, kw_only=True):
 
 
 class Asks(Struct, frozen=True, kw_only=True):
-    """The pending items of one session, oldest first."""
+    """The pending items of one session and its sub-agents, oldest first."""
 
     items: list[Ask]
 
