@@ -212,7 +212,7 @@ def check_files(sizes: Mapping[str, int]) -> None:
 def _too_much() -> InvalidValue:
     return InvalidValue(
         field="source",
-        problem=f"has more than {FILES} files, or files of more than {BYTES >> 20} MiB in total",
+        problem=f"has more than {FILES} files, or more than {BYTES >> 20} MiB in total",
         remedy="remove some files, or make them smaller",
         limit=BYTES,
     )
