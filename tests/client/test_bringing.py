@@ -57,7 +57,7 @@ async def test_an_agent_is_asked_for_by_its_source_and_resumed_by_id(tmp_path: P
                 await client.get_or_create(source={"manifest": agent})
             with pytest.raises(InvalidValue, match="must describe where to load an agent from"):
                 await client.get_or_create(source={"path": "x"})
-            with pytest.raises(InvalidValue, match="the server allows TOKEN"):
+            with pytest.raises(InvalidValue, match="the server allows: TOKEN"):
                 await client.get_or_create(envs={"PATH": "x"})
 
 

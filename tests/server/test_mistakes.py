@@ -175,4 +175,4 @@ async def test_half_of_a_character_is_told_with_its_place(
 async def test_a_body_that_ends_too_soon_is_told_so(api: Api) -> None:
     ask: Any = {"headers": {"content-type": "application/json"}, "content": b'{"title":"a'}
     fields = await api.fails("invalid_value", "POST", "/sessions", **ask)
-    assert (fields["field"], fields["problem"]) == ("body", "ends before the end of its JSON value")
+    assert (fields["field"], fields["problem"]) == ("body", "is incomplete JSON")

@@ -1,7 +1,7 @@
-"""The client of a Holdfast server: remote sessions, with the same methods, values and errors as the
-library.
+"""The client of a Holdfast server: remote sessions with the same methods, return values and errors
+as local sessions.
 
-Needs the extra `client`. `holdfast.client.sync` is the same without `await`.
+Needs the extra `client`. `holdfast.client.sync` has the same API without `await`.
 """
 
 from ..errors import MissingExtra

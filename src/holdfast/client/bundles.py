@@ -12,7 +12,7 @@ ZIP = "application/zip"
 
 
 class Bundles:
-    """Sessions as files, to keep or to move elsewhere."""
+    """Exports sessions of a server as files, and imports them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -42,8 +42,9 @@ class Bundles:
     async def move(
         self, id: str, *, to: str | None = None, form: Literal["archive", "json"] = "archive"
     ) -> bytes:
-        """Export a session as a complete bundle, to continue it elsewhere. The session is sealed on
-        this server and marked as moved to `to`. Repeating the move returns the same bundle."""
+        """Export a session as a complete bundle, to continue it on another server. The session is
+        sealed on this server and marked as moved to `to`. Repeating the call returns the same
+        bundle."""
         path, query = f"/v1/sessions/{part(id, 'id')}/bundle/move", {"to": to, "form": form}
         return await self._transport.raw("POST", path, query=query)
 
@@ -56,8 +57,8 @@ class Bundles:
         accept_redacted: bool = False,
     ) -> BundleTaken:
         """Import a bundle as a session, under its own id or another. Importing the same bundle
-        again returns the same session. `warnings` lists what the session needs and this server does
-        not have."""
+        again returns the same session. `warnings` lists problems on the server, such as an agent
+        that it does not serve."""
         query: Query = {
             "session": session,
             "purpose": purpose,

@@ -1,4 +1,5 @@
-"""The client: sessions on a server, with the same methods, values and errors as the library."""
+"""The client: access to the sessions of a server, with the same methods, return values and errors
+as local sessions."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ STORE = {"kind", "options"}
 
 
 class SessionOptions(TypedDict, total=False):
-    """The options of a new session: agent, engine, store, user and so on. The server has a
-    default for each. `source` uploads an agent, `files` are written to the work folder of a new
-    session, `envs` are environment variables for its commands, as far as the server allows."""
+    """The options of a new session: agent, engine, store, user and so on. The server has a default
+    for each. `source` uploads an agent, `files` are written to the work folder of the session, and
+    `envs` are environment variables for its commands, as far as the server allows them."""
 
     agent: str
     engine: str
@@ -62,7 +63,7 @@ def _checked(about: SessionOptions) -> SessionOptions:
 
 
 class Client:
-    """A server's sessions. Use it with `async with`, or call `aclose`.
+    """Gives access to the sessions of a server. Use it with `async with`, or call `aclose`.
 
         async with Client("https://agents.example.com", key="hk_…") as client:
             session = await client.get_or_create("customer-42")
@@ -146,8 +147,8 @@ class Client:
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> wire.RowPage:
         """List the sessions that match all filters, most recently active first within each store.
-        The stores of the server are listed one after the other; `store=` selects the store of this
-        kind. `missing` lists the stores that could not be reached."""
+        The stores of the server are listed one after the other; `store=KIND` lists only the store
+        of that kind. `missing` lists the stores that could not be reached."""
         query = {**filters, "cursor": cursor, "limit": limit}
         return await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
 
@@ -156,7 +157,8 @@ class Client:
     ) -> wire.FoundPage:
         """Return a page of the events whose text matches, newest first within each store, over all
         sessions that the key may see. Filters: `session`, `user`, `agent`, `phase`, `kind`,
-        `label`, `since`, `until`, `store`. A page may have fewer hits than `limit` and a cursor."""
+        `label`, `since`, `until`, `store`. A page may have fewer hits than `limit` although more
+        pages follow."""
         wanted = {**filters, "q": query, "cursor": cursor, "limit": limit}
         return await self._transport.call("GET", "/v1/search", wire.FoundPage, query=wanted)
 
@@ -188,21 +190,24 @@ class Client:
         return Session(ThreadLocation(self._transport, view.id))
 
     async def health(self) -> wire.Health:
-        """Return whether the server is up, and which engines, agents and stores it has."""
+        """Return the version of the server, and the names of its engines, agents, loaders and
+        stores."""
         return await self._transport.call("GET", "/v1/health", wire.Health)
 
-    # The verbs of a session, by its id
+    # Methods of a session, called with its id
 
     async def send(
         self, id: str | None, content: Content, **options: Unpack[SendOptions]
     ) -> Result:
-        """Call `session.send` on the session with this id, which is created if needed."""
+        """Call `session.send` on the session with this id, which is created if it does not
+        exist."""
         return await (await self.get_or_create(id)).send(content, **options)
 
     async def stream(
         self, id: str | None, content: Content, **options: Unpack[SendOptions]
     ) -> Stream:
-        """Call `session.stream` on the session with this id, which is created if needed."""
+        """Call `session.stream` on the session with this id, which is created if it does not
+        exist."""
         return (await self.get_or_create(id)).stream(content, **options)
 
     async def approve(self, id: str, item: str | None = None, **options: Any) -> Decision:
@@ -224,10 +229,10 @@ class Client:
         **filters: Any,
     ) -> wire.PendingPage:
         """List the pending items of all sessions that the key may see, oldest first within each
-        store. The stores are listed one after the other; `store=` selects the store of this kind.
-        With `wait`, the server responds as soon as an item is pending, but after `wait` seconds at
-        the latest. If the `tag` of an earlier page is passed, it responds as soon as that page has
-        changed. `missing` lists the stores that could not be reached."""
+        store. The stores are listed one after the other; `store=KIND` lists only the store of that
+        kind. With `wait`, the server responds as soon as an item is pending, but after `wait`
+        seconds at the latest. If the `tag` of an earlier page is passed, it responds as soon as
+        that page has changed. `missing` lists the stores that could not be reached."""
         query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
         return await self._transport.call(
             "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait

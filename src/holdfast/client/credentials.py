@@ -16,7 +16,7 @@ PORTS = {"http": 80, "https": 443}
 
 class ClientCredentials:
     """The credentials with which a server authenticates this client. With `local`, a client without
-    a key looks for the token of the server that runs at a loopback address."""
+    a key uses the token of the server that runs at the loopback address."""
 
     def __init__(self, key: str | None, *, local: bool) -> None:
         self._key = None if key is None else _checked(key)
@@ -35,8 +35,8 @@ class ClientCredentials:
 
 
 def _token(url: str, refused: Collection[str]) -> str | None:
-    """Return the token of the server that runs at this loopback address. The same port of another
-    loopback address may belong to another user."""
+    """Return the token of the server that runs at this loopback address. Checks the whole address,
+    because the same port of another loopback address may belong to another user."""
     parts = urlsplit(url)
     port = parts.port or PORTS[parts.scheme]
     host = address_of(parts.hostname or "", port)
@@ -47,8 +47,8 @@ def _token(url: str, refused: Collection[str]) -> str | None:
 def _checked(key: str) -> str:
     if not key.isascii() or not key.isprintable() or not key.strip():
         problem, remedy = (
-            "is not valid in a header",
-            "pass the key as it was created",
+            "must consist of printable ASCII characters and must not be blank",
+            "pass the API key exactly as it was issued",
         )
         raise InvalidValue(field="key", problem=problem, remedy=remedy)
     return key

@@ -1,4 +1,4 @@
-"""The files of a session's work folder on the server."""
+"""Access to the files of a session's work folder on the server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ BYTES, GZIP = "application/octet-stream", "application/gzip"
 
 
 class FilesPart(RemotePart):
-    """The files of a session. Paths are relative to its work folder and cannot leave it."""
+    """The files of a session. Paths are relative to its work folder and must stay inside it."""
 
     async def tree(self, path: str = ".", *, depth: int = 1) -> wire.Tree:
-        """List the entries of a folder and of its subfolders, down to `depth`, which is at most
-        8."""
+        """List the entries of a folder and of its subfolders, down to `depth` levels (at most
+        8)."""
         query: dict[str, str | int] = {"path": path, "depth": depth}
         return await self._place.call("GET", "/files/tree", wire.Tree, query=query)
 

@@ -1,4 +1,5 @@
-"""The location of a session: the transport to its server, and its path there."""
+"""The address of a session on a server: the transport that sends requests to the server, and the
+session's URL path."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 class ThreadLocation(Struct, frozen=True):
-    """One thread of a session on a server."""
+    """The address of one thread of a session on a server."""
 
     transport: Transport
     session: str
@@ -25,7 +26,7 @@ class ThreadLocation(Struct, frozen=True):
         return f"/v1/sessions/{id}"
 
     def beside(self, thread: str) -> ThreadLocation:
-        """Return the location of another thread of the same session."""
+        """Return the address of another thread of the same session."""
         return ThreadLocation(self.transport, self.session, thread)
 
     async def call(
@@ -41,14 +42,14 @@ class ThreadLocation(Struct, frozen=True):
 
     @property
     def named(self) -> dict[str, str]:
-        """The query parameter with the name of the thread."""
+        """The query parameter that selects the thread."""
         return {} if self.thread == "main" else {"thread": self.thread}
 
     def feed(
         self, after: str | int | None, *, whole: bool = False, **query: str | int | bool | None
     ) -> Feed:
-        """Return the stream of this thread after a cursor; with `whole`, it includes deltas for
-        every message."""
+        """Return the stream of this thread after a cursor. With `whole`, every message is delivered
+        as deltas, even if it was complete before the stream reached it."""
         where = (self.session, self.thread)
         asked = {**query, **self.named}
         return Feed(self.transport, f"{self.path}/events", where, asked, after, whole=whole)

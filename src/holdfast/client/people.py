@@ -8,12 +8,12 @@ from ..values.records import PersonRecord
 from ..wire import ErasedPerson
 from .transport import Query, Transport, decoded
 
-PEOPLE = "/v1/people"  # the name is in the query: it may contain any character
+PEOPLE = "/v1/people"  # the user name is sent in the query, since it may contain any character
 
 
 class People:
-    """Access to all data of a user, in every store of the server, or only in the store of the kind
-    `store`."""
+    """Exports and erases all data of a user, in every store of the server, or only in the store of
+    the kind `store`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

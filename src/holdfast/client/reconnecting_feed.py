@@ -1,5 +1,5 @@
-"""Reads a session's stream over any number of connections, as one stream. Each event is delivered
-once and in order, and the text of a message in flight has no gaps."""
+"""The event stream of a session, which reconnects when a connection is lost. Each event is
+delivered once and in order, and the text of unfinished messages has no gaps."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ from .transport import LATER, PASSING, Query, Transport, Waits, decoded
 FeedItem: TypeAlias = Item | End
 LASTED = 5.0  # seconds: a connection that lasted this long resets the back-off
 SAID = ("message.completed", "message.interrupted")
-FLYING = 64  # messages in flight, and finished messages, that are remembered
+FLYING = 64  # unfinished and finished messages that are remembered, each at most
 AGAIN = ("shutdown", "closed")  # the server stopped; the stream continues elsewhere
 
 
 class ServerSentEvent(Struct, frozen=True):
-    """One server-sent event; `id` is a cursor, if it has one."""
+    """One server-sent event; `id` is a cursor, or empty."""
 
     name: str
     data: bytes
@@ -60,7 +60,7 @@ class ServerSentEvent(Struct, frozen=True):
 
 
 async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[ServerSentEvent, None]:
-    """Parse server-sent events; comments and an incomplete last event are skipped."""
+    """Parse lines into server-sent events; comments and an incomplete last event are skipped."""
     name, id, data = "message", "", list[bytes]()
     async for line in lines:
         if not line:
@@ -79,9 +79,9 @@ async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[ServerSentEvent,
 
 
 class Joined:
-    """Tracks the last event and the length of each message in flight, so that no item is delivered
-    twice. If part of a message's text was missed, it is delivered before the message's final event:
-    for partially received messages only, or for every message if `whole` is set."""
+    """Joins the items of several connections into one stream without duplicates. If some text of a
+    message was missed, it is delivered as a delta before the message's final event: for partially
+    received messages only, or if `whole` is set, for every completed message."""
 
     def __init__(self, seq: int, *, whole: bool = False) -> None:
         self.seq, self._whole = seq, whole
@@ -108,21 +108,21 @@ class Joined:
         return [Delta(event.id, known, text[known:])] if len(text) > known else []
 
     def caught_up(self, caught: Caught) -> list[Item]:
-        """Return the `CaughtUp` mark on the first call, then None."""
+        """Return the `CaughtUp` marker on the first call, and an empty list on later calls."""
         first, self._caught = not self._caught, True
         self.seq = max(self.seq, caught.head)
         return [CaughtUp(caught.log, caught.head)] if first else []
 
     def delta(self, delta: Delta) -> list[Item]:
-        """Return the part of a delta that is new. Raises `ServerUnavailable` if text before it is
-        missing."""
+        """Return the text of a delta that has not been delivered yet. Raises `ServerUnavailable` if
+        text before it is missing."""
         if delta.message in self._over:
             return []  # from a driver that does not know yet that the message ended
         if delta.thought:
             return [delta]
         known = self._lengths.get(delta.message, 0)
         if delta.offset > known:
-            raise ServerUnavailable(problem="text is missing in the stream")
+            raise ServerUnavailable(problem="the stream skipped a part of a message's text")
         text = delta.text[known - delta.offset :]
         if not text:
             return []
@@ -133,8 +133,8 @@ class Joined:
 
 
 class Feed:
-    """The stream of one thread of a session. Items after `cursor` have not been delivered yet.
-    Closing the feed only stops reading."""
+    """The stream of one thread of a session, over as many connections as needed. `cursor` is the
+    position after the last delivered item. Closing the feed does not stop the run."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Feed:
 
     async def parts(self) -> AsyncGenerator[FeedItem, None]:
         """Yield all items. The last item is an `End`, unless an error is raised: `LogReplaced` if
-        the cursor belongs to another log, `InvalidValue` if it is a number past the end,
+        the cursor belongs to another log, `InvalidValue` if it is a number past the end of the log,
         `SessionNotFound` or `SessionMoved` if the session was deleted or moved, and
         `ServerUnavailable` if no server responds."""
         waits = Waits(self._transport.total)
@@ -167,7 +167,7 @@ class Feed:
                             yield part
                             if isinstance(part, End):
                                 return
-                problem: HoldfastError = ServerUnavailable(problem="the stream was interrupted")
+                problem: HoldfastError = ServerUnavailable(problem="the stream ended unexpectedly")
             except HoldfastError as error:
                 if not passes(error):
                     raise
@@ -179,8 +179,8 @@ class Feed:
             self._transport.next()
 
     async def _connection(self) -> AsyncGenerator[FeedItem, None]:
-        """Yield the new items of one connection. It ends without an `End` if the stream continues
-        over another connection."""
+        """Yield the new items of one connection. If the last item is not an `End`, the caller has
+        to reconnect."""
         query = {**self._query, "after": self.cursor}
         async with self._transport.lines(self._path, query) as lines:
             async for frame in frames(lines):
@@ -222,8 +222,7 @@ class Feed:
         return LogReplaced(tenant="", session=session, thread=thread, known=known, log=found.log)
 
     def _check(self, end: End) -> None:
-        """Raise the error that ended the stream, unless the stream can continue over another
-        connection."""
+        """Raise the error that ended the stream, unless reconnecting may help."""
         if end.error is not None:
             error = error_of(msgspec.json.encode(Failed(end.error)), 500)
             if not passes(error):
@@ -234,7 +233,7 @@ class Feed:
 
 
 def passes(error: HoldfastError) -> bool:
-    """Return whether to reconnect after this error."""
+    """Return whether the error is temporary, so that the stream should reconnect."""
     if isinstance(error, ServerError):
         return isinstance(error, ServerUnavailable) or error.status in PASSING
     return error.code in LATER

@@ -1,5 +1,5 @@
-"""Checks that a response comes from a Holdfast server. Reports responses from other programs or
-proxies, and TLS failures."""
+"""Checks that a response comes from a Holdfast server, and not from another program or a proxy.
+Also describes TLS failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check(response: httpx.Response, url: str, media: str | None = None) -> None:
 
 
 def refused(body: bytes, status: int, url: str) -> HoldfastError:
-    """Return the error of a response, even if a proxy sent it without an error body."""
+    """Convert an error response to an exception, even if a proxy sent it without an error body."""
     error = error_of(body, status)
     if type(error) is not ServerError or error.reason is not None:
         return error
@@ -61,8 +61,8 @@ def read(body: bytes, type: type[T], url: str, decode: Callable[[bytes], T] | No
 
 
 def _has_any(body: bytes, type: Any) -> bool:
-    """Return whether a response has at least one field of its type, if all fields are optional;
-    otherwise True."""
+    """Return False if all fields of the expected type are optional and the response has none of
+    them: such a response probably comes from another program."""
     fields = msgspec.structs.fields(type) if hasattr(type, "__struct_fields__") else ()
     if not fields or any(field.required for field in fields):
         return True
@@ -84,7 +84,8 @@ def _to(response: httpx.Response) -> str:
 
 
 def locked(error: BaseException) -> str | None:
-    """Return the TLS problem if it made the connection fail, else None."""
+    """Return a description of the TLS problem that made the connection fail, or None if there is
+    none."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, ssl.SSLError):
         seen = seen.__cause__ or seen.__context__
@@ -93,5 +94,5 @@ def locked(error: BaseException) -> str | None:
     if isinstance(seen, ssl.SSLCertVerificationError):
         why = f"its certificate is not trusted: {seen.verify_message}"
         return f"TLS: {why}; set SSL_CERT_FILE, or pass your own client as `http=`"
-    why = (seen.reason or "it failed").replace("_", " ").lower()
+    why = (seen.reason or "the handshake failed").replace("_", " ").lower()
     return f"TLS: {why}; check that the server speaks https"

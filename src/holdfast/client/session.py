@@ -1,5 +1,5 @@
-"""A session on a server, with the methods of the library. The object holds only the location of the
-session; every call sends a request to the server."""
+"""A session on a server, with the methods of a local session. The object holds only the address of
+the session; every call sends a request to the server."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from .transport import part
 
 
 class Session:
-    """One thread of a session on a server, returned by `client.get_or_create`. It need not be
-    closed."""
+    """One thread of a session on a server, returned by `client.get_or_create`. It does not need to
+    be closed."""
 
     def __init__(self, place: ThreadLocation) -> None:
         self._place = place
@@ -57,7 +57,7 @@ class Session:
     def id(self) -> str:
         return self._place.session
 
-    # Talking
+    # Messages
 
     async def send(self, content: Content, **options: Unpack[SendOptions]) -> Result:
         """Send a message and wait until its run waits for user input or has ended. The message
@@ -69,26 +69,27 @@ class Session:
         return stream.result
 
     def stream(self, content: Content, **options: Unpack[SendOptions]) -> Stream:
-        """Send a message and stream everything that its run does."""
+        """Send a message and stream the events and deltas of its run."""
         return Stream(self._place, content, options)
 
     async def post(self, content: Content, **options: Unpack[SendOptions]) -> int:
-        """Send a message without waiting for its run. Returns its number in the log."""
+        """Send a message without waiting for its run. Returns the event number of the message."""
         return (await post(self._place, content, options)).seq
 
     async def steer(self, content: Content, **options: Unpack[SendOptions]) -> int:
-        """Send a message that the current run reads at its next safe point."""
+        """Send a message that the current run reads at its next safe point. Returns the event
+        number of the message."""
         options["busy"] = "steer"
         return await self.post(content, **options)
 
     async def abort(self, reason: str | None = None) -> None:
-        """Stop the current run, on any server."""
+        """Stop the current run, no matter which server process executes it."""
         await self._place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
 
     async def rewind(self, to: int) -> int:
         """Return the conversation to its state right after event `to`; 0 clears it. The events stay
-        in the log. Returns the number of the rewind. Raises `SessionBusy` while a run or a pending
-        item is open."""
+        in the log. Returns the event number of the rewind. Raises `SessionBusy` while a run or a
+        pending item is open."""
         body = wire.Rewind(to=to)
         return (await self._place.call("POST", "/rewind", wire.Rewound, body=body)).seq
 
@@ -111,7 +112,7 @@ class Session:
         async with contextlib.aclosing(feed.parts()) as parts:
             ends = [part async for part in parts if isinstance(part, wire.End)]
         found = ends[-1].result
-        assert found is not None, "the end of the stream of an input has its result"
+        assert found is not None, "the end of the stream of a message contains its result"
         return found
 
     def follow(self, after: str | int | None = None) -> Follow:
@@ -122,7 +123,7 @@ class Session:
 
     subscribe = follow
 
-    # Answering
+    # Pending items
 
     async def pending(self) -> list[Ask]:
         """Return the pending items of this thread, oldest first, then the pending items of its
@@ -136,13 +137,13 @@ class Session:
         arguments: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> Decision:
-        """Approve a call, optionally with other arguments. Without `item`, approve the only pending
-        item."""
+        """Approve a tool call, optionally with other arguments. Without `item`, approve the only
+        pending item."""
         given = None if arguments is None else dict(arguments)
         return await self._decide(item, "approve", wire.Approve(arguments=given, reason=reason))
 
     async def deny(self, item: str | None = None, reason: str | None = None) -> Decision:
-        """Deny a call; the model reads the reason."""
+        """Deny a tool call; the model receives the reason."""
         return await self._decide(item, "deny", wire.Deny(reason=reason))
 
     async def answer(self, answer: Any, item: str | None = None) -> Decision:

@@ -1,5 +1,5 @@
-"""The parts of a session on a server, named as in the library. Properties of the library are
-methods here, called with `await`."""
+"""The attributes of a session on a server, such as `mode` and `state`, named as in a local session.
+What is a property there is an async method here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
 
 
 class RemotePart:
-    """A part of a session, without state of its own."""
+    """Base class for the attributes of a remote session. Holds only the address of the thread."""
 
     def __init__(self, place: ThreadLocation) -> None:
         self._place = place
@@ -37,11 +37,11 @@ class ModePart(RemotePart):
         return (await self.about()).mode
 
     async def about(self) -> wire.ModeShown:
-        """Return the current mode, and all modes."""
+        """Return the current mode, and all modes of the agent."""
         return await self._place.call("GET", "/mode", wire.ModeShown)
 
     async def switch(self, mode: str, text: str | None = None) -> bool:
-        """Switch to another mode from the next step on, optionally with `text` as a message.
+        """Switch to another mode from the next step on, and optionally send `text` as a message.
         Returns False if nothing changed."""
         body = wire.SwitchMode(mode=mode, text=text)
         return (await self._place.call("PUT", "/mode", wire.ModeShown, body=body)).changed
@@ -51,7 +51,7 @@ class ModelPart(RemotePart):
     """The model of this thread."""
 
     async def get(self) -> str | None:
-        """Return the model of the next call, unless the run sets another model."""
+        """Return the model of the next call. A run may set another model for its own calls."""
         return (await self.about()).model
 
     async def about(self) -> wire.ModelShown:
@@ -64,7 +64,8 @@ class ModelPart(RemotePart):
         return await self._choose(wire.ChooseModel(model=ref, mode=mode))
 
     async def clear(self, *, mode: str | None = None) -> bool:
-        """Use the model of the mode, the agent or the server again."""
+        """Remove the model chosen for this thread, so that the default of the mode, the agent or
+        the server applies."""
         return await self._choose(wire.ChooseModel(model=None, mode=mode))
 
     async def _choose(self, body: wire.ChooseModel) -> bool:
@@ -108,15 +109,15 @@ class UsagePart(RemotePart):
 
 
 class FollowUpsPart(RemotePart):
-    """The queued messages, in the order in which runs will handle them."""
+    """The queued messages, in the order in which they will be processed."""
 
     async def list(self) -> list[Queued]:
         return (await self._place.call("GET", "/follow-ups", wire.Followed)).items
 
     async def add(self, text: str, **options: Any) -> int:
-        """Queue a message. If no run is active, a run starts immediately. Returns the number by
-        which the message can be edited, moved and removed."""
-        given: SendOptions = {**options, "busy": "queue"}  # type: ignore[typeddict-item]  # checked there
+        """Queue a message. If no run is active, a run starts immediately. Returns the event number,
+        with which the message can be edited, moved and removed."""
+        given: SendOptions = {**options, "busy": "queue"}  # type: ignore[typeddict-item]  # checked by `post`
         return (await post(self._place, text, given)).seq
 
     async def edit(self, seq: int, text: str) -> None:
@@ -151,20 +152,21 @@ class PermissionsPart(RemotePart):
     async def grant(
         self, *, tool: str | None = None, category: str | None = None
     ) -> wire.PermissionsShown:
-        """Allow a tool or a category of tools without asking, until the driver changes."""
+        """Allow a tool or a category of tools without approval, until another driver takes over the
+        session."""
         body = wire.Grant(tool=tool, category=category)
         return await self._place.call("POST", "/grants", wire.PermissionsShown, body=body)
 
     async def revoke(
         self, *, tool: str | None = None, category: str | None = None
     ) -> wire.PermissionsShown:
-        """Revoke one grant, or all."""
+        """Revoke the grant of a tool or a category, or without arguments, all grants."""
         query = {"tool": tool, "category": category}
         return await self._place.call("DELETE", "/grants", wire.PermissionsShown, query=query)
 
 
 class DisplayPart(RemotePart):
-    """The display of this thread: what a user interface shows."""
+    """The display of this thread: its content in the form that user interfaces show."""
 
     async def get(self) -> Display:
         """Return the current display, an immutable value."""
@@ -189,7 +191,7 @@ class DisplayPart(RemotePart):
 
 
 class SurfacesPart(RemotePart):
-    """The surfaces that are bound to the session."""
+    """The surfaces, such as chat channels, that are bound to the session."""
 
     async def list(self) -> Surfaces:
         return (await self._place.call("GET", "/surfaces", wire.MovedSurface)).items
@@ -202,7 +204,8 @@ class SurfacesPart(RemotePart):
         detail: Mapping[str, Any] | None = None,
         move: bool = False,
     ) -> Surfaces:
-        """Bind a surface to the session; `move` takes it from another session."""
+        """Bind a surface to the session. With `move`, the surface is taken from the session that
+        has it."""
         body = wire.AttachSurface(
             surface=surface, address=address, detail=dict(detail or {}), move=move
         )

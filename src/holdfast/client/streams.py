@@ -20,15 +20,15 @@ from ..values.watch import MessageWatch
 from .location import ThreadLocation
 from .reconnecting_feed import Feed
 
-PAGE = 500  # events that are asked for at once
+PAGE = 500  # events that are requested at once
 
 
 async def post(place: ThreadLocation, content: Content, options: SendOptions) -> wire.Accepted:
-    """Send a message; it is in the log when this returns. If the caller passes no idempotency key,
-    a new one is used for all retries."""
+    """Send a message, and return when it is stored in the log. If the caller passes no idempotency
+    key, one new key is used for all attempts."""
     check_options(options)
     if "actor" in options:
-        problem, remedy = "is always the owner of the key", "omit it"
+        problem, remedy = "cannot be set: it is always the owner of the API key", "omit it"
         raise InvalidValue(field="actor", problem=problem, remedy=remedy)
     body = wire.SendMessage(
         content=_content(content),
@@ -48,7 +48,7 @@ def _content(content: Content) -> wire.Content:
     if not isinstance(parts, (list, tuple)) or not all(isinstance(p, (str, Media)) for p in parts):
         raise InvalidValue(
             field="content",
-            problem=f"is {type(content).__name__}",
+            problem=f"has the type {type(content).__name__}",
             remedy="pass text, Media(data, media_type), or a list of them",
         )
     return [
@@ -66,8 +66,8 @@ def _limits(limits: RunLimits | Mapping[str, float] | None) -> Any:
 
 class Stream(StreamResult):
     """The stream of one message: events and deltas in order, until its run waits for user input or
-    has ended; then `result`. The message is sent once, and lost connections are opened again.
-    Leaving the loop does not stop the run; `cancel` does."""
+    has ended; `result` is available afterwards. The message is sent once, and the client reconnects
+    if a connection is lost. Leaving the loop does not stop the run; `cancel` does."""
 
     def __init__(
         self, place: ThreadLocation, content: Content, options: SendOptions, *, deltas: bool = True
@@ -104,7 +104,7 @@ class Stream(StreamResult):
             raise ServerError(problem="the server ended the stream without a result")
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Stop the run of this message, and no other. If the run has not started, remove the
+        """Stop the run of this message, but no other run. If the run has not started, remove the
         message from the queue. If the message was not sent yet, it is not sent."""
         place = self._place
         if self.seq is None:
@@ -114,12 +114,12 @@ class Stream(StreamResult):
             await place.call("DELETE", f"/follow-ups/{self.seq}", wire.Followed)
             return
         except InvalidValue:
-            pass  # it is not in the queue: a run took it up
+            pass  # not in the queue any more: a run handles it
         if (run := await self._run(self.seq)) is not None:
             await place.call("POST", "/abort", Status, body=wire.Abort(reason=reason, run=run))
 
     async def _run(self, seq: int) -> str | None:
-        """Return the run that handles message `seq`."""
+        """Return the id of the run that handles message `seq`, or None."""
         watch = MessageWatch(Key("", self._place.session, self._place.thread), seq)
         for event in await read_events(self._place, after=seq - 1):
             watch.see(event)
@@ -129,8 +129,8 @@ class Stream(StreamResult):
 
 
 class Follow:
-    """The stream of a thread after a cursor, for as long as it is read: past events, `CaughtUp`,
-    then live events. To continue later, or in another process, pass `cursor` as `after`."""
+    """The stream of a thread after a cursor: past events, `CaughtUp`, then live events, for as long
+    as the caller reads. To continue later, or in another process, pass `cursor` as `after`."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed

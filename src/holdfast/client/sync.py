@@ -37,5 +37,6 @@ class Client(RemoteContext):
         super().__init__(AsyncClient(url, key, **settings), Loop("the client"))
 
     def close(self) -> bool:
-        """Close the connections and end the thread. Returns False if this was already done."""
+        """Close the connections and end the thread. Returns False if the client was closed
+        before."""
         return self._loop.close(self._target.aclose)

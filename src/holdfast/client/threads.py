@@ -14,14 +14,14 @@ S = TypeVar("S")
 
 
 class ThreadsPart(Generic[S]):
-    """The threads of a session."""
+    """Lists, creates, forks, renames and deletes the threads of a session."""
 
     def __init__(self, place: ThreadLocation, make: Callable[[ThreadLocation], S]) -> None:
         self._place, self._make = place, make
 
     @property
     def id(self) -> str:
-        """The name of this thread."""
+        """The id of this thread."""
         return self._place.thread
 
     async def list(self, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:

@@ -1,6 +1,6 @@
-"""Requests to a server. Requests are retried with back-off and the same idempotency key; if there
-are several addresses, at the next address. Failures are raised as the library's errors, which never
-contain the API key."""
+"""Sends requests to a server. Failed requests are retried with back-off and the same idempotency
+key, at the next address if there are several. Failures are raised as the library's errors, which
+never contain the API key."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from .server_check import refused as refusal
 
 T = TypeVar("T")
 
-FIRST, LONGEST = 0.1, 5.0  # seconds between two attempts: doubled each time, from … to …
+FIRST, LONGEST = 0.1, 5.0  # seconds between attempts: the first wait, and the longest
 UNKNOWN = 401  # the server does not accept the credentials
-PASSING = (502, 503, 504)  # of a proxy, or of a server that stops or starts
+PASSING = (502, 503, 504)  # from a proxy, or from a server that is stopping or starting
 LATER = ("rate_limited", "request_too_slow", "store_unavailable", "harness_closed")
-PLAIN = "".join(chr(n) for n in range(33, 127) if chr(n) != "%")  # kept as they are in a key
+PLAIN = "".join(chr(n) for n in range(33, 127) if chr(n) != "%")  # not escaped in a key
 Query = Mapping[str, str | int | float | bool | list[str] | None]
 
 
 class RequestOptions(TypedDict, total=False):
-    """Options of a request: the body and its media type `media`, the query, the idempotency key,
-    and how many seconds longer than usual the server may take."""
+    """Options of a request: the body and its media type, the query, the idempotency key, and in
+    `wait` how many seconds longer than usual the server may take."""
 
     body: Any
     query: Query | None
@@ -56,7 +56,8 @@ class RequestOptions(TypedDict, total=False):
 
 class Patience(Struct, frozen=True, kw_only=True):
     """Timeouts in seconds: for a connection, for a response, for the next bytes of a stream, and in
-    total for retries. `reach` is the total while no server has been reached yet."""
+    `total` for all attempts of a request. `reach` applies instead of `total` until a server has
+    been reached."""
 
     connect: float = 5.0
     reach: float = 3.0
@@ -66,8 +67,9 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Waits:
-    """The back-off between attempts of one request. `total` is evaluated each time, since it grows
-    with the first response."""
+    """The back-off between the attempts of one request. `total` returns the time limit for all
+    attempts; it is called before each wait, because the limit increases when a server has been
+    reached."""
 
     def __init__(self, total: Callable[[], float]) -> None:
         self._total = total
@@ -80,7 +82,7 @@ class Waits:
         self._backoff.reset()
 
     async def wait(self, error: HoldfastError, least: float = 0.0) -> None:
-        """Wait before the next attempt. Raises `error` once the total time is over."""
+        """Wait before the next attempt. Raises `error` if the time limit would be exceeded."""
         pause = max(least, self._backoff.next())
         if time.monotonic() + pause > self._since + self._total():
             raise error
@@ -88,7 +90,7 @@ class Waits:
 
 
 class Transport:
-    """Requests to one server, which may have several addresses."""
+    """Sends requests to one server, which may have several addresses."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Transport:
         self._urls = [address(url) for url in urls]
         self._at = 0
         self.patience = patience
-        # A client of the caller may send requests anywhere, such as through a proxy.
+        # The caller's own HTTP client may use a proxy, which must not see the local token.
         self._credentials = ClientCredentials(key, local=http is None)
         self._given, self._http = http, http
         self._opening = asyncio.Lock()
@@ -123,7 +125,7 @@ class Transport:
             if self._closed:
                 raise HarnessClosed(what="the client")
             if self._http is None:
-                self._http = await asyncio.to_thread(_http, self._urls)  # it reads certificates
+                self._http = await asyncio.to_thread(_http, self._urls)  # reads certificates
             return self._http
 
     async def call(
@@ -212,8 +214,8 @@ class Transport:
         return response.content
 
     async def _has_other(self, url: str, shown: str | None, refused: set[str]) -> bool:
-        """Return whether there are other credentials for an address that rejected the credentials
-        that were sent."""
+        """Record that an address rejected the credentials `shown`. Returns whether there are other
+        credentials for it."""
         if shown is not None:
             refused.add(shown)
         return shown is not None and await self._credentials.bearer(url, refused) is not None
@@ -266,8 +268,8 @@ class Transport:
         self._at = (self._at + 1) % len(self._urls)
 
     def total(self) -> float:
-        """Return the total time for retries: shorter while no server has been reached, but long
-        enough to try each address."""
+        """Return the time limit for all attempts of a request: shorter while no server has been
+        reached, but long enough to try each address."""
         patience = self.patience
         if self._closed:
             return 0.0
@@ -277,7 +279,7 @@ class Transport:
         return min(patience.reach + others, patience.total)
 
     def _unreachable(self, error: Exception, url: str) -> ServerUnavailable:
-        """Return the error for an address that does not respond. A server that accepts connections
+        """Return the error for a failed connection or request. A server that accepts connections
         counts as reached, even if the request fails."""
         lock = locked(error)
         why = type(error).__name__ if lock is None else lock
@@ -309,8 +311,12 @@ def address(url: str) -> str:
         problem = "must be the http or https address of a server"
         raise InvalidValue(field="url", problem=problem, remedy="pass http://host:port")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        problem = "must not have credentials, a query or a fragment"
-        raise InvalidValue(field="url", problem=problem, remedy="pass the key as `key`")
+        problem = "must not contain credentials, a query or a fragment"
+        raise InvalidValue(
+            field="url",
+            problem=problem,
+            remedy="pass the API key as `key=`, and the address as http://host:port",
+        )
     whole = url.rstrip("/")
     return whole.removesuffix("/v1") if parts.path.rstrip("/").endswith("/v1") else whole
 
@@ -341,7 +347,7 @@ def part(text: str, field: str = "name") -> str:
 
 
 def encoded(body: Any) -> bytes:
-    """Encode a body as JSON. Raises `InvalidValue` if that is not possible."""
+    """Encode a body as JSON. Raises `InvalidValue` if it cannot be encoded."""
     try:
         return msgspec.json.encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -350,17 +356,18 @@ def encoded(body: Any) -> bytes:
 
 
 def decoded(body: bytes, type: type[T]) -> T:
-    """Decode one part of a stream. Raises `ServerError` if it does not have the expected type."""
+    """Decode the data of one server-sent event. Raises `ServerError` if it does not have the
+    expected type."""
     try:
         return msgspec.json.decode(body, type=type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"the stream of the server cannot be decoded ({error})"
+        problem = f"an event in the stream of the server cannot be decoded ({error})"
         raise ServerError(problem=problem) from None
 
 
 async def split(pieces: Any) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a stream of bytes, without line ends. Only line feeds end a line, since
-    other Unicode line breaks may be part of the text."""
+    """Yield the lines of a stream of bytes, without line ends. Only line feeds end a line, because
+    other Unicode line breaks may occur in the text."""
     begun: list[bytes] = []
     async for piece in pieces:
         *whole, rest = piece.split(b"\n")

@@ -1,4 +1,4 @@
-"""Uploads of a client with a new session: the source of an agent, and files."""
+"""What a client uploads with a new session: the source of an agent, and files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ REMEDY = (
 
 
 def source_of(given: str | Mapping[str, Any]) -> wire.Source:
-    """Return the source of an agent. A URL selects the loader `git`, other text the loader `local`,
-    and a mapping with a `manifest` the loader `inline`; a mapping with a `loader` contains the name
-    of the loader."""
+    """Convert the `source` option of a new session to the agent source of a request. A URL selects
+    the loader `git`, other text the loader `local`, and a mapping with a `manifest` the loader
+    `inline`; a mapping with a `loader` contains the name of the loader."""
     if isinstance(given, str) and "://" in given:
         url, mark, ref = given.partition("#")
         return wire.Source(loader="git", source={"url": url, **({"ref": ref} if mark else {})})

@@ -1,4 +1,4 @@
-"""The server: sessions over HTTP. `create_app` creates an ASGI app; `holdfast serve` runs one."""
+"""The HTTP server for sessions. `create_app` creates an ASGI app; `holdfast serve` runs one."""
 
 from ..errors import MissingExtra
 

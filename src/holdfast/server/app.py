@@ -1,4 +1,4 @@
-"""The ASGI app: its routes, its middleware, and the OpenAPI document."""
+"""Creates the ASGI app, with its routes, its middleware and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
         app = create_app(agents=[shop], store="sqlite:shop.db", auth=NoAuth())
 
     Accepts `Settings`, or its fields as keyword arguments. Raises `InvalidSettings`, which lists
-    every fault. The app's lifespan opens and closes its stores; without a lifespan, they are opened
-    when first needed, and you close the app with `close_app`.
+    every invalid setting. The app's lifespan opens and closes its stores; without a lifespan, they
+    are opened when first needed, and you close the app with `close_app`.
     """
     service = Service(settings if settings is not None else Settings(**more))
     pages, cors = documents.HANDLERS if service.settings.docs else [], _cors(service)
@@ -124,8 +124,8 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
 
 
 def _unrouted(request: Request[Any, Any, Any], id: str, done: ErrorResponse) -> AuditRecord:
-    """Return the audit record for a request that matched no route; its caller was not
-    authenticated."""
+    """Return the audit record for a request that matched no route. It has no caller, because such a
+    request is not authenticated."""
     client = request.scope.get("client")
     return AuditRecord(
         at=wall_clock(),
@@ -140,7 +140,9 @@ def _unrouted(request: Request[Any, Any, Any], id: str, done: ErrorResponse) -> 
 
 
 def _openapi(service: Service) -> OpenAPIConfig:
-    scheme = SecurityScheme(type="http", scheme="bearer", description="A key: hk_…")
+    scheme = SecurityScheme(
+        type="http", scheme="bearer", description="An API key, which begins with hk_."
+    )
     return OpenAPIConfig(
         title="Holdfast",
         version=service.version,

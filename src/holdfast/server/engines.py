@@ -1,8 +1,8 @@
-"""Engines drive sessions. A server has one or more engines, each with a name; `HoldfastEngine` uses
-the harness.
+"""Engines run the sessions of agents. A server has one or more engines, each with a name;
+`HoldfastEngine` uses the harness.
 
-An engine opens sessions, keeps them open while they are used, and closes idle sessions. Closing
-loses nothing, since all data of a session is in its log.
+An engine opens sessions, keeps them open while they are used, and closes idle sessions. Closing a
+session loses nothing, since all its data is in its log.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ Made: TypeAlias = "Agent | Callable[..., Harness]"
 
 
 class Chosen(str):
-    """A default model that the user did not select. It is not passed to functions that create a
-    harness."""
+    """The name of a default model that was chosen automatically, not by the user. It is not passed
+    to functions that create a harness."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class TenantStore:
-    """A store that holds the sessions of one tenant, and the kind of that store."""
+    """A store, its kind, and the tenant whose sessions are accessed."""
 
     tenant: str
     kind: str
@@ -58,7 +58,8 @@ class TenantStore:
 
 
 class Engine(Protocol):
-    """The interface of an engine, as the server uses it."""
+    """Runs the sessions of its agents. The server creates, opens, resumes and deletes sessions
+    through this interface."""
 
     @property
     def agents(self) -> list[str]:
@@ -66,15 +67,15 @@ class Engine(Protocol):
         ...
 
     def agent_key(self, name: str | None) -> str:
-        """Return the key of an agent as stored in rows; None means the first agent. Raises
+        """Return the key by which rows identify an agent; None means the first agent. Raises
         `UnknownAgent`."""
         ...
 
     async def begin(
         self, place: TenantStore, id: str, created: ev.SessionCreated, ids: Sequence[str]
     ) -> bool:
-        """Create a session, with events that have these ids. Returns False if another process has
-        created it. Repeating the call with the same ids has no effect."""
+        """Create a session; `ids` are the ids of its first events. Returns False if another process
+        has created it. Repeating the call with the same ids has no effect."""
         ...
 
     def open(
@@ -93,12 +94,13 @@ class Engine(Protocol):
         ...
 
     async def aclose(self, grace: float = GRACE) -> None:
-        """Hand over the runs to other processes, and close."""
+        """Hand over unfinished runs to other processes, and close all sessions."""
         ...
 
 
 class Serving(NamedTuple):
-    """The engine that serves an agent: its name, the engine, and the agent's key."""
+    """An engine and the agent that it serves: the name of the engine, the engine, and the agent's
+    key."""
 
     name: str
     engine: Engine
@@ -106,8 +108,8 @@ class Serving(NamedTuple):
 
 
 def serving(engines: Mapping[str, Engine], agent: str | None, tenant: str | None = None) -> Serving:
-    """Return the engine that serves an agent. Raises `UnknownAgent`. With a tenant, an uploaded
-    agent is found only if this tenant uploaded it."""
+    """Return the engine that serves an agent. Raises `UnknownAgent`. If `tenant` is set, an
+    uploaded agent is found only if this tenant uploaded it."""
     for name, engine in engines.items():
         with suppress(UnknownAgent):
             key, known = engine.agent_key(agent), cast(Any, engine)
@@ -124,7 +126,7 @@ def is_uploaded(engine: Engine, agent: str) -> bool:
 
 class HoldfastEngine:
     """An engine that uses the harness: one `Harness` for each agent, store and tenant, created when
-    it is first used.
+    first used.
 
     `agents` maps public names to agents, or to functions that take `store`, `tenant` and the
     settings and return a `Harness`. `settings` are the settings of the harness. Raises
@@ -156,7 +158,7 @@ class HoldfastEngine:
         self._harnesses: dict[tuple[str, int, str], Harness] = {}
         self._keys: dict[str, str] = {}  # the name of each agent, by its key
         for name, made in self._made.items():
-            probe = self._make(made, "memory:", "main")  # raises the faults of the agent
+            probe = self._make(made, "memory:", "main")  # raises an error if the agent is invalid
             key = probe.agent.key
             if key in self._keys:
                 raise InvalidValue(
@@ -204,13 +206,14 @@ class HoldfastEngine:
         raise UnknownAgent(agent=str(name), available=self.agents)
 
     def offer(self, models: Collection[str]) -> None:
-        """Allow clients to choose one of these models: references, `provider/*` or `*`. By default,
-        they choose one of the models that the agent and its harness use."""
+        """Set the models that clients may choose: references, `provider/*` or `*`. By default,
+        these are the models that the agent and its harness use."""
         self._listed = models
 
     def choices(self, agent: str | None) -> Choices:
-        """Return what clients may choose for the runs of an agent. For None, which means a new
-        upload, all models of the server's agents and of the harness are available."""
+        """Return the models and limits that clients may choose for the runs of an agent. If `agent`
+        is None, which stands for a new upload, all models of the server's agents and of the harness
+        are available."""
         if (probe := self._probes.get(agent or "")) is not None:
             models = probe.named_models if self._listed is None else self._listed
             return Choices(probe.agent, models, probe.limits)
@@ -221,7 +224,7 @@ class HoldfastEngine:
 
     @cached_property
     def _own(self) -> tuple[RunLimits, frozenset[str]]:
-        """Return the limits of the harness, and all models that the operator has configured."""
+        """The limits of the harness, and all models that the operator has configured."""
         probes = [*self._probes.values()]
         limits = self._settings.get("limits") or RunLimits()
         with suppress(InvalidAgent):  # if the harness has no model of its own
@@ -230,8 +233,8 @@ class HoldfastEngine:
         return limits, frozenset(ref for one in probes for ref in one.named_models)
 
     def adopt(self, agent: Agent, tenant: str) -> None:
-        """Serve an uploaded agent, for this tenant only and without listing it. Raises
-        `InvalidAgent` or `RateLimited`."""
+        """Serve an agent that a client uploaded. Only this tenant can use it, and it is not listed.
+        Raises `InvalidAgent` or `RateLimited`."""
         if agent.key not in self.adopted:
             limit = self.limits.loaded_agents
             if len(self.adopted) >= limit:
@@ -259,14 +262,16 @@ class HoldfastEngine:
             self.adopted.pop(agent, None)
         if harness is not None:
             self._uses.forget(harness)
-            await sessions_of(await harness.start()).aclose(0.0)  # other harnesses share its models
+            # Keeps the models open, because other harnesses share them.
+            await sessions_of(await harness.start()).aclose(0.0)
 
     def give(self, place: TenantStore, id: str, envs: Mapping[str, str]) -> None:
-        """Set variables for the commands of a session, in the memory of this process."""
+        """Set environment variables for the commands of a session. They are kept in the memory of
+        this process."""
         if self._settings.get("sandbox") is None:
             raise InvalidValue(
                 field="envs",
-                problem="are not supported, because this server has no sandbox to run commands in",
+                problem="cannot be set, because this server has no sandbox in which commands run",
                 remedy="omit them",
             )
         self._envs.give(Scope(place.tenant, id), envs)
@@ -300,8 +305,8 @@ class HoldfastEngine:
         return receipt
 
     async def clear(self, place: TenantStore, agent: str, id: str) -> tuple[Remains, ...]:
-        """Close a session that is about to be deleted, and remove its data outside of the store.
-        Returns what could not be removed."""
+        """Close a session that is about to be deleted, and delete its data that is not in the
+        store, such as its work folder. Returns the data that could not be deleted."""
         harness = await self._harness(place, agent).start()
         await harness.close(id, grace=0.0, reason="delete")
         scope, sandbox = Scope(place.tenant, id), sessions_of(harness).config.sandbox
@@ -343,8 +348,8 @@ class HoldfastEngine:
 
 
 def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
-    """Call a function with these settings. Raises `InvalidValue` if the function does not accept
-    one of them."""
+    """Call a function that creates a harness. Raises `InvalidValue` if it does not accept one of
+    the settings, or sets one of them itself."""
     given = settings_for(made, _for_function(settings))
     name = getattr(made, "__name__", "the function")
     if refused := _refused(made, given):
@@ -374,9 +379,9 @@ _TWICE = re.compile(r"multiple values for keyword argument '(\w+)'")
 
 
 def _for_function(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings to pass to a function. The offline model is omitted from `providers`,
-    because the function may have its own. If the offline model is the configured default model, it
-    is passed as `default_model`."""
+    """Return the settings to pass to a function that creates a harness. The offline model is
+    omitted from `providers`, because the function may have its own. If the offline model is the
+    configured default model, it is passed as `default_model`."""
     given = dict(settings)
     if isinstance(given.get("default_model"), Chosen):
         del given["default_model"]

@@ -2,8 +2,8 @@
 repository, or from the request itself. The files of an agent are written into the session's work
 folder.
 
-A loader limits what can be loaded: folders below its root, or addresses with allowed prefixes.
-Links are skipped, and loaded files are never executed.
+A loader restricts what can be loaded: only folders below its root, or only addresses with allowed
+prefixes. Links are skipped, and loaded files are never executed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
 
 
 class LoadedAgent(Struct, frozen=True, kw_only=True):
-    """A loaded agent."""
+    """A loaded agent: its identity and its manifest."""
 
     identity: AgentIdentity
     described: AgentManifest
 
 
 class AgentFiles(NamedTuple):
-    """The files of an agent by path, and the commit, if they come from Git."""
+    """The files of an agent by path, and the Git commit they come from, if any."""
 
     files: dict[str, bytes]
     commit: str | None = None
@@ -69,7 +69,7 @@ class Loader(Protocol):
 async def fetch(
     loader: Loader, source: Mapping[str, Any]
 ) -> tuple[LoadedAgent, Mapping[str, bytes]]:
-    """Fetch an agent and its files."""
+    """Fetch an agent and its files with a loader."""
     loader.check(source)
     found = await loader.fetch(source)
     check_files({path: len(data) for path, data in found.files.items()})
@@ -149,12 +149,16 @@ class GitLoader:
         address = _address(_text(source, "url"), "url")
         if not any(address.is_below(one) for one in self._allowed):
             raise InvalidValue(
-                field="url", problem="is not allowed", remedy="ask the operator of the server"
+                field="url",
+                problem="is not an address that this server allows",
+                remedy="ask the operator of the server",
             )
         ref = source.get("ref")
         if ref is not None and (not isinstance(ref, str) or not _REF.fullmatch(ref)):
             raise InvalidValue(
-                field="ref", problem="is invalid", remedy="pass the name of a branch or a tag"
+                field="ref",
+                problem="is not a valid branch or tag",
+                remedy="pass the name of a branch or a tag",
             )
         if source.get("subdir") is not None:
             check_path(_text(source, "subdir"))
@@ -185,12 +189,12 @@ def _address(text: str, field: str) -> git.GitAddress:
 
 
 def check_uploads(files: Sequence[File]) -> None:
-    """Reject a request with too many files or with invalid paths."""
+    """Reject a request with too many files or with paths that leave the folder."""
     if len(files) > FILES:
         raise InvalidValue(
             field="files",
             problem=f"has {len(files)} entries",
-            remedy=f"send at most {FILES}",
+            remedy=f"send at most {FILES} files",
             limit=FILES,
         )
     for file in files:
@@ -208,8 +212,8 @@ def check_files(sizes: Mapping[str, int]) -> None:
 def _too_much() -> InvalidValue:
     return InvalidValue(
         field="source",
-        problem=f"has more than {FILES} files or {BYTES >> 20} MiB",
-        remedy="remove some files",
+        problem=f"has more than {FILES} files, or more than {BYTES >> 20} MiB in total",
+        remedy="remove some files, or make them smaller",
         limit=BYTES,
     )
 
@@ -234,7 +238,7 @@ def _read(root: Path, path: str) -> dict[str, bytes]:
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """Return the files of a folder with their sizes."""
+    """Yield the path and size of each file of a folder."""
     folders, count = [""], 0
     while folders:
         above = folders.pop()
@@ -251,7 +255,8 @@ def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _bytes(file: Path, left: int) -> bytes:
-    """Read a regular file, up to this many bytes. Links are not followed."""
+    """Read a regular file. Links are not followed. Raises `InvalidValue` if it has more than `left`
+    bytes."""
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as stream:
         data = stream.read(left + 1) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
@@ -290,12 +295,16 @@ def check_path(path: Any) -> str:
             remedy="pass a path relative to that folder",
         )
     if "\0" in path or "\\" in path:
-        raise InvalidValue(field="path", problem="contains NUL or a backslash", remedy="use /")
+        raise InvalidValue(
+            field="path",
+            problem="contains a NUL character or a backslash",
+            remedy="separate folders by /",
+        )
     if len(parts) > MAX_DEPTH:
         raise InvalidValue(
             field="path",
-            problem=f"has {len(parts)} segments",
-            remedy=f"use at most {MAX_DEPTH}",
+            problem=f"has {len(parts)} path segments",
+            remedy=f"use at most {MAX_DEPTH} segments",
             limit=MAX_DEPTH,
         )
     return path
@@ -303,7 +312,9 @@ def check_path(path: Any) -> str:
 
 def _text(source: Mapping[str, Any], field: str) -> str:
     if not isinstance(value := source.get(field), str) or not value:
-        raise InvalidValue(field=field, problem="is missing", remedy="pass a string")
+        raise InvalidValue(
+            field=field, problem="is missing", remedy="pass a string that is not empty"
+        )
     return value
 
 

@@ -1,5 +1,5 @@
-"""Checks the certificate and the store before a server listens. A fault is therefore reported once,
-in one line, by the started process, no matter how many workers it would have."""
+"""Checks the certificate and the store before a server starts to listen, so that an error is
+reported once and not by every worker."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .settings import KEYS, Settings
 
 
 class ServerStarted(Struct, frozen=True, kw_only=True):
-    """Describes a server that has started. `kept` is true if sessions outlive the server, `known`
-    if any caller could be accepted, and `open` if no authentication is needed. `token` is the local
-    token."""
+    """Describes a server that has started. `kept` is true if sessions are kept when the server
+    stops, `known` if at least one caller can authenticate, and `open` if no authentication is
+    needed. `token` is the local token."""
 
     port: int
     kept: bool
@@ -32,7 +32,7 @@ class ServerStarted(Struct, frozen=True, kw_only=True):
 
 
 def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
-    """Return the faults of a certificate and its key."""
+    """Yield the problems with a certificate and its key."""
     if cert is None and key is None:
         return
     if cert is None or key is None:
@@ -46,10 +46,10 @@ def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
     if absent:
         return
     try:
-        # Without a password, each worker would ask for that of a key in the terminal.
+        # An empty password prevents each worker from asking for one in the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
-        why = "cannot be used: pass PEM files, and a key without a password"
+        why = "cannot be used: pass PEM files, with a key that has no password"
         if error.reason == "KEY_VALUES_MISMATCH":
             why = "do not match: pass the key that belongs to this certificate"
         yield f"--tls-cert and --tls-key {why}"
@@ -58,9 +58,9 @@ def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
 
 
 async def known_callers(settings: Settings, waiting: Callable[[], None] | None = None) -> bool:
-    """Open the default store and close it again. Returns whether any caller could be accepted.
-    Raises `StoreError`, `MissingExtra` or `InvalidValue`. `waiting` is called if the store does not
-    respond immediately."""
+    """Open the default store and close it again. Returns False if callers need API keys and the
+    store has none. Raises `StoreError`, `MissingExtra` or `InvalidValue`. `waiting` is called if
+    the store does not respond immediately."""
     registry = settings.registry()
     try:
         with slow(waiting):
@@ -74,7 +74,7 @@ async def known_callers(settings: Settings, waiting: Callable[[], None] | None =
         cause = error.__cause__
         if isinstance(cause, HoldfastError):
             raise cause from error
-        # Not its text: the message of a driver may contain the address of the store.
+        # Only the type: the message of a driver may contain the address of the store.
         why = f" ({type(cause).__name__})" if cause is not None else ""
         raise StoreError(problem=f"{error}{why}") from error
     finally:

@@ -49,12 +49,12 @@ SECRET = "env:HOLDFAST_SECRET"  # noqa: S105 - the variable, not the secret
 COLLECTED = (20_000, 20, 10)  # thresholds of the garbage collector
 FAILED = 3  # uvicorn's exit code of a worker that is not restarted
 INTERRUPTED = 130  # the exit code after SIGINT
-MORE = 5  # seconds after the grace until connections are cut
+MORE = 5  # seconds after the grace period until connections are closed
 
 
 class ServePlan(Struct, frozen=True, kw_only=True):
-    """What to serve: a settings file, or agents and a store; and the address. `model` applies to
-    all agents, or if it was `chosen` by default, only to agents without a model."""
+    """What to serve (a settings file, or agents and a store), and the address to listen on. `model`
+    applies to all agents, or if it was `chosen` by default, only to agents without a model."""
 
     config: str | None = None
     agents: dict[str, str] = {}
@@ -72,9 +72,9 @@ class ServePlan(Struct, frozen=True, kw_only=True):
     sandbox: str | None = None
 
     def settings(self) -> Settings:
-        """Return the settings of this plan. Raises `InvalidSettings`, which lists every fault. With
-        a local token, no caller is accepted before `admit`, because the port may not be known
-        yet."""
+        """Return the settings of this plan. Raises `InvalidSettings`, which lists every invalid
+        setting. If a local token is used, no caller is accepted before `admit` is called, because
+        the port may not be known yet."""
         if self.config is not None:
             settings = Settings.load(Path(self.config))
         else:
@@ -133,13 +133,13 @@ class ServePlan(Struct, frozen=True, kw_only=True):
 
 
 def app() -> Litestar:
-    """Create the app of a worker."""
+    """Create the app in a worker process."""
     plan = msgspec.json.decode(os.environ[VARIABLE], type=ServePlan)
     try:
         settings = plan.settings()
         plan.admit(settings)
         made = create_app(settings)
-    except HoldfastError as error:  # the parent has checked the same a moment ago
+    except HoldfastError as error:  # the parent process has just checked the same
         LOGGER.error("%s", error)
         sys.exit(FAILED)
     end_at_second()
@@ -152,7 +152,8 @@ def app() -> Litestar:
 
 @contextlib.contextmanager
 def starting_workers() -> Iterator[None]:
-    """Start workers that do not receive Ctrl-C until they can handle it; see `app`."""
+    """Context manager for starting worker processes. The workers receive Ctrl-C only after `app`
+    has set up their signal handling."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -161,8 +162,8 @@ def starting_workers() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """End a worker, as SIGTERM does, when its parent process has ended. Otherwise it would keep the
-    port."""
+    """End a worker, as SIGTERM does, when its parent process has ended. Otherwise it would keep
+    using the port."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -176,7 +177,7 @@ def end_with_parent() -> None:
 
 def end_at_second() -> None:
     """End this process immediately on the second Ctrl-C, as SIGKILL would; other processes resume
-    its runs. The first Ctrl-C goes to the previous handler."""
+    its runs. The first Ctrl-C is handled as before."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         return
@@ -193,8 +194,8 @@ def end_at_second() -> None:
 
 
 def collect_rarely() -> None:
-    """Exclude all existing objects from garbage collection, and collect new ones less often. Only
-    for a process that does nothing but serve; it saves a third of the time per message."""
+    """Make garbage collection rare, and exclude all existing objects from it. Use it only in a
+    process that does nothing but serve; it saves a third of the time per message."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTED)
@@ -215,7 +216,7 @@ def logs() -> dict[str, Any]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with callbacks for its start and its end."""
+    """uvicorn's server, with callbacks that are called when it starts and when it ends."""
 
     def __init__(
         self, config: uvicorn.Config, begun: Callable[[], None], ending: Callable[[], None]

@@ -1,4 +1,4 @@
-"""A map of bounded size."""
+"""A dictionary of limited size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ V = TypeVar("V")
 
 
 class RecentMap(OrderedDict[K, V]):
-    """Keeps the most recently set entries, at most `room` of them."""
+    """A dictionary of at most `room` entries. The entry that was set longest ago is removed
+    first."""
 
     def __init__(self, room: int) -> None:
         super().__init__()

@@ -1,5 +1,6 @@
-"""What clients may choose for the runs of an agent: one of the offered models, and limits that do
-not exceed the operator's limits. Programs that use the harness directly are not restricted."""
+"""The models and limits that clients may choose for the runs of an agent: one of the offered
+models, and limits that do not exceed the operator's limits. Programs that use the harness directly
+are not restricted."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ NAMES = ("steps", "tokens", "cost", "seconds")
 
 
 class Choices(NamedTuple):
-    """The choices of clients: `models` by reference, `provider/*` or `*`, and limits for each run,
-    up to `limits`. If a mode sets its own number of steps, that number takes precedence over
-    `limits`."""
+    """What clients may choose for the runs of an agent: `models` by reference, `provider/*` or `*`,
+    and limits for each run that do not exceed `limits`. If a mode sets its own number of steps,
+    that number takes precedence over `limits`."""
 
     agent: Agent
     models: Collection[str]
@@ -74,7 +75,7 @@ class Choices(NamedTuple):
         return None if most is None else max(most, *steps_of(self.agent), 0)
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Reject metadata that sets a model for sub-agents which is not offered."""
+        """Reject metadata that sets a model for sub-agents that is not offered."""
         every = subagent_model_key(None)
         for name, value in metadata.items():
             if (name == every or name.startswith(f"{every}.")) and isinstance(value, str):
@@ -91,7 +92,7 @@ class Choices(NamedTuple):
     # An uploaded agent
 
     def check_described(self, wanted: AgentManifest, final: AgentManifest) -> None:
-        """Reject an uploaded agent that uses models which are not offered, or more steps than
+        """Reject an uploaded agent that uses a model that is not offered, or more steps than
         allowed. Changes that the operator's `harden` made, from `wanted` to `final`, are
         allowed."""
         for field, ref in _models_of(final):
@@ -120,7 +121,8 @@ class Choices(NamedTuple):
 
 
 async def check_again(session: Session, seq: int, choices: Choices) -> None:
-    """Reject regenerating a message with a model or limits that are not allowed."""
+    """Check before a message is regenerated: reject a message with a model or limits that are not
+    allowed."""
     core = core_of(session)
     plan = await regeneration_of(core.live, seq)
     for one in plan.asked:

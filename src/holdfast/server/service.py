@@ -1,5 +1,5 @@
-"""The service behind the routes: stores, engines, keys and limits, opened when first needed and
-closed in order. It does not depend on HTTP."""
+"""The stores, engines, keys and limits behind the routes, opened when first needed and closed in
+order. This module does not depend on HTTP."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .uploads.agents import UploadedAgents
 
 LOGGER = logging.getLogger("holdfast.server")
 LOOK = 5.0  # seconds between two searches for runs of uploaded agents
-GUESSES = 8  # unknown keys of one address that are looked up at a time
+GUESSES = 8  # concurrent lookups of unknown keys from one address
 SWEEP = 3_600.0  # seconds between two removals of old responses and work folders
 
 
 class Service:
-    """The objects that all routes share. None of them has state that must outlive the process."""
+    """The objects that all routes share. None of them has state that must survive a restart."""
 
     def __init__(self, settings: Settings) -> None:
         settings.check()
@@ -55,12 +55,14 @@ class Service:
         self.removals = Removals()
         self.audit = Audit(settings.audit, settings.redactor)
         limits = self.limits
-        self.rate = RateLimiter(limits.rate, limits.burst, "requests a second")
+        self.rate = RateLimiter(limits.rate, limits.burst, "requests per second")
         self.gates = {
-            "request": ConcurrencyLimiter(limits.concurrent, "requests at a time"),
-            "stream": ConcurrencyLimiter(limits.streams, "streams at a time"),
-            "all": ConcurrencyLimiter(limits.requests, "requests at a time, of all"),
-            "guess": ConcurrencyLimiter(min(GUESSES, limits.concurrent), "unknown keys at a time"),
+            "request": ConcurrencyLimiter(limits.concurrent, "concurrent requests"),
+            "stream": ConcurrencyLimiter(limits.streams, "concurrent streams"),
+            "all": ConcurrencyLimiter(limits.requests, "concurrent requests of all callers"),
+            "guess": ConcurrencyLimiter(
+                min(GUESSES, limits.concurrent), "concurrent lookups of unknown keys"
+            ),
         }
         self.authentication = Authenticator(
             None if isinstance(settings.auth, str) else settings.auth,
@@ -141,7 +143,7 @@ class Service:
         return self.leaving.is_set()
 
     def leave(self) -> None:
-        """Begin to shut down: reject new requests, and end requests that are waiting."""
+        """Start to shut down: reject new requests, and end the requests that are waiting."""
         self.leaving.set()
         self.streams.close()
         self._registry.give_up()
@@ -151,7 +153,7 @@ class Service:
 
     @contextlib.contextmanager
     def waiting(self, patience: asyncio.Timeout) -> Iterator[None]:
-        """Context manager that ends a wait when the server shuts down."""
+        """Context manager that ends a wait, by its timeout, when the server shuts down."""
         self.waits.add(patience)
         if self.closed:
             patience.reschedule(0.0)
@@ -166,7 +168,7 @@ class Service:
             raise HarnessClosed(what="the server")
 
     def _serve_new(self, tenant: str) -> None:
-        """Call `serve` for a new tenant, in the background."""
+        """Start resuming unfinished runs of a new tenant, in the background."""
         if tenant not in self._serving and len(self._serving) < self.limits.tenants:
             task = asyncio.create_task(self._serve_later(tenant))
             self._background.add(task)
@@ -177,10 +179,10 @@ class Service:
             await self.serve(tenant)
         except Exception as error:  # the next request tries again
             why = getattr(error, "code", type(error).__name__)
-            LOGGER.warning("cannot look for unfinished runs of a tenant: %s", why)
+            LOGGER.warning("cannot search for unfinished runs of a tenant: %s", why)
 
     async def once(self) -> IdempotencyStore:
-        """Return the stored responses to requests with an idempotency key."""
+        """Return the store of responses to requests with an idempotency key."""
         if self._once is None:
             store = await self.places.store()
             self._once = IdempotencyStore(store, waiting=self.waiting, check=self.check_open)
@@ -197,9 +199,9 @@ class Service:
         return name, self.engines[name]
 
     def choices(self, engine: Engine | None, agent: str | None) -> Choices | None:
-        """Return what clients may choose for the runs of an agent; `agent` is None for a new
-        upload. If no engine serves the agent, only the models of the settings are offered. Returns
-        None if the engine does not restrict choices."""
+        """Return the models and limits that clients may choose for the runs of an agent; `agent` is
+        None for a new upload. If no engine serves the agent, only the models of the settings are
+        offered. Returns None if the engine does not restrict choices."""
         if engine is None:
             unserved = Agent(agent or "agent", instructions="Help.")
             return Choices(unserved, self.settings.models or (), RunLimits())
@@ -207,7 +209,7 @@ class Service:
         return None if choices is None else choices(agent)
 
     def serves(self, row: Row) -> Serving:
-        """Return the engine that drives a session. Raises `UnknownAgent`."""
+        """Return the engine that runs a session. Raises `UnknownAgent`."""
         return serving(self.engines, row.agent, row.tenant)
 
     async def _take_up(self) -> None:
@@ -217,9 +219,9 @@ class Service:
                     with cancellable():
                         await self._serve_in(tenant, kind)
                     self._elsewhere.discard((tenant, kind))
-                except HoldfastError as error:  # tried again
+                except HoldfastError as error:  # retried
                     LOGGER.warning(
-                        "cannot look for unfinished runs in the %s store: %s", kind, error.code
+                        "cannot search for unfinished runs in the %s store: %s", kind, error.code
                     )
             for tenant, kind in itertools.product(sorted(self._serving), self.places.order):
                 try:
@@ -239,7 +241,9 @@ class Service:
                         await (await self.once()).sweep(tenant)
                         await self.uploads.tidy(await self.places.place(tenant))
                 except HoldfastError as error:
-                    LOGGER.warning("cannot remove old responses: %s", error.code)
+                    LOGGER.warning(
+                        "cannot delete expired responses of idempotency keys: %s", error.code
+                    )
             await self._tidy_folders()
             await asyncio.sleep(SWEEP)
 
@@ -249,4 +253,8 @@ class Service:
                 if (tidy := getattr(engine, "tidy", None)) is not None:
                     await tidy()
             except HoldfastError as error:
-                LOGGER.warning("cannot remove old work folders of engine %s: %s", name, error.code)
+                LOGGER.warning(
+                    "cannot delete the work folders of deleted sessions of engine %s: %s",
+                    name,
+                    error.code,
+                )

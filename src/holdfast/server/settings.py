@@ -1,8 +1,8 @@
-"""The settings of a server, in code or in a TOML file. All faults are found before anything is
-opened, and reported together.
+"""The settings of a server, in code or in a TOML file. All settings are checked before anything is
+opened, and all errors are reported together.
 
-In a file, an agent is `module:name`. Secrets come from the environment: `env:NAME` stands for the
-value of that variable. The model `scripted/offline` is always available.
+In a file, an agent is written as `module:name`. Secrets come from the environment: `env:NAME`
+stands for the value of that variable. The model `scripted/offline` is always available.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .loaders import Loader
 from .uploads.agents import Harden
 
 MEMORY = "memory:"
-KEYS = "keys"  # the name of the auth by API keys
+KEYS = "keys"  # the value of `auth` for API keys
 TABLES = {
     *("agents", "engines", "loaders", "sandbox", "stores"),
     *("auth", "limits", "run_limits", "audit", "server", "harness"),
@@ -121,7 +121,8 @@ class Settings:
 
     @classmethod
     def load(cls, path: str | Path) -> Settings:
-        """Load the settings from a TOML file. Raises `InvalidSettings`, which lists every fault."""
+        """Load the settings from a TOML file. Raises `InvalidSettings`, which lists every invalid
+        setting."""
         try:
             tables = tomllib.loads(Path(path).read_text())
         except OSError as error:
@@ -131,7 +132,7 @@ class Settings:
         return read(tables)
 
     def engine(self) -> Mapping[str, Engine]:
-        """Create the engines by name, including the harness if there are agents."""
+        """Create the engines, by name. The harness is one of them if there are agents."""
         if not self.agents and (self.engines or not self.loaders):
             return dict(self.engines)
         return {
@@ -167,7 +168,7 @@ class Settings:
         return next(iter(self.stores), "memory")
 
     def check(self) -> None:
-        """Raise `InvalidSettings` with every fault."""
+        """Raise `InvalidSettings`, which lists every invalid setting, if there are any."""
         found = [*self._faults()]
         if isinstance(self.auth, LocalTokenAuth) and not self.auth.ready:
             found.append("auth `local` works only with `holdfast serve`: use keys")
@@ -234,7 +235,7 @@ def _wrong_model(ref: Any) -> str | None:
 
 def _wrong_origin(origin: str) -> str | None:
     if origin == "*":
-        return "would allow every page: list each origin, as in https://shop.example"
+        return "would allow every web page: list each allowed origin, as in https://shop.example"
     scheme, there, rest = origin.partition("://")
     if not there or not _SCHEME.fullmatch(scheme):
         return f"has no scheme: did you mean http://{origin.lstrip('/')}?"
@@ -242,7 +243,7 @@ def _wrong_origin(origin: str) -> str | None:
     if address is None:
         return "is not an origin: use scheme, host and port, as in https://shop.example"
     if address["path"] is not None or origin != origin.lower():
-        return f"is not in the form that browsers send: did you mean {scheme}://{address['host']}?".lower()
+        return f"is not written as browsers send it: did you mean {scheme}://{address['host']}?".lower()
     return None
 
 
@@ -271,7 +272,7 @@ def _kind(url: str) -> str:
 
 
 def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
-    """Convert the tables of a settings file to settings."""
+    """Convert the tables of a settings file to `Settings`. Raises `InvalidSettings`."""
     faults: list[str] = []
     known = {name: _table(tables, name, environ, faults) for name in sorted(TABLES)}
     for name in sorted({*tables} - TABLES):
@@ -295,7 +296,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
     )
     for name, value in server.items():
         setattr(settings, name, value)
-    absent = bool(known["agents"]) and not settings.agents  # a fault says so already
+    absent = bool(known["agents"]) and not settings.agents  # already reported as an error
     found = [*faults, *(fault for fault in settings._faults() if not absent or fault != NOBODY)]
     if found:
         raise InvalidSettings(faults=found)
@@ -303,7 +304,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
 
 
 def _no_table(name: str) -> str:
-    """Return the fault for an unknown table, which may be a setting of another table."""
+    """Return the error message for an unknown table. The name may be a setting of another table."""
     if homes := [f"[{table}]" for table, known in settings_values.HOMES.items() if name in known]:
         return f"{name} is a setting of {' and of '.join(homes)}: move it there"
     return f"[{name}] is not a table: {instead(name, sorted(TABLES))}"
@@ -335,7 +336,7 @@ def _harness(
 
 
 def _resolved(value: Any, path: str, environ: Mapping[str, str], faults: list[str]) -> Any:
-    """Return a value with all references to environment variables replaced."""
+    """Return a value in which references to environment variables are replaced by their values."""
     if isinstance(value, dict):
         return {k: _resolved(v, f"{path}.{k}", environ, faults) for k, v in value.items()}
     if isinstance(value, list):

@@ -1,5 +1,5 @@
-"""Tables of a settings file that refer to objects of the user's program: loaders, engines, tools
-and a sandbox. Problems are added to the list of faults."""
+"""Reads the tables of a settings file that refer to objects of the user's program: loaders,
+engines, tools and a sandbox. Error messages are added to the list `faults`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ LOADERS: dict[str, Callable[[Mapping[str, Any]], Loader]] = {
 
 
 def named(at: Any, what: str, faults: list[str]) -> Any:
-    """Import the object that `module:name` refers to. Returns None if that fails."""
+    """Import the object that `module:name` refers to. If that fails, returns None and adds an error
+    message to `faults`."""
     module_name, colon, name = at.partition(":") if isinstance(at, str) else ("", "", "")
     if not (colon and module_name and name):
         given = repr(at) if isinstance(at, str) else sort(at)
@@ -50,8 +51,8 @@ def named(at: Any, what: str, faults: list[str]) -> Any:
 
 
 def loaders(table: Mapping[str, Any], faults: list[str]) -> dict[str, Loader]:
-    """Return the loaders: `inline = {}`, `local = {root = …}`, `git = {allowed = […]}`, or `NAME =
-    "module:name"` for a custom one."""
+    """Create the loaders: `inline = {}`, `local = {root = …}`, `git = {allowed = […]}`, or `NAME =
+    "module:name"` for a custom loader."""
     return dict(_loaders(table, faults))
 
 
@@ -104,7 +105,7 @@ def tools(names: Sequence[Any], faults: list[str]) -> list[Tool]:
 def engines(
     table: Mapping[str, Any], settings: Mapping[str, Any], faults: list[str]
 ) -> dict[str, Engine]:
-    """Create the other engines. `make` is the `module:name` of a function that creates an
+    """Create the engines of other kinds. `make` is the `module:name` of a function that creates an
     engine, `agents` lists its agents as `module:name`, and all other settings are passed to the
     function."""
     found: dict[str, Engine] = {}
@@ -135,8 +136,8 @@ def engines(
 
 
 def _unexpected(error: TypeError, given: Mapping[str, Any]) -> str:
-    """Return the fault for a setting that a function does not accept, with a clearer message than
-    Python's."""
+    """Return the error message for a setting that a function does not accept. It is clearer than
+    Python's message."""
     for name in given:
         if "unexpected keyword argument" in str(error) and f"'{name}'" in str(error):
             return f"{name} is not a setting of this engine"

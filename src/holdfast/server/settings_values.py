@@ -1,5 +1,5 @@
-"""The settings that each table of a settings file may have, and their types. Errors contain only
-the type of an invalid value, because the value may be a secret."""
+"""The settings that each table of a settings file may contain, and their types. Error messages
+contain only the type of an invalid value, because the value may be a secret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 1e15  # a larger number is a mistake
 
 
 class SettingType(NamedTuple):
-    """The type of a setting: its name, and a predicate that checks a value."""
+    """The type of a setting: its description, and a function that checks a value."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -118,7 +118,7 @@ LOADERS: dict[str, dict[str, SettingType]] = {
 def fitting(
     path: str, table: Mapping[str, Any], known: Mapping[str, SettingType], faults: list[str]
 ) -> dict[str, Any]:
-    """Return the valid settings of a table; all others are reported as faults."""
+    """Return the valid settings of a table. Error messages for all others are added to `faults`."""
     for name in table:
         if name not in known:
             faults.append(f"{path}.{name} is not a setting: {instead(name, sorted(known))}")
@@ -128,14 +128,14 @@ def fitting(
 
 
 def misfits(path: str, table: Mapping[str, Any], known: Mapping[str, SettingType]) -> Iterator[str]:
-    """Return the faults of the known settings of a table."""
+    """Yield an error message for each setting of a table that has the wrong type."""
     for name, value in table.items():
         if name in known and not known[name].fits(value):
             yield f"{path}.{name} must be {known[name].words}, got {sort(value)}"
 
 
 def sort(value: Any) -> str:
-    """Describe the type of a value."""
+    """Describe the type of a value in words."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

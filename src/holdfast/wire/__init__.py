@@ -1,5 +1,5 @@
-"""The protocol between server and client: requests, responses, errors, cursors and stream events.
-The code is pure, and both sides use it."""
+"""Types and functions that the HTTP server and the client share: requests, responses, errors,
+cursors and stream events. They do no I/O."""
 
 from .answers import (
     Accepted,

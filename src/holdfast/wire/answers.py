@@ -17,8 +17,8 @@ from ..values.usage import Usage
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
-    """A session, with its engine and store. `cursor` is the position after its last event,
-    `events` the URL of its stream."""
+    """A session as the API returns it, with its engine and store. `cursor` is the position after
+    its last event, `events` the URL of its event stream."""
 
     id: str
     thread: str
@@ -31,17 +31,17 @@ class SessionView(Struct, frozen=True, kw_only=True):
 
 
 class RowPage(Page[Row], frozen=True, kw_only=True):
-    """Sessions or threads; `cursor` is for the next page and null at the end. `missing` lists the
-    stores that could not be reached for this page or an earlier one; their sessions are neither
-    listed nor counted."""
+    """A page of sessions or threads. `cursor` requests the next page; it is null on the last page.
+    `missing` lists the stores that were unavailable for this page or an earlier one; their sessions
+    are neither listed nor counted."""
 
     missing: list[str] = []
 
 
 class PendingPage(Struct, frozen=True, kw_only=True):
-    """Pending items, oldest first within each store. `tag` changes when an item of this page
-    changes. `missing` lists the stores that could not be reached for this page or an earlier
-    one."""
+    """A page of pending items, oldest first within each store. `tag` is a hash of the items, with
+    which a client can wait for a change. `missing` lists the stores that were unavailable for this
+    page or an earlier one."""
 
     items: list[Pending]
     cursor: str | None = None
@@ -50,14 +50,14 @@ class PendingPage(Struct, frozen=True, kw_only=True):
 
 
 class FoundPage(SearchPage, frozen=True, kw_only=True):
-    """Matches of a search, newest first within each store. `missing` lists the stores that could
-    not be reached for this page or an earlier one."""
+    """A page of search results, newest first within each store. `missing` lists the stores that
+    were unavailable for this page or an earlier one."""
 
     missing: list[str] = []
 
 
 class ErasedIn(Struct, frozen=True, kw_only=True):
-    """The data of a user that was erased in one store. If `failed` contains an error code, the
+    """The result of erasing a user's data in one store. If `failed` contains an error code, the
     other fields are unknown."""
 
     store: str
@@ -71,21 +71,21 @@ class ErasedIn(Struct, frozen=True, kw_only=True):
 
 
 class ErasedPerson(PersonErased, frozen=True, kw_only=True):
-    """The data of a user that was erased, in all stores together and in each store. Stores that
-    could not be reached are listed in `remains`."""
+    """The result of erasing a user's data: the totals of all stores, and in `stores` the result of
+    each store. Stores that could not be reached are listed in `remains`."""
 
     stores: list[ErasedIn] = []
 
 
 class Asks(Struct, frozen=True, kw_only=True):
-    """The pending items of one session, oldest first."""
+    """The pending items of one session and its sub-agents, oldest first."""
 
     items: list[Ask]
 
 
 class EventPage(Struct, frozen=True, kw_only=True):
-    """Events of a log in order; `cursor` is the position after them, `head` the last event of the
-    log."""
+    """A page of events of a log, in order. `cursor` is the position after the last event of the
+    page, `head` the number of the last event of the log."""
 
     items: list[Event]
     log: str
@@ -100,8 +100,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
-    """The response to an accepted message: it is in the log as event `seq`. The stream after
-    `cursor` begins with the message."""
+    """The response to an accepted message, which is stored in the log as event `seq`. A stream that
+    is read from `cursor` starts with this message."""
 
     session: str
     thread: str
@@ -111,8 +111,8 @@ class Accepted(Struct, frozen=True, kw_only=True):
 
 
 class Rewound(Struct, frozen=True, kw_only=True):
-    """The response to a rewind: event `seq` returned the conversation of the thread to event
-    `to`."""
+    """The response to a rewind: event `seq` records that the conversation was returned to its state
+    right after event `to`."""
 
     session: str
     thread: str
@@ -121,13 +121,13 @@ class Rewound(Struct, frozen=True, kw_only=True):
 
 
 class Followed(Struct, frozen=True, kw_only=True):
-    """The queued messages, in the order in which runs will handle them."""
+    """The queued messages, in the order in which they will be processed."""
 
     items: list[Queued]
 
 
 class ModeShown(Struct, frozen=True, kw_only=True):
-    """The current mode of the agent, and all modes."""
+    """The current mode of the agent, and all its modes."""
 
     mode: str
     modes: list[str]
@@ -135,7 +135,7 @@ class ModeShown(Struct, frozen=True, kw_only=True):
 
 
 class ModelShown(Struct, frozen=True, kw_only=True):
-    """The model of the next call, and the model chosen for the thread."""
+    """The model of the next call, and the model that was chosen for the thread, if any."""
 
     model: str | None
     chosen: str | None
@@ -143,24 +143,24 @@ class ModelShown(Struct, frozen=True, kw_only=True):
 
 
 class DisplayShown(Struct, frozen=True):
-    """The placeholder for a `Display` in responses; decode it with `display.from_json`."""
+    """Represents a `Display` in the API schema. Decode its JSON with `display.from_json`."""
 
 
 class StateShown(Struct, frozen=True, kw_only=True):
-    """The user state."""
+    """The user state: a JSON object that belongs to the whole session."""
 
     state: dict[str, Any]
 
 
 class UsageShown(Struct, frozen=True, kw_only=True):
-    """The usage of this thread, and of all threads."""
+    """The model usage of one thread, and of all threads of the session."""
 
     thread: Usage
     session: dict[str, int]
 
 
 class PermissionsShown(Struct, frozen=True, kw_only=True):
-    """Rules by tool and category, and the current grants."""
+    """The permission rules of a session by tool and by category, and the current grants."""
 
     tools: dict[str, str]
     categories: dict[str, str]
@@ -169,7 +169,7 @@ class PermissionsShown(Struct, frozen=True, kw_only=True):
 
 
 class SurfaceShown(Struct, frozen=True, kw_only=True):
-    """A surface that is bound to the session."""
+    """A surface, such as a chat channel, and its address, bound to a session."""
 
     surface: str
     address: str
@@ -177,13 +177,13 @@ class SurfaceShown(Struct, frozen=True, kw_only=True):
 
 
 class MovedSurface(Struct, frozen=True, kw_only=True):
-    """The surfaces of a session after a change."""
+    """The surfaces that are bound to a session."""
 
     items: list[SurfaceShown]
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """The server is running. Lists its engines, loaders and stores."""
+    """The response of a running server: its version, engines, loaders and stores."""
 
     status: str
     version: str
@@ -193,7 +193,8 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class Readiness(Struct, frozen=True, kw_only=True):
-    """Whether the server is ready: for each part, `ok` or a description of the problem."""
+    """Whether the server is ready to accept requests: for each component, `ok` or a description of
+    the problem."""
 
     ready: bool
     parts: dict[str, str]

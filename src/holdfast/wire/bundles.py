@@ -8,7 +8,7 @@ from ..values.records import Imported
 
 
 class BundleShown(Struct, frozen=True, kw_only=True):
-    """The summary of a valid bundle."""
+    """A summary of a valid bundle."""
 
     bundle_id: str
     created_at: str
@@ -22,7 +22,7 @@ class BundleShown(Struct, frozen=True, kw_only=True):
 
 
 class BundleTaken(Imported, frozen=True, kw_only=True):
-    """The result of an import. `warnings` lists what the session needs and this server does not
-    have."""
+    """The result of an import. `warnings` lists problems on this server, such as an agent that it
+    does not serve."""
 
     warnings: list[str] = []

@@ -1,13 +1,13 @@
-"""Cursors: a position in one log, encoded as text. A cursor contains the incarnation of the log, so
-that a log that was deleted and created again is not mistaken for the old one."""
+"""Cursors: a cursor is a position in a log, encoded as text. It contains the incarnation of the
+log, so that it is not applied to a log that was deleted and created again."""
 
 from __future__ import annotations
 
 from ..errors import InvalidValue
 from ..log.codec import LARGEST
 
-START = "0"  # before the first event of any log
-LONGEST = 600  # characters
+START = "0"  # the cursor before the first event of any log
+LONGEST = 600  # characters of a cursor
 
 
 def cursor(log: str, seq: int) -> str:
@@ -16,7 +16,8 @@ def cursor(log: str, seq: int) -> str:
 
 
 def read_cursor(text: str) -> tuple[str | None, int]:
-    """Parse a cursor into its log and event number. A plain number has no log."""
+    """Parse a cursor into the incarnation of its log and an event number. For a plain number, the
+    log is None."""
     log, _, number = text.rpartition(".")
     short = len(text) <= LONGEST and number.isascii() and number.isdigit() and len(number) <= 16
     if not short or (("." in text) and not log) or int(number) > LARGEST:

@@ -1,5 +1,5 @@
-"""Errors in HTTP responses. Every error has the same envelope, and clients convert it back to the
-same class."""
+"""Converts errors to HTTP responses and back. All error responses have the same JSON format, and
+clients raise the same exception class as the server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ STATUS: dict[str, int] = {
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """The description of an error. Programs use `code` and `fields`; `message` is for users."""
+    """The JSON form of an error. Programs should use `code` and `fields`; `message` is for
+    users."""
 
     code: str
     message: str
@@ -87,8 +88,8 @@ def status_of(error: HoldfastError) -> int:
 
 
 def failed(error: HoldfastError) -> Failed:
-    """Convert an error to a response with fields that are plain JSON. A request that got a 503
-    response may be retried, on this server or another, even if the error itself is final."""
+    """Convert an error to the body of an error response. An error with status 503 is always marked
+    as retryable, because another server may be able to handle the request."""
     fields = {name: _plain(value) for name, value in error.fields.items()}
     again = error.retryable or status_of(error) == 503
     return Failed(Failure(code=error.code, message=str(error), fields=fields, retryable=again))
@@ -102,9 +103,9 @@ def _plain(value: Any) -> Any:
 
 
 def error_of(body: bytes, status: int) -> HoldfastError:
-    """Convert an error response to an error of the class that the server raised.
+    """Convert an error response to an exception of the class that the server raised.
 
-    An unknown code, or a body that is not an envelope, becomes a `ServerError`.
+    An unknown error code, or a body in another format, becomes a `ServerError`.
     """
     try:
         failure = msgspec.json.decode(body, type=Failed).error

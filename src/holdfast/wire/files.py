@@ -1,4 +1,4 @@
-"""Requests and responses about the files of a session's work folder."""
+"""Requests and responses for the files of a session's work folder."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ class Tree(Struct, frozen=True, kw_only=True):
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """A file that was written."""
+    """The path and size of a file that was written."""
 
     path: str
     size: int
 
 
 class EditFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Replace text in a file: its only occurrence, or with `all`, every occurrence."""
+    """Replace text in a file. The text must occur exactly once, unless `all` is set, which replaces
+    every occurrence."""
 
     path: FilePath
     search: Annotated[str, Meta(min_length=1)]
@@ -67,7 +68,7 @@ class EditFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Edited(Struct, frozen=True, kw_only=True):
-    """The number of occurrences that were replaced."""
+    """The path of an edited file, and the number of occurrences that were replaced."""
 
     path: str
     replaced: int

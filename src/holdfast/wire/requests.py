@@ -1,4 +1,4 @@
-"""Request bodies. Unknown fields are rejected; the error names them."""
+"""The types of the request bodies. Unknown fields are rejected with an error that names them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 class StoreWish(Request, frozen=True, kw_only=True):
-    """The requested kind of store, with options that the server allows."""
+    """The kind of store for a new session, with options that the server allows."""
 
     kind: Name
     options: dict[str, str | int | float | bool] = {}
 
 
 class Source(Request, frozen=True, kw_only=True):
-    """An agent to load: the loader, the source, and options that override the agent's
-    description."""
+    """An agent to load: the name of the loader, the source that the loader reads, and options that
+    override fields of the agent's manifest."""
 
     loader: Name
     source: dict[str, Any]
@@ -42,10 +42,10 @@ class GetOrCreate(Request, frozen=True, kw_only=True):
     """A session to open, or to create if it does not exist, with its agent, engine, store, user and
     other settings.
 
-    The server has a default for each field. `user` is the caller, unless the key may act for all
-    users. `source` uploads an agent. `files` are written to the work folder of a new session.
-    `envs` are environment variables for the commands of the session, as far as the server allows
-    them; they are kept in memory only.
+    The server has a default for each field. `user` defaults to the caller; another user requires
+    the scope `sessions:all`. `source` uploads an agent. `files` are written to the work folder of a
+    new session. `envs` are environment variables for the commands of the session, as far as the
+    server allows them; they are kept in memory only.
     """
 
     agent: Name | None = None
@@ -62,7 +62,7 @@ class GetOrCreate(Request, frozen=True, kw_only=True):
 
 
 class CreateSession(GetOrCreate, frozen=True, kw_only=True):
-    """A new session. If `id` is missing, the server assigns an id."""
+    """The settings of a new session. If `id` is missing, the server assigns an id."""
 
     id: Id | None = None
 
@@ -76,7 +76,7 @@ class ChangeSession(Request, frozen=True, kw_only=True):
 
 
 class MediaPart(Request, frozen=True, kw_only=True):
-    """A part of a message that is not text: `data` in base64."""
+    """An attachment of a message, such as an image; `data` is base64."""
 
     data: bytes
     media_type: Name
@@ -87,7 +87,7 @@ Content: TypeAlias = str | list[str | MediaPart]
 
 
 class SendMessage(Request, frozen=True, kw_only=True):
-    """A message. `busy` says what happens if a run is active."""
+    """A message to send. `busy` says how it is handled while a run is active."""
 
     content: Content
     busy: Busy = "queue"
@@ -97,7 +97,7 @@ class SendMessage(Request, frozen=True, kw_only=True):
 
 
 class Abort(Request, frozen=True, kw_only=True):
-    """Stop the current run; with `run`, only if it has this id."""
+    """Stop the current run. If `run` is set, stop the run only if it has this id."""
 
     reason: Name | None = None
     run: Name | None = None
@@ -110,14 +110,14 @@ class Rewind(Request, frozen=True, kw_only=True):
 
 
 class Approve(Request, frozen=True, kw_only=True):
-    """Approve a call, optionally with other arguments."""
+    """Approve a tool call, optionally with other arguments."""
 
     arguments: dict[str, Any] | None = None
     reason: Name | None = None
 
 
 class Deny(Request, frozen=True, kw_only=True):
-    """Deny a call; the model reads the reason."""
+    """Deny a tool call; the model receives the reason."""
 
     reason: Name | None = None
 
@@ -135,7 +135,7 @@ class Extend(Request, frozen=True, kw_only=True):
 
 
 class EditText(Request, frozen=True, kw_only=True):
-    """New text for a message."""
+    """The new text of a message."""
 
     text: str
 
@@ -154,7 +154,8 @@ class CreateThread(Request, frozen=True, kw_only=True):
 
 
 class ForkThread(Request, frozen=True, kw_only=True):
-    """A new thread that shares all events up to `at`, by default up to the last safe point."""
+    """A new thread that shares all events up to `at`; by default, up to the last event at which no
+    turn is open."""
 
     at: Number | None = None
     id: Id | None = None
@@ -162,28 +163,28 @@ class ForkThread(Request, frozen=True, kw_only=True):
 
 
 class RenameThread(Request, frozen=True, kw_only=True):
-    """A new title for a thread."""
+    """The new title of a thread."""
 
     title: Name
 
 
 class SwitchMode(Request, frozen=True, kw_only=True):
-    """Switch to another mode, optionally with `text` as a message."""
+    """Switch to another mode, and optionally send `text` as a message."""
 
     mode: Name
     text: str | None = None
 
 
 class ChooseModel(Request, frozen=True, kw_only=True):
-    """Choose another model; with `mode`, only in that mode. If `model` is null, the agent's model
-    is used."""
+    """Choose another model; if `mode` is set, only for that mode. If `model` is null, the agent's
+    model is used."""
 
     model: Name | None
     mode: Name | None = None
 
 
 class ChangeState(Request, frozen=True, kw_only=True):
-    """Set entries of the user state, and remove others."""
+    """Set and remove entries of the user state."""
 
     set: dict[Name, Any] = {}
     drop: list[Name] = []
@@ -196,7 +197,7 @@ class ReplaceState(Request, frozen=True, kw_only=True):
 
 
 class SetRule(Request, frozen=True, kw_only=True):
-    """The rule for a tool or a category; null removes the rule."""
+    """The permission rule for a tool or a category of tools; null removes the rule."""
 
     tool: Name | None = None
     category: Name | None = None
@@ -204,14 +205,16 @@ class SetRule(Request, frozen=True, kw_only=True):
 
 
 class Grant(Request, frozen=True, kw_only=True):
-    """Allow a tool or a category without asking, until the driver changes."""
+    """Allow a tool or a category of tools without approval, until another driver takes over the
+    session."""
 
     tool: Name | None = None
     category: Name | None = None
 
 
 class AttachSurface(Request, frozen=True, kw_only=True):
-    """Bind (surface, address) to a session; `move` takes the surface over from another session."""
+    """Bind a surface, such as a chat channel, and its address to a session. With `move`, the
+    surface is taken from the session that has it."""
 
     surface: Name
     address: Name
@@ -220,8 +223,8 @@ class AttachSurface(Request, frozen=True, kw_only=True):
 
 
 class Resolve(Request, frozen=True, kw_only=True):
-    """Find the session of a message by the surface that the message came from, or create a session.
-    `id` is the id of the message, so that a repeated message is handled once."""
+    """Find the session for a message from a surface, or create a session. `id` is the id of the
+    message; repeating the request with the same id returns the same session."""
 
     surface: Name
     address: Name

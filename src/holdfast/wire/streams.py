@@ -1,4 +1,5 @@
-"""Server-sent events of a stream: their names, and the data of events that are not in the log."""
+"""The server-sent events of a stream: their names, and the data of those that are not stored in the
+log."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from msgspec import Struct
 from ..values.result import Result
 from .failures import Failure
 
-NOW = "now"  # in place of a cursor: only new events
+NOW = "now"  # used as a cursor: only new events
 EVENT = "event"  # an event of the log; its id is a cursor
-DELTA = "delta"  # text in flight: message, offset, text; no id
+DELTA = "delta"  # text of an unfinished message; has no id
 CAUGHT_UP = "caught_up"  # between past and live events
 RESYNC = "resync"  # the cursor does not belong to this log
-TROUBLE = "trouble"  # a failure that is not in the log
+TROUBLE = "trouble"  # a failure that is not recorded in the log
 END = "end"  # the server closes the stream on purpose
 
 EndReason: TypeAlias = Literal[
@@ -23,8 +24,8 @@ EndReason: TypeAlias = Literal[
 
 
 class Caught(Struct, frozen=True, kw_only=True):
-    """A marker in the stream: all events up to `head` are from the past, the following events are
-    live."""
+    """Separates past events from live events in a stream: all events up to `head` were already in
+    the log, the following events are live."""
 
     log: str
     head: int
@@ -32,8 +33,8 @@ class Caught(Struct, frozen=True, kw_only=True):
 
 
 class Resync(Struct, frozen=True, kw_only=True):
-    """The cursor does not belong to this log. Start again with this log, whose last event is
-    `head`."""
+    """Sent if the client's cursor does not belong to this log. The client should start again with
+    this log, whose last event is `head`."""
 
     log: str
     head: int
@@ -42,8 +43,8 @@ class Resync(Struct, frozen=True, kw_only=True):
 
 
 class End(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The end of the stream; continue after `cursor`. `result` is the result of the message that
-    was followed, `error` is the error that stopped the stream."""
+    """The last item of a stream. Reading can continue after `cursor`. `result` is the result of the
+    followed message, `error` the error that ended the stream."""
 
     reason: EndReason
     cursor: str | None = None

@@ -297,7 +297,8 @@ async def test_variables_reach_commands_and_nothing_else(tmp_path: Path) -> None
         refused = await api.fails(
             "invalid_value", "POST", "/sessions", {**body, "envs": {"PATH": "/x"}}
         )
-        assert (refused["field"], refused["remedy"]) == ("envs", "the server allows TOKEN")
+        remedy = "use only the variables that the server allows: TOKEN"
+        assert (refused["field"], refused["remedy"]) == ("envs", remedy)
         begun = await api.ask("PUT", "/sessions/one", body, key="begin-1")
         await api("POST", "/sessions/one/messages?wait=true", {"content": "Go"})
         events = await api.ask("GET", "/sessions/one/events")

@@ -1,4 +1,4 @@
-"""Callers and their scopes, API keys, audit records, limits, and idempotency keys."""
+"""Authentication, API keys, audit records, rate limits, and idempotency keys."""
 
 from .callers import (
     SCOPES,

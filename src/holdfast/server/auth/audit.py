@@ -1,5 +1,5 @@
-"""Audit records: one for each request, with the caller and the result. Secrets are masked. A
-failing sink never affects the request."""
+"""Audit records: one for each request, with the caller and the result. Secrets are masked. If a
+record cannot be stored, the request is not affected."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ROOM = 10_000  # records that may be queued for a sink
 
 
 class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request and its result. `action` is the operation id in the OpenAPI document, `code` the
-    code of the error, `key` the id of the API key."""
+    """A request, its caller and its result. `action` is the operation id in the OpenAPI document,
+    `code` the code of the error, `key` the id of the API key."""
 
     at: int
     request: str
@@ -42,7 +42,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AuditSink(Protocol):
-    """Receives audit records. It may be slow or fail: no request waits for it."""
+    """Stores audit records. It may be slow or fail: no request waits for it."""
 
     def record(self, record: AuditRecord) -> Any:
         """Store a record; may return an awaitable."""
@@ -70,14 +70,14 @@ class LogAudit:
 
 
 class FileAudit:
-    """Appends records to a file, one line of JSON each. Only its owner can read a file that this
-    creates; an existing file keeps its mode."""
+    """Appends records to a file, one line of JSON each. A new file can be read only by its owner;
+    an existing file keeps its mode."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     def faults(self) -> Iterator[str]:
-        """Return the reasons why records cannot be written to the path. Creates no file."""
+        """Yield the reasons why records cannot be written to the path. Creates no file."""
         try:
             if self._path.is_file() or self._path.is_dir():
                 self._path.open("ab").close()
@@ -102,13 +102,13 @@ class FileAudit:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file. If it is created, only its owner can read it."""
+    """Open a file. A new file can be read only by its owner."""
     return os.open(path, flags, 0o600)
 
 
 def unmade(path: Path) -> str | None:
-    """Return the reason why a path and its missing parent folders cannot be created. Returns None
-    if they exist or can be created. Leaves no new folders behind."""
+    """Return why a path and its missing parent folders cannot be created, or None if they exist or
+    can be created. New folders are removed again."""
     above = path.absolute()
     try:
         while not above.exists():
@@ -122,7 +122,7 @@ def unmade(path: Path) -> str | None:
 
 
 class Audit:
-    """Passes records to a sink, in order and in the background. Failures are logged."""
+    """Passes records to a sink, in order and in the background. Errors of the sink are logged."""
 
     def __init__(self, sink: Sink | None, redactor: Redactor) -> None:
         self._take: Callable[[AuditRecord], Any] | None = getattr(sink, "record", None) or (
@@ -133,7 +133,8 @@ class Audit:
         self._task: asyncio.Task[None] | None = None
 
     def put(self, record: AuditRecord) -> None:
-        """Queue a record for the sink."""
+        """Queue a record for the sink. If the queue is full, the record is dropped and an error is
+        logged."""
         if self._take is None:
             return
         try:
@@ -153,10 +154,12 @@ class Audit:
                 if inspect.isawaitable(done):
                     await done
             except Exception as error:  # a custom sink may raise anything
-                LOGGER.error("an audit record is lost: %s", type(error).__name__)
+                LOGGER.error(
+                    "an audit record is lost, because the sink failed: %s", type(error).__name__
+                )
 
     async def aclose(self) -> None:
-        """Wait until the sink has all records."""
+        """Wait until all queued records were passed to the sink."""
         if self._task is not None:
             await self._task
 

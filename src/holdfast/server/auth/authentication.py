@@ -42,8 +42,8 @@ NOT_LOCAL = (
 
 
 class Authenticator:
-    """Authenticates the callers of a server, by a handler or by the API keys in `store`. `gate`
-    limits concurrent lookups of unknown keys. `accepted` is called with the tenant of each
+    """Authenticates the callers of a server, with a custom handler or by the API keys in `store`.
+    `gate` limits concurrent lookups of unknown keys. `accepted` is called with the tenant of each
     authenticated caller."""
 
     def __init__(
@@ -57,8 +57,8 @@ class Authenticator:
         self._handler, self._store, self._gate, self._accepted = handler, store, gate, accepted
         self._known: RecentMap[bytes | None, None] = RecentMap(BUCKETS)  # hashes of accepted tokens
         most = limits.refusals
-        self._refusals = RateLimiter(most, most * 10, "refused logins a second")
-        self._guesses = RateLimiter(most * 10, most * 20, "unknown keys a second")
+        self._refusals = RateLimiter(most, most * 10, "failed logins per second")
+        self._guesses = RateLimiter(most * 10, most * 20, "unknown keys per second")
 
     async def caller(self, shown: RequestCredentials) -> Caller:
         """Return the caller of a request. Raises `Unauthorized` or `RateLimited`."""
@@ -66,7 +66,7 @@ class Authenticator:
         with self._limited(shown, address):
             caller = await self.find(shown)
         if caller is None:
-            # These cannot be guessed, so failures of others at the same address do not count.
+            # Nobody can guess credentials for these handlers, so failed attempts are not counted.
             if not isinstance(self._handler, (NoAuth, LocalTokenAuth)):
                 self._refusals.take(address)
             raise self._unauthorized(shown)
@@ -93,7 +93,10 @@ class Authenticator:
         try:
             known = await self.find(shown)
         except Exception as error:  # a custom handler may raise anything
-            LOGGER.warning("credentials cannot be checked again: %s", type(error).__name__)
+            LOGGER.warning(
+                "the credentials of an open stream cannot be checked again: %s",
+                type(error).__name__,
+            )
             return True
         return known is not None and (
             (known.tenant, known.principal) == (caller.tenant, caller.principal)
@@ -103,8 +106,8 @@ class Authenticator:
     @contextlib.contextmanager
     def _limited(self, shown: RequestCredentials, address: str) -> Iterator[None]:
         """Context manager for an authentication attempt. Raises `RateLimited` if the address had
-        too many failed attempts. Tokens that were accepted before are always checked. API keys are
-        always checked too, since they are too long to guess, but only a few concurrently."""
+        too many failed attempts. Tokens that were accepted before are exempt. API keys are exempt
+        too, since they are too long to guess, but their lookups are limited."""
         with contextlib.ExitStack() as inside:
             try:
                 if _hash(shown) not in self._known:
@@ -118,8 +121,8 @@ class Authenticator:
             yield
 
     def _unauthorized(self, shown: RequestCredentials) -> Unauthorized:
-        """Return the error for an unknown caller. Only clients on this machine learn whether the
-        server has no keys."""
+        """Return the error for a caller that could not be authenticated. Only clients on this
+        machine are told that the server has no keys."""
         here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
         if isinstance(self._handler, NoAuth):
             return Unauthorized(problem=LOCAL_ONLY if here else FROM_ELSEWHERE)
@@ -134,7 +137,7 @@ def _hash(shown: RequestCredentials) -> bytes | None:
 
 
 class KeyAuth:
-    """Authenticates callers by their keys. A key is cached for five seconds, so every replica
+    """Authenticates callers by their API keys. A key is cached for five seconds, so every replica
     rejects a revoked key within this time."""
 
     def __init__(self, keys: ApiKeys, *, clock: Callable[[], int] = wall_clock) -> None:
@@ -165,7 +168,7 @@ class KeyAuth:
         if looking is None:
             looking = self._looking[id] = asyncio.create_task(self._keys.record(id))
             looking.add_done_callback(lambda _: self._looking.pop(id, None))
-            looking.add_done_callback(forget)  # all requests may be cancelled
+            looking.add_done_callback(forget)  # all waiting requests may be cancelled
         record = await asyncio.shield(looking)
         self._known.pop(id, None)
         if record is not None:

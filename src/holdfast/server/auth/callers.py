@@ -66,7 +66,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     def need(self, scope: str) -> None:
         """Raise `Forbidden` if the caller does not have this scope."""
         if not self.may(scope):
-            raise Forbidden(problem=f"this needs the scope {scope}", scope=scope)
+            raise Forbidden(problem=f"this request needs the scope {scope}", scope=scope)
 
 
 class AuthHandler(Protocol):
@@ -78,8 +78,8 @@ class AuthHandler(Protocol):
 
 
 class SharedSecret:
-    """One secret for all clients, which count as one principal. The secret is compared in constant
-    time."""
+    """Authenticates all clients by one secret, as the same principal. The secret is compared in
+    constant time."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class SharedSecret:
 
 class LocalTokenAuth:
     """Authenticates the user who started the server, by a token in a file that only this user can
-    read (see `holdfast.local_token`). Until a token is set, every caller is rejected."""
+    read (see `holdfast.local_token`). Rejects all callers until a token is set."""
 
     def __init__(
         self, token: str | None = None, *, tenant: str = "main", principal: str = "local"
@@ -151,7 +151,7 @@ class NoAuth:
 
 
 def is_local(host: str) -> bool:
-    """Return whether a host, with or without a port, is this machine."""
+    """Return whether a host name, with or without a port, refers to this machine."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name in LOCAL
 
@@ -164,7 +164,7 @@ def caller(tenant: str, principal: str, scopes: Iterable[str]) -> Caller:
 
 
 def check_tenant(tenant: str) -> None:
-    """Reject a reserved tenant."""
+    """Reject a tenant whose name is reserved for the server."""
     check_name("tenant", tenant, limit=256)
     if tenant.startswith(RESERVED):
         raise InvalidValue(

@@ -1,11 +1,13 @@
-"""Idempotency keys: a request with an `Idempotency-Key` takes effect once, even if it is repeated.
+"""Idempotency keys: a request with an `Idempotency-Key` takes effect once, even if it is sent
+again.
 
 Each key has a log in the default store, under a reserved tenant. Its first events contain the hash
-of the request, its last event the response. The holder of the log's lease does the work; all others
-wait for the response. If a process crashes, its lease expires; the next attempt does the work again
-with the same ids, so that it finds the results of the earlier attempt.
+of the request, its last event the response. The process that holds the log's lease handles the
+request; all others wait for the response. If that process crashes, its lease expires; the next
+attempt handles the request again with the same ids, so that it finds the results of the earlier
+attempt.
 
-Messages do not need this: the key becomes the id of their event.
+Messages do not need such a log: the key becomes the id of their event.
 """
 
 from __future__ import annotations
@@ -41,18 +43,18 @@ from ...stores.port import Lease, Store
 from ...values.stream_items import CaughtUp
 from .callers import Caller
 
-TENANT = "~once:"  # + the tenant whose requests they are
+TENANT = "~once:"  # + the tenant of the requests
 TTL = 15.0  # seconds until the lease of a crashed process expires
 LONGEST = 255  # characters of a key
 KEPT = 24 * 3_600  # seconds that a response is stored
 PATIENCE = 60.0  # seconds that a duplicate waits for the response
 BATCH = 100
-SESSION = "session"  # the metadata of a row that name the session of its response
+SESSION = "session"  # the metadata field with the session of a response
 
 
 class KeyedRequest(Struct, frozen=True, kw_only=True):
-    """A request with an idempotency key: the key, a hash of the content, and the session that the
-    request refers to."""
+    """A request with an idempotency key: the key, a hash of the request, and the id of the session
+    in its path, if any."""
 
     key: str
     hash: str
@@ -60,7 +62,8 @@ class KeyedRequest(Struct, frozen=True, kw_only=True):
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True):
-    """A stored response; `session` is the session that the request created or found."""
+    """A response that is stored for repeated requests. `session` is the session that the request
+    created or found."""
 
     hash: str
     status: int
@@ -73,8 +76,9 @@ Work: TypeAlias = Callable[[str, bool], Awaitable[StoredResponse]]
 
 
 class IdempotencyStore:
-    """Stores requests with an idempotency key, and their responses. `waiting` is a context manager
-    that is active while a duplicate waits, and may end the wait; `check` then raises the reason."""
+    """Stores the responses to requests with an idempotency key, so that a repeated request gets the
+    same response. While a duplicate waits for the response, the context manager `waiting` is active
+    and may end the wait; `check` then raises the reason."""
 
     def __init__(
         self,
@@ -88,9 +92,9 @@ class IdempotencyStore:
         self.tenants: set[str] = set()  # the tenants with requests in this process
 
     async def do(self, caller: Caller, asked: KeyedRequest, work: Work) -> StoredResponse:
-        """Return the response to a request: the stored response, or else the response of `work`.
-        `work` gets an id for the object it creates, which is the same for every attempt, and
-        whether there was an earlier attempt."""
+        """Return the response to a request: the stored response if there is one, otherwise the
+        response that `work` returns. `work` is called with an id for the object it creates, which
+        is the same in every attempt, and with True if there was an earlier attempt."""
         check_key(asked.key)
         record = name(caller, asked.key)
         where = Key(TENANT + caller.tenant, record, "main")
@@ -107,14 +111,14 @@ class IdempotencyStore:
             return lease
 
     async def same(self, caller: Caller, asked: KeyedRequest) -> None:
-        """Bind a key to a request whose response is not stored. Raises `KeyReused` if the key is
-        bound to another request."""
+        """Check a key for a request whose response is not stored: the first call records the
+        request. Raises `KeyReused` if the key was used for a different request."""
         where = Key(TENANT + caller.tenant, name(caller, asked.key), "main")
         if await self._begin(where, caller, asked):
             await self._known(where, asked)
 
     async def _begin(self, where: Key, caller: Caller, asked: KeyedRequest) -> bool:
-        """Record the request. Returns whether it was recorded before."""
+        """Record the request under its key. Returns whether a request was recorded there before."""
         self.tenants.add(caller.tenant)
         created = ev.SessionCreated(user=caller.principal, workspace=asked.session)
         events = [
@@ -128,8 +132,8 @@ class IdempotencyStore:
         return False
 
     async def _known(self, where: Key, asked: KeyedRequest) -> StoredResponse | None:
-        """Return the stored response, or None. Raises `KeyReused` if the key is bound to another
-        request."""
+        """Return the stored response, or None. Raises `KeyReused` if the key was used for a
+        different request."""
         try:
             async for event in self._store.read(where):
                 if event.kind == "request.received":
@@ -142,8 +146,7 @@ class IdempotencyStore:
         return None
 
     async def _turn(self, where: Key, asked: KeyedRequest) -> Lease | StoredResponse:
-        """Acquire the lease that allows to do the work, or return the response of another
-        attempt."""
+        """Acquire the lease for handling the request, or return the response of another attempt."""
         try:
             async with asyncio.timeout(PATIENCE) as patience:
                 while True:
@@ -166,7 +169,7 @@ class IdempotencyStore:
             ) from None
 
     async def _told(self, where: Key, asked: KeyedRequest, left: int) -> StoredResponse | None:
-        """Wait for the response of the attempt in progress. Returns None once its lease may have
+        """Wait for the response of another attempt. Returns None when that attempt's lease may have
         expired."""
         row = await self._store.row(where)
         if row is None or (known := await self._known(where, asked)) is not None:
@@ -197,7 +200,7 @@ class IdempotencyStore:
         return answer
 
     async def _forget(self, where: Key, lease: Lease) -> None:
-        """Release the key of a request that had no effect."""
+        """Delete the log of a request that had no effect, so that its key can be used again."""
         try:
             await self._store.release(lease)
             await self._store.delete(Scope(where.tenant, where.session))
@@ -219,13 +222,13 @@ class IdempotencyStore:
         return await self._drop(query)
 
     async def forget(self, tenant: str, session: str, but: str | None = None) -> int:
-        """Delete all stored responses about a session."""
+        """Delete all stored responses about a session, except the one with the id `but`."""
         told = await self._drop(Query(tenant=TENANT + tenant, workspace=session), but)
         made = Query(tenant=TENANT + tenant, metadata={SESSION: session})
         return told + await self._drop(made, but)
 
     async def forget_person(self, tenant: str, user: str, but: str | None = None) -> int:
-        """Delete all stored responses to requests of a user."""
+        """Delete all stored responses to requests of a user, except the one with the id `but`."""
         return await self._drop(Query(tenant=TENANT + tenant, user=user), but)
 
     async def _drop(self, query: Query, but: str | None = None) -> int:
@@ -238,30 +241,30 @@ class IdempotencyStore:
 
 
 def _about(answer: StoredResponse) -> list[NewEvent]:
-    """Return the metadata event that makes a response searchable by its session."""
+    """Return the metadata event by which a stored response can be found by its session."""
     if answer.session is None:
         return []
     return [NewEvent.of("metadata.changed", ev.MetadataChanged(set={SESSION: answer.session}))]
 
 
 def check_key(key: str) -> None:
-    """Reject a key that is not visible ASCII."""
+    """Reject a key that is too long or contains characters other than visible ASCII."""
     if not 1 <= len(key) <= LONGEST or not key.isascii() or not key.isprintable():
         raise InvalidValue(
             field="Idempotency-Key",
-            problem="is not a valid key",
+            problem="is empty, too long or not visible ASCII",
             remedy=f"use 1 to {LONGEST} visible ASCII characters",
             limit=LONGEST,
         )
 
 
 def name(caller: Caller, key: str) -> str:
-    """Return the id of a key in the store. Keys of different callers never collide."""
+    """Return the id under which a key is stored. Keys of different callers have different ids."""
     text = msgspec.json.encode((caller.tenant, caller.principal, key))
     return hashlib.sha256(text).hexdigest()[:40]
 
 
 def request_hash(method: str, path: str, query: bytes, body: bytes) -> str:
-    """Return a hash of the whole request."""
+    """Return a hash of a request's method, path, query and body."""
     parts = msgspec.json.encode((method, path, query.decode("latin-1")))
     return hashlib.sha256(parts + b"\n" + body).hexdigest()

@@ -1,5 +1,5 @@
-"""API keys: hashed, with one log for each key in the store, so that every replica can read them and
-their history is kept. A key is shown once, when it is created.
+"""API keys. Only a hash of each key is stored, in a log of its own, so that every replica can read
+it and its history is kept. A key is shown once, when it is created.
 
 A key consists of `hk_`, an id of twelve characters, and a secret of forty-three characters. The log
 contains the SHA-256 of the secret. The secret is long and random, so a slower hash is not needed.
@@ -33,7 +33,8 @@ PAGE = 1_000
 
 
 class KeyIssued(Struct, frozen=True, kw_only=True):
-    """A new secret for a key, as a hash. Earlier secrets are valid until `old_until`."""
+    """The event payload for a new secret of a key: its hash. Earlier secrets are valid until
+    `old_until`."""
 
     hash: str
     tenant: str
@@ -72,7 +73,7 @@ class NewKey(Struct, frozen=True, kw_only=True):
 
 
 class ApiKeys:
-    """The API keys of a server, in its store."""
+    """Creates, lists, rotates and revokes the API keys of a server, which are kept in its store."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int] = wall_clock) -> None:
         self._store, self._clock = store, clock
@@ -180,15 +181,15 @@ class ApiKeys:
 
 
 class KeyRecord(Struct, frozen=True):
-    """A key with the hashes of its secrets, and when each secret expires."""
+    """An API key as read from its log: the hashes of its secrets, and when each secret expires."""
 
     info: ApiKeyInfo
     hashes: tuple[tuple[str, int | None], ...]
     head: int
 
     def fits(self, secret: str, now: int) -> bool:
-        """Return whether this is a valid secret of a valid key. Compares with every stored hash, in
-        constant time."""
+        """Return whether a secret belongs to this key and is valid. Compares with every stored
+        hash, in constant time."""
         given, fits = hashed(secret), False
         for known, until in self.hashes:
             fits |= hmac.compare_digest(given, known) and (until is None or now < until)

@@ -1,4 +1,4 @@
-"""The limits of a server, and the counters for them. Each process counts for itself."""
+"""The limits of a server, and the counters that enforce them. Each process counts separately."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     - `reader_bytes`, `principal_bytes` and `process_bytes`: unsent data in memory, for one reader
       of a stream, all readers of one principal, and all readers
     - `stall_seconds`: how long a client may read nothing before it is disconnected
-    - `unsure_seconds`: how long a session is neither reported as missing nor created while a store
-      that may have it is unavailable; None is for as long as the store is unavailable
+    - `unsure_seconds`: for how long a request for an unknown session fails with 503 instead of 404
+      while a store that may contain the session is unavailable; None: as long as it is unavailable
     """
 
     body_bytes: int = 16 << 20
@@ -38,7 +38,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     attachment_bytes: int = 8 << 20
     rate: float | None = 100.0
     burst: int = 200
-    refusals: float = 5.0  # failed logins a second of one address
+    refusals: float = 5.0  # failed logins per second from one address
     concurrent: int = 100
     streams: int = 200
     requests: int = 2_000
@@ -54,7 +54,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     loaded_agents: int = 1_000
 
     def faults(self) -> Iterator[str]:
-        """Return the problems with these limits."""
+        """Yield a description of each invalid limit."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -1,2 +1,2 @@
-"""HTTP layer: middleware, error responses, validation messages, headers and low-level protocol
+"""The HTTP layer: middleware, error responses, validation messages, headers and protocol
 handling."""

@@ -1,4 +1,4 @@
-"""The context of a request: its caller, and access to the sessions that this caller may use."""
+"""The context of a request: its caller, and access to the sessions of this caller."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RequestContext:
 
     def hold(self, size: int) -> None:
         """Reserve buffer space for a large response before it is created. Raises `RateLimited` if
-        there is none."""
+        there is not enough."""
         if size > PIECE:
             self._hold(size)
 
@@ -65,17 +65,17 @@ class RequestContext:
         return self.caller.principal
 
     def new_id(self, prefix: str = "") -> str:
-        """Return an id for a new object. The same idempotency key always yields the same id."""
+        """Return an id for a new object. Requests with the same idempotency key get the same id."""
         return new_id() if self.once is None else f"{prefix}{self.once}"
 
     def repeated(self, *errors: type[Exception]) -> suppress:
-        """Context manager that ignores errors that an earlier attempt of this request may have
-        caused."""
+        """Context manager for a step that an earlier attempt of this request may have done. If
+        there was an earlier attempt, it ignores these errors."""
         return suppress(*(errors if self.again else ()))
 
     def acting_for(self, user: str | None) -> str:
-        """Return the owner of the sessions: the caller, or `user` if it is set and the caller has
-        the scope `sessions:all`."""
+        """Return the user whose sessions are accessed: the caller, or `user` if it is set and the
+        caller has the scope `sessions:all`. Raises `Forbidden` otherwise."""
         if user is None or user == self.caller.principal:
             return self.caller.principal
         if not self.caller.may("sessions:all"):
@@ -87,7 +87,7 @@ class RequestContext:
         return user
 
     def sessions(self, place: TenantStore) -> Sessions:
-        """Return the session lifecycle of a store, with the caller as the actor."""
+        """Return the `Sessions` of a store, with the caller as the actor of their events."""
         return Sessions(place.store, tenant=place.tenant, actor=self.actor)
 
     async def find(
@@ -118,7 +118,8 @@ class RequestContext:
     async def reading(
         self, id: str, thread: str = "main"
     ) -> AsyncGenerator[Session | UnservedSession, None]:
-        """Open a session for reading, even if no agent of this server serves it."""
+        """Context manager that opens a session for reading, even if no agent of this server serves
+        it."""
         place, row = await self.find(id, thread)
         try:
             served = await self.engine_of(place, row)
@@ -153,8 +154,8 @@ class RequestContext:
         return self.service.serves(row)
 
     async def shown(self, place: TenantStore, row: Row, *, created: bool = False) -> SessionView:
-        """Return the view of a session. Its `engine` is empty if no agent of this server serves
-        it."""
+        """Return a session in the form of the API. Its `engine` is empty if no agent of this server
+        serves it."""
         served = await self.served(place, row)
         return SessionView(
             id=row.session,
@@ -168,7 +169,7 @@ class RequestContext:
         )
 
     async def shown_thread(self, id: str, thread: str, *, created: bool = True) -> SessionView:
-        """Return the view of a thread of a session."""
+        """Return a thread of a session in the form of the API."""
         return await self.shown(*await self.find(id, thread), created=created)
 
     def events(self, id: str, thread: str) -> str:

@@ -1,4 +1,5 @@
-"""Error responses. All errors have the same format, and none reveals internals of the server."""
+"""Error responses. All errors have the same format, and no error contains internal details of the
+server."""
 
 from __future__ import annotations
 
@@ -99,8 +100,8 @@ def known_as(error: Exception, scope: Scope) -> HoldfastError:
 
 
 def _shown(error: HoldfastError, request: str) -> HoldfastError:
-    """Return the error as clients may see it. Errors of a store are replaced by a message that the
-    store failed."""
+    """Return the error that is sent to the client. Errors of a store are replaced by a general
+    message."""
     if type(error) is ServerError and error.reason is None:
         return ServerError(problem=f"the server failed: look for request {request} in its log")
     if isinstance(error, StoreUnasked):

@@ -15,13 +15,13 @@ from ..streams.response import StreamResponse
 
 
 class MadeFile:
-    """A file in a temporary folder of its own."""
+    """A temporary file that is sent as a response. It is the only file in its folder."""
 
     def __init__(self, path: Path, media_type: str, patience: Callable[[], float]) -> None:
         self.path, self._media_type, self._patience = path, media_type, patience
 
     def response(self, headers: dict[str, str]) -> StreamResponse:
-        """Return a response that sends the file. The file is deleted afterwards."""
+        """Return a response that sends the file and then deletes it."""
         left = contextlib.AsyncExitStack()
         left.push_async_callback(
             asyncio.to_thread, shutil.rmtree, self.path.parent, ignore_errors=True
@@ -39,8 +39,8 @@ class MadeFile:
 async def made_file(
     name: str, media_type: str, patience: Callable[[], float]
 ) -> AsyncGenerator[MadeFile, None]:
-    """Context manager that yields a file to write; its folder is removed if the block fails.
-    `patience` is passed to `StreamResponse`."""
+    """Context manager that yields a temporary file for the caller to write; its folder is removed
+    if the block fails. `patience` is passed to `StreamResponse`."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-response-"))
     try:
         yield MadeFile(folder / name, media_type, patience)
@@ -50,8 +50,8 @@ async def made_file(
 
 
 async def _pieces(path: Path) -> AsyncGenerator[bytes, None]:
-    """Yield the file in pieces. The file is open only while a piece is read, since a reader may
-    stop at any time."""
+    """Yield the content of the file in pieces. The file is open only while a piece is read, since
+    the client may disconnect at any time."""
     offset = 0
     while piece := await asyncio.to_thread(_piece, path, offset):
         offset += len(piece)

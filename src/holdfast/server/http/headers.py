@@ -1,5 +1,5 @@
-"""Headers and paths: content negotiation, headers that may occur once, security headers of every
-response, the methods of a path, and where the app is mounted."""
+"""Functions for headers and paths: content negotiation, checks of request headers, security headers
+of responses, the methods of a path, and the path at which the app is mounted."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def check_plain(encoding: str) -> None:
 
 
 def both_framings() -> InvalidValue:
-    """Return the error for a request with both `Content-Length` and `Transfer-Encoding`, because a
-    proxy may have used the other header."""
+    """Return the error for a request with both `Content-Length` and `Transfer-Encoding`. It is
+    rejected because a proxy may have used the other header."""
     return InvalidValue(
         field="transfer-encoding",
-        problem="is sent together with content-length",
-        remedy="send one of them",
+        problem="is set in addition to content-length",
+        remedy="send only one of the two headers",
     )
 
 
 def guarded(headers: Iterable[tuple[bytes, bytes]], request: str) -> list[tuple[bytes, bytes]]:
-    """Add security headers to a response: browsers may not show it in a frame, and do not run or
-    load anything from it, unless the response has its own policy."""
+    """Add security headers to a response. They forbid browsers to show the response in a frame, and
+    to run or load anything from it, unless the response has its own policy."""
     found = [
         *headers,
         (b"x-request-id", request.encode()),
@@ -99,6 +99,6 @@ def methods(scope: Mapping[str, Any]) -> list[str]:
 
 
 def repeats(handler: Any, name: str) -> bool:
-    """Return whether a parameter is a list and may occur several times."""
+    """Return whether a parameter of a route is a list, so that it may occur several times."""
     kind = handler.parsed_fn_signature.parameters[name]
     return any(one.is_non_string_sequence for one in (kind, *kind.inner_types))

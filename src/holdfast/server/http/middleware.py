@@ -52,15 +52,16 @@ KEPT = ("content-type", "location")  # headers of a response that are stored wit
 
 
 class RequestMiddleware(ASGIMiddleware):
-    """The middleware before all routes.
+    """Middleware that passes every request through a `RequestPipeline`.
 
-    The `opt` of a route says what it needs:
+    The `opt` mapping of a route configures it:
 
-    - `public`: no caller; `scope`: a scope of the caller
+    - `public`: no authentication; `scope`: the scope that the caller needs
     - `body="raw"`: a body that is not JSON; `limit`: its size, if smaller than the general limit
-    - `once="own"`: the route handles idempotency keys itself; `once="same"`: the route returns the
-      same response again, so it is not stored; `replayed`: called when a stored response is sent
-    - `stream`: the response may be a stream; `waits`: the response may wait
+    - `once="own"`: the route handles idempotency keys itself; `once="same"`: the response is not
+      stored, because repeating the request returns it again; `replayed`: a function that is called
+      when a stored response is sent
+    - `stream`: the response may be a stream; `waits`: the response may be delayed by `wait`
     """
 
     scopes = (ScopeType.HTTP,)
@@ -69,7 +70,8 @@ class RequestMiddleware(ASGIMiddleware):
         self._service = service
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        passing = RequestPipeline(self._service, cast(HTTPScope, scope), send)  # by `scopes`
+        # `scopes` ensures that this is an HTTP request.
+        passing = RequestPipeline(self._service, cast(HTTPScope, scope), send)
         try:
             await passing.through(receive, next_app)
             await passing.finish()
@@ -83,7 +85,8 @@ class RequestMiddleware(ASGIMiddleware):
 
 
 class RequestPipeline:
-    """The processing of one request."""
+    """Processes one request: checks and authenticates it, calls the route, and sends the
+    response."""
 
     def __init__(self, service: Service, scope: HTTPScope, send: Send) -> None:
         self._service, self._scope, self._send = service, scope, send
@@ -170,7 +173,7 @@ class RequestPipeline:
                 field="path", problem="is not UTF-8", remedy="percent-encode it as UTF-8"
             ) from None
         if folded:
-            self._scope["path_params"] = {}  # not for the audit record either
+            self._scope["path_params"] = {}  # keeps the parsed path out of the audit record
             raise NoRoute(path=shown[:SHOWN])
 
     def _check_query(self) -> None:
@@ -302,7 +305,7 @@ class RequestPipeline:
             return
         if message["type"] == "http.response.start":
             if (length := _length(message)) is not None and length > PIECE:
-                self._begun = message  # sent once there is room for the body
+                self._begun = message  # sent once there is buffer space for the body
                 return
             await self._begin(message)
             return
@@ -329,8 +332,8 @@ class RequestPipeline:
         await self._send({**message, "headers": headers})
 
     def _takes(self, size: int) -> bool:
-        """Return whether there is buffer space for a large response. The response to a request that
-        changed something is always sent."""
+        """Reserve buffer space for a large response. Returns False if there is not enough. The
+        response to a request that changed something is always accepted."""
         try:
             self._hold(size, must=self._scope["method"] in CHANGES or self._begun is None)
         except RateLimited as error:
@@ -360,7 +363,7 @@ class RequestPipeline:
             await asyncio.sleep(0)  # let other tasks run
 
     async def finish(self) -> None:
-        """Send the error if there was no buffer space for the response."""
+        """Send an error response if there was not enough buffer space for the response."""
         if (error := self._refusal) is not None:
             self._refusal, self._dropped = None, False
             await self.fail(error)
@@ -399,7 +402,7 @@ class RequestPipeline:
 
 
 class ResponseRecorder:
-    """Records a response instead of sending it."""
+    """Records a response so that it can be stored, instead of sending it."""
 
     def __init__(self) -> None:
         self._status = 500
@@ -452,7 +455,7 @@ async def read(receive: Receive, limit: int) -> bytes:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return an ASGI `receive` function that returns a body which was read before."""
+    """Return an ASGI `receive` function that returns a body that was already read."""
     given = False
 
     async def again() -> Any:

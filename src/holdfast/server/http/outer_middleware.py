@@ -1,6 +1,6 @@
-"""Middleware that runs before routing. It serves `HEAD` as `GET` without a body, rejects CORS
-preflights with errors in the usual format, and closes a connection if the request body was not read
-to the end."""
+"""Middleware that runs before routing. It answers `HEAD` like `GET` without a body, rejects
+forbidden CORS preflights in the usual error format, and closes a connection if the request body was
+not read to the end."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .errors import answer
 from .headers import both_framings, guarded
 
 FRAMING = (b"content-length", b"transfer-encoding")
-ASKED = "holdfast.method"  # the key of a scope for the client's method, if it was replaced
-LINGER, QUIET = 5.0, 1.0  # seconds that the rest of a body is read, in all and without data
-SIMPLE = ("accept", "accept-language", "content-language")  # headers that any page may send
+ASKED = "holdfast.method"  # key in the ASGI scope for the original method, if it was replaced
+LINGER, QUIET = 5.0, 1.0  # seconds to read the rest of a body: in total, and without new data
+SIMPLE = ("accept", "accept-language", "content-language")  # headers that CORS always allows
 
 
 class App(Litestar):
-    """A Litestar app that does not change the scope of the app in which it is mounted."""
+    """A Litestar app that leaves the ASGI scope unchanged for the app in which it is mounted."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         mine: Any = {**scope, "state": {**(scope.get("state") or {})}}
@@ -44,7 +44,8 @@ class App(Litestar):
 
 
 class OuterMiddleware:
-    """Wraps an app. `cors` lists the origins whose pages may send requests."""
+    """Wraps the Litestar app with this middleware. `cors` lists the origins whose pages may send
+    requests."""
 
     def __init__(self, app: ASGIApp, cors: CORSConfig | None, redactor: Redactor) -> None:
         self._app, self._cors, self._redactor = app, cors, redactor
@@ -54,11 +55,11 @@ class OuterMiddleware:
         if method is not None and (framing := _framing(scope)):
             exchange = UnreadBody(receive, send)
             receive, send = exchange.receive, exchange.send
-            if len(framing) > 1:  # servers other than Holdfast's own may accept it
+            if len(framing) > 1:  # other ASGI servers may accept such a request
                 await self._refuse(both_framings(), scope, send)
                 return
         if method == "HEAD":
-            # The scope of the server stays unchanged; the audit record has the method HEAD.
+            # The server's own scope is not changed; the audit record contains the method HEAD.
             asked = cast(HTTPScope, {**scope, "method": "GET", ASKED: method})
             await self._app(asked, receive, HeadResponse(send).send)
         elif method == "OPTIONS" and (error := self._refused(Headers.from_scope(scope))):
@@ -67,7 +68,7 @@ class OuterMiddleware:
             await self._app(scope, receive, send)
 
     def _refused(self, headers: Headers) -> HoldfastError | None:
-        """Return the error for a preflight that is not allowed."""
+        """Return the error for a CORS preflight that is not allowed, or None if it is allowed."""
         origin, cors = headers.get("origin"), self._cors
         if origin is None or cors is None:
             return None
@@ -82,7 +83,7 @@ class OuterMiddleware:
             if name and name.lower() not in known:
                 return InvalidValue(
                     field=name[:100],
-                    problem="is not an allowed header",
+                    problem="is a header that is not allowed (CORS)",
                     remedy=f"use only {', '.join(sorted(known))}",
                 )
         return None
@@ -98,7 +99,8 @@ class OuterMiddleware:
 
 
 def _framing(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return the framing headers of an HTTP/1 request; empty if it has no body."""
+    """Return the headers that define the length of an HTTP/1 request body; empty if there is no
+    body."""
     if not str(scope.get("http_version", "1.1")).startswith("1"):
         return {}
     found = {name.lower(): value for name, value in scope["headers"] if name.lower() in FRAMING}
@@ -108,8 +110,8 @@ def _framing(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
 class UnreadBody:
     """Handles a request whose body may not be read to the end. If the response starts before the
     end of the body, the connection is closed, so that the remaining bytes are never parsed as
-    another request. Before that, the remaining body is read for a moment, because a client that is
-    disconnected while it is sending does not see the response."""
+    another request. Before that, the remaining body is read for a few seconds, because a client
+    that is disconnected while it is sending does not receive the response."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
@@ -148,7 +150,8 @@ class UnreadBody:
 
 
 class HeadResponse:
-    """Sends the start of a response and then ends it, even if the body would never end."""
+    """Sends the headers of a response to a HEAD request and ends it, even if the response of GET
+    would be an endless stream."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -1,5 +1,5 @@
-"""The HTTP/1.1 protocol below the app. An ambiguous request is rejected with an error in the usual
-format, and its connection is closed; the request never reaches the app."""
+"""Strict parsing of HTTP/1.1. An ambiguous request is rejected with an error in the usual format,
+and its connection is closed; the request never reaches the app."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _FOLDED = re.compile(rb"\n[ \t]")  # a header that continues on the next line
 
 
 class StrictConnection(h11.Connection):
-    """Parses requests strictly by RFC 9112. A proxy may parse a malformed request differently, and
-    treat a part of it as the next request. `fault` is the error of a rejected request."""
+    """Parses requests strictly by RFC 9112. Otherwise a proxy could parse a malformed request
+    differently, and treat some of its bytes as the next request. `fault` is the error of a rejected
+    request."""
 
     fault: InvalidValue | None = None
     _chunked = False
@@ -55,7 +56,11 @@ class StrictConnection(h11.Connection):
                 "request", "has a line that does not end with CR LF", "end every line with CR LF"
             )
         if _FOLDED.search(text):
-            self._refuse("request", "has a header that continues on the next line", "use one line")
+            self._refuse(
+                "request",
+                "has a header that continues on the next line",
+                "send each header on one line",
+            )
 
     def _check_framing(self, request: h11.Request) -> None:
         names = {name for name, _ in request.headers}
@@ -72,8 +77,8 @@ class StrictConnection(h11.Connection):
 
 
 class Protocol(H11Protocol):
-    """uvicorn's protocol, with Holdfast's errors for rejected requests. A connection with an
-    unfinished response is closed without waiting for a client that does not read."""
+    """uvicorn's protocol, with Holdfast's error responses for invalid requests. A connection with
+    an unfinished response is closed without waiting for a client that does not read."""
 
     conn: StrictConnection
 
@@ -90,7 +95,7 @@ class Protocol(H11Protocol):
             unfinished = cycle.response_started and not cycle.response_complete
             if unfinished and not cycle.disconnected:
                 self._reset()
-                await asyncio.sleep(0)  # let the cycle notice the disconnect
+                await asyncio.sleep(0)  # let the request cycle notice the disconnect
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -101,7 +106,7 @@ class Protocol(H11Protocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Schedule dropping a closing connection, even if the client does not read."""
+        """Drop a closing connection after a while, even if the client does not read."""
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self.loop.call_later(LEFT, self._reset)
 
@@ -114,8 +119,8 @@ class Protocol(H11Protocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Send the error and close the connection, since it is unknown where the next request
-        starts."""
+        """Send the error response and close the connection, since it is unknown where the next
+        request starts."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True  # the app can no longer respond

@@ -1,5 +1,5 @@
-"""The OpenAPI document as a page of plain HTML, without scripts or external resources, so that it
-can be read offline. Pure."""
+"""Renders the OpenAPI document as a page of plain HTML, without scripts or external resources, so
+that it can be read offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation messages: the invalid field of a request, and the values that it accepts. They are
+"""Error messages for invalid requests: the invalid field, and the values that it accepts. They are
 derived from msgspec's errors and from the types of the route, which a client does not see."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .headers import base_of
 
 LONGEST = 200  # characters of a name or a value that an error quotes
 DOCUMENT = "see /v1/openapi.json for the parameters and fields"
-BODY = "data"  # the parameter of a route that has the body
+BODY = "data"  # the name of the parameter of a route that receives the body
 MISSING = re.compile(r"Missing required (\w+) parameter '([\w-]+)'")
 UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 LACKING = re.compile(r"Object missing required field `(.*)`")
@@ -30,9 +30,9 @@ SIZE = re.compile(r"Expected `[^`]*`( of length)? ([<>]=?) (.*)")
 TRUNCATED = "Input data was truncated"
 SURROGATE = re.compile("[\ud800-\udfff]")
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of half a surrogate pair
-SEARCHED = 1 << 20  # bytes of a body that is searched for the cause
+SEARCHED = 1 << 20  # the longest body, in bytes, that is searched for the cause
 SORTS = {
-    **{"str": "a text", "int": "a number", "float": "a number", "bool": "true or false"},
+    **{"str": "a string", "int": "a number", "float": "a number", "bool": "true or false"},
     **{"array": "a list", "object": "an object", "null": "null"},
 }
 PLAIN: tuple[tuple[Any, str], ...] = (
@@ -45,7 +45,7 @@ PART = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 
 
 def invalid_request(error: ValidationException, scope: Scope) -> InvalidValue:
-    """Return the error for the first fault of a request."""
+    """Return the error for the first invalid field of a request."""
     if (missing := MISSING.match(str(error.detail))) is not None:
         source, field = missing.groups()
         return InvalidValue(
@@ -60,7 +60,7 @@ def invalid_request(error: ValidationException, scope: Scope) -> InvalidValue:
     if key == BODY and problem == f"'{BODY}'":
         return InvalidValue(field="body", problem=f"is missing ({source})", remedy=_document(scope))
     if "matching regex" in problem:
-        problem = "has characters that cannot be used here"
+        problem = "contains characters that are not allowed"
     wanted = [*_wanted(scope, key)]
     limit = _limit(problem)
     field, problem, remedy = told(key, problem, wanted)
@@ -71,20 +71,20 @@ def invalid_request(error: ValidationException, scope: Scope) -> InvalidValue:
 
 
 def _limit(problem: str) -> int | None:
-    """Return the limit that a value exceeds, or None if the fault is a different one."""
+    """Return the limit that a value exceeds, or None if the error has another cause."""
     size = SIZE.fullmatch(problem)
     return int(size[3]) if size is not None and size[3].isdecimal() else None
 
 
 def _document(scope: Scope) -> str:
-    """Return the remedy that points to the OpenAPI document, including the path at which the app is
+    """Return the remedy that refers to the OpenAPI document, with the path at which the app is
     mounted."""
     return DOCUMENT.replace("/v1/", f"{base_of(scope)}/v1/")
 
 
 def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, str]:
-    """Return the field, problem and remedy for a fault. `wanted` lists the types that `key`
-    accepts."""
+    """Return the field, problem and remedy for a validation error. `wanted` lists the types that
+    the field `key` accepts."""
     where = "" if key == BODY else key.removeprefix(f"{BODY}.")
     objects = [kind for kind in wanted if isinstance(kind, types.StructType)]
     fields = [field.encode_name for kind in objects for field in kind.fields]
@@ -105,21 +105,21 @@ def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, st
 
 
 def unreadable(detail: str, body: bytes) -> InvalidValue:
-    """Return the error for a body that is not valid JSON. Reports a lone surrogate as the cause,
-    because the decoder reports it as truncated data."""
+    """Return the error for a body that is not valid JSON. Detects a lone surrogate, which the
+    decoder reports as truncated data."""
     if (where := _half_a_character(body)) is not None:
         return InvalidValue(
             field=where or "body",
             problem="contains a lone surrogate (\\ud800 to \\udfff)",
             remedy="send both halves of the pair, or the character as UTF-8",
         )
-    problem = "ends before the end of its JSON value" if detail == TRUNCATED else detail
+    problem = "is incomplete JSON" if detail == TRUNCATED else detail
     return InvalidValue(field="body", problem=problem, remedy="send valid JSON")
 
 
 def _half_a_character(body: bytes) -> str | None:
     """Return the path of the first string with a lone surrogate. Returns None if there is none, or
-    if the body is invalid JSON for another reason."""
+    if the body is not valid JSON for another reason."""
     if len(body) > SEARCHED or not HALF.search(body):
         return None
     try:
@@ -130,7 +130,8 @@ def _half_a_character(body: bytes) -> str | None:
 
 
 def _half_in(value: Any) -> list[str] | None:
-    """Return the path to the first string with a lone surrogate, last step first."""
+    """Return the path to the first string with a lone surrogate, as a list with the last step
+    first, or None."""
     if isinstance(value, str):
         return [] if SURROGATE.search(value) else None
     if isinstance(value, dict) and any(SURROGATE.search(name) for name in value):
@@ -152,9 +153,9 @@ def _half_in(value: Any) -> list[str] | None:
 def _in_words(
     problem: str, wanted: list[types.Type], bounds: Mapping[str, Any], source: str
 ) -> tuple[str, str] | None:
-    """Return a problem and a remedy for a value of the wrong type or size, or None if there is no
-    short description."""
-    outside = source in ("query", "path")  # where every value is text and none is null
+    """Return a problem and a remedy for a value of the wrong type or size. Returns None if an
+    accepted type has no short description."""
+    outside = source in ("query", "path")  # there, every value is a string and never null
     kinds = [kind for kind in wanted if not (outside and isinstance(kind, types.NoneType))]
     words = [found for kind in kinds if (found := _words(kind, bounds)) is not None]
     if not words:
@@ -191,7 +192,7 @@ def _range(least: float | None, most: float | None, what: str = "") -> str:
 
 
 def _bounds(scope: Scope, key: str) -> Mapping[str, Any]:
-    """Return the limits of a parameter that are not part of its type."""
+    """Return the limits of a parameter that its annotation declares separately from its type."""
     handler: Any = scope.get("route_handler")
     taken = {} if handler is None else handler.parsed_fn_signature.parameters
     about = getattr(taken.get(key), "kwarg_definition", None)
@@ -221,7 +222,7 @@ def _wanted(scope: Scope, key: str) -> Iterator[types.Type]:
 
 
 def _kinds(kind: types.Type) -> Iterator[types.Type]:
-    """Return the types that a value may have; the members of a union are returned one by one."""
+    """Yield the types that a value may have; for a union, each of its members."""
     if isinstance(kind, types.Metadata):
         yield from _kinds(kind.type)
     elif isinstance(kind, types.UnionType):

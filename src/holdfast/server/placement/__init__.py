@@ -1,2 +1,2 @@
-"""Placement of sessions: the store of each session, queries over several stores, unavailable
-stores, and the sessions that are in use."""
+"""Finds the store of each session, queries several stores, handles unavailable stores, and tracks
+the sessions in use."""

@@ -1,4 +1,4 @@
-"""Sessions that may be in an unavailable store. Such sessions are neither reported as missing nor
+"""Handles sessions that may be in an unavailable store: they are neither reported as missing nor
 created again."""
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class StoreUnasked(StoreUnavailable):
 
 
 class AbsenceGuard:
-    """Prevents a session from being reported as missing while a store that may have it is
-    unavailable: for `unsure` seconds, or, if `unsure` is None, for as long as the store is
-    unavailable. A session that this process has found in that store before is always protected."""
+    """Prevents a session from being reported as missing while a store that may contain it is
+    unavailable: for `unsure` seconds, or without limit if `unsure` is None. For sessions that this
+    process has already found in that store, there is no limit either."""
 
     def __init__(self, breaker: CircuitBreaker, unsure: float | None) -> None:
         self._breaker, self._unsure = breaker, unsure
@@ -34,12 +34,12 @@ class AbsenceGuard:
         self._seen[scope] = kind
 
     def gone(self, scope: Scope, kind: str) -> None:
-        """Record that a session is not in a store."""
+        """Record that a session is no longer in a store."""
         if self._seen.get(scope) == kind:
             del self._seen[scope]
 
     def check(self, away: Collection[str], scope: Scope | None = None) -> None:
-        """Raise `StoreUnavailable` while one of these unavailable stores may have the session."""
+        """Raise `StoreUnavailable` if one of these unavailable stores may contain the session."""
         for kind in away:
             known = scope is not None and self._seen.get(scope) == kind
             if known or self._unsure is None or self._breaker.away(kind) <= self._unsure:

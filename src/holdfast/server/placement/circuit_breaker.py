@@ -1,5 +1,5 @@
-"""A circuit breaker for stores: a call to a store that may be unavailable has a deadline, and a
-store that has just failed is not called again immediately."""
+"""A circuit breaker for stores: each call has a deadline, and a store that has just failed is not
+called again immediately."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ...cancellation import forget
 from ...errors import HoldfastError, LogDamaged, MissingExtra, StoreError, StoreUnavailable
 
 T = TypeVar("T")
-TIMEOUT = 5.0  # seconds that a store has to answer
-BRIEFLY = 1.0  # seconds that a store has after a failure, doubled after each further one
-GAP = 60.0  # seconds without a call after which a failure counts as a new one
-AGAIN = 2.0  # seconds after a failure in which a store is not called
+TIMEOUT = 5.0  # seconds that a store has to respond
+BRIEFLY = 1.0  # seconds to respond after a failure; doubled after each further failure
+GAP = 60.0  # seconds without a call after which a failure counts as the first
+AGAIN = 2.0  # seconds after a failure during which the store is not called
 
 
 class _Failed(NamedTuple):
@@ -26,8 +26,8 @@ class _Failed(NamedTuple):
 
 
 class CircuitBreaker:
-    """Tracks the stores of a server by kind. Each store has `seconds` to respond, and an
-    unavailable store is recorded with the time of its first failure."""
+    """Tracks which stores of a server are unavailable, and since when. Each store has `seconds` to
+    respond."""
 
     def __init__(
         self, seconds: float = TIMEOUT, clock: Callable[[], float] = time.monotonic
@@ -41,7 +41,9 @@ class CircuitBreaker:
         as unavailable and raise a `StoreError` or `MissingExtra`."""
         known = self._away.get(kind)
         if known is not None and self._clock() < known.last + AGAIN:
-            raise StoreUnavailable(problem=f"the {kind} store has just failed") from known.error
+            raise StoreUnavailable(
+                problem=f"the {kind} store failed a moment ago: try again in a few seconds"
+            ) from known.error
         error: HoldfastError
         try:
             found = await self.within(self._patience(known), work)
@@ -70,9 +72,9 @@ class CircuitBreaker:
         return float(min(BRIEFLY * 2 ** (known.tries - 1), self._seconds))
 
     async def within(self, seconds: float, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work` within this many seconds. Raises `TimeoutError`. Work that is
-        too slow is cancelled but not awaited: a driver may ignore the cancellation until its server
-        responds."""
+        """Return the result of `work`, or raise `TimeoutError` after this many seconds. Work that
+        takes longer is cancelled but not awaited, because a driver may ignore the cancellation
+        until its server responds."""
 
         async def working() -> T:
             return await work()
@@ -94,7 +96,8 @@ class CircuitBreaker:
         forget(task)
 
     async def aclose(self) -> None:
-        """Cancel work that timed out and was not awaited. Call this after the stores are closed."""
+        """Cancel work that timed out and is still running. Call this after the stores are
+        closed."""
         for task in self._left:
             task.cancel()
         if self._left:

@@ -1,9 +1,8 @@
 """A lock for creating a session: only one request at a time can create a session with a given id,
-in any store and on any replica. Without it, one id could be created in two stores at the same
-moment.
+in any store and on any replica. Without it, two requests could create the same id in two stores.
 
-The lock is a claim of the id in the default store. It is released when the session exists; the lock
-of a process that crashed is taken over after a while.
+The lock is a claim of the id in the default store. It is released when the session exists; if its
+holder crashes, another request takes it over after a while.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ async def turn(store: Store, scope: Scope) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        with contextlib.suppress(HoldfastError):  # the lock is taken over later
+        with contextlib.suppress(HoldfastError):  # another request takes over the lock later
             await store.unclaim(tenant, name, mine)
 
 
 def _lost(holder: Scope) -> bool:
     since = int(holder.session.partition(".")[0])
-    # A time in the future is from a clock that was set back since.
+    # A time in the future means that the clock was set back.
     return abs(wall_clock() - since) > LOST * 1000

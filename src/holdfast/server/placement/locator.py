@@ -1,9 +1,9 @@
-"""Locates the store of each session. A session stays in the store that it was created in, and is
-found again by its id alone.
+"""Finds the store of each session. A session stays in the store that it was created in, and clients
+need only its id.
 
 Most sessions are in the default store. For a session in another store, the default store has an
 entry under a reserved tenant, which contains the name of that store. So every replica finds every
-session, and an operation on all sessions can visit every store that may contain sessions.
+session, and an operation on all sessions knows every store that may contain sessions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OWN = ("file", "sqlite", "postgres", "mongodb")  # stores that `location` identi
 
 
 class StoreChoice(Struct, frozen=True):
-    """A store by its kind and options."""
+    """The kind and the options that select a store."""
 
     kind: str
     options: dict[str, Any] = {}
@@ -57,8 +57,7 @@ class StoreChoice(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class StoreOutcome:
-    """A store that may hold sessions: the open store, or the error that occurred when it was
-    opened."""
+    """The result of opening a store that may contain sessions: the open store, or the error."""
 
     kept: StoreChoice
     outcome: TenantStore | HoldfastError
@@ -72,10 +71,11 @@ class StoreOutcome:
 
 
 class SessionLocator:
-    """The stores in the settings of a server, and the store of each session.
+    """Opens the stores in the settings of a server, and finds the store of each session.
 
-    While a store that may have a session is unavailable, the session is not reported as missing for
-    `unsure` seconds."""
+    While a store that may contain a session is unavailable, the session is not reported as missing
+    for `unsure` seconds.
+    """
 
     def __init__(
         self, registry: StoreRegistry, default: str, *, unsure: float | None = None
@@ -122,9 +122,9 @@ class SessionLocator:
 
     async def everywhere(self, tenant: str) -> list[StoreOutcome]:
         """Return every store that may contain sessions of a tenant, each once: the stores of the
-        settings, and the stores of entries with other options or with kinds that the settings no
-        longer have. The default store must respond; for any other store, the result may contain an
-        error."""
+        settings, and further stores that are recorded for sessions, with other options or of a kind
+        that the settings no longer have. The default store must respond; for any other store, the
+        result may contain an error."""
         wanted = {_name(kept): kept for kept in map(StoreChoice, self.order)}
         query = Query(tenant=TENANT + tenant, order="created", newest_first=False)
         async for entry in every_row(await self.store(), query):
@@ -143,7 +143,8 @@ class SessionLocator:
         return found
 
     def _kept(self, entry: Row | None) -> StoreChoice | None:
-        """Return the store of an entry, or None for a memory store of an earlier process."""
+        """Return the store that an entry names, or None for a memory store of an earlier
+        process."""
         if entry is None:
             return None
         kept = msgspec.convert(entry.metadata.get("kept"), StoreChoice)
@@ -171,8 +172,9 @@ class SessionLocator:
     async def _living(
         self, caller: Caller, id: str, first: list[tuple[TenantStore, Row]], sure: bool
     ) -> tuple[TenantStore, Row] | None:
-        """Return a caller's session that is not in the default store, or was moved out of it. If
-        the session is sealed in every store, return the store that it was in last."""
+        """Return a session of the caller that was created in, or moved to, a store other than the
+        default. If the session is sealed in every store, return the store to which it was moved
+        last."""
         named, found = await self._elsewhere(caller.tenant, id), [*first]
         if named is not None:
             row = await named.store.row(Key(caller.tenant, id, "main"))
@@ -194,7 +196,7 @@ class SessionLocator:
         kind: str,
         look: Callable[[Store], Awaitable[T]],
     ) -> tuple[TenantStore, T] | HoldfastError:
-        """Call `look` with a store and return the result; return the error if the store is
+        """Call `look` with a store and return the result. Returns the error if the store is
         unavailable."""
 
         async def work() -> tuple[TenantStore, T]:
@@ -246,8 +248,8 @@ class SessionLocator:
     ) -> AsyncGenerator[None, None]:
         """Context manager in which a session is created. It records the store of the session, and
         prevents other processes from creating a session with this id in another store. If the
-        creation fails, the record is removed. A `repeated` request may find the session that it
-        created before."""
+        creation fails, the record is removed. A `repeated` request is allowed to find the session
+        that it created earlier."""
         async with self._lock(place.tenant, id):
             main = Key(place.tenant, id, "main")
             if not repeated or await place.store.row(main) is None:
@@ -270,7 +272,7 @@ class SessionLocator:
     async def settle(
         self, place: TenantStore, id: str, options: Mapping[str, Any], *, sure: bool = True
     ) -> None:
-        """Record the store of a new session. Raises `SessionExists` if another store has the
+        """Record the store of a new session. Raises `SessionExists` if another store contains the
         session, and `StoreUnavailable` if that cannot be determined, unless `sure` is False."""
         if place.kind == self.default and not options:
             await self._settle_here(Scope(place.tenant, id), sure)
@@ -320,8 +322,8 @@ def _name(kept: StoreChoice) -> bytes:
 
 
 def same(one: TenantStore, other: TenantStore) -> bool:
-    """Return whether both are the same store. Their options may differ, since some options only say
-    how a store is used."""
+    """Return whether two `TenantStore` objects refer to the same store. Their options may differ,
+    since some options only say how a store is used."""
     if one.store is other.store:
         return True
     first, second = one.store.info(), other.store.info()

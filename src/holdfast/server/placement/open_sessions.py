@@ -13,7 +13,7 @@ from ...errors import HoldfastError
 from ...harness import Harness
 from ..auth.limits import ServerLimits
 
-LOOK = 0.1  # interval between searches for idle sessions, as a fraction of the idle time
+LOOK = 0.1  # interval of the search for idle sessions, as a fraction of `idle_seconds`
 
 
 @dataclass
@@ -25,7 +25,8 @@ class _Use:
 
 
 class SessionsInUse:
-    """The open sessions of an engine. Closing a session loses no data."""
+    """Tracks which open sessions of an engine are in use, and closes idle ones. Closing a session
+    loses no data."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
@@ -52,7 +53,7 @@ class SessionsInUse:
                 del self._uses[known]
 
     async def aclose(self) -> None:
-        """Stop closing idle sessions."""
+        """Stop the task that closes idle sessions."""
         if self._tidying is not None:
             self._tidying.cancel()
             await asyncio.gather(self._tidying, return_exceptions=True)
@@ -66,7 +67,7 @@ class SessionsInUse:
                         await harness.close(session)
 
     def _unused(self) -> Iterator[tuple[Harness, str]]:
-        """Return the sessions to close: sessions that have been idle for too long, and, if too many
+        """Yield the sessions to close: sessions that have been idle for too long, and, if too many
         are open, the sessions that have been idle the longest. A session with a run stays open."""
         now = time.monotonic()
         idle = [(use, place) for place, use in self._uses.items() if not use.users]

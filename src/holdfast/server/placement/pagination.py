@@ -1,6 +1,6 @@
 """Pagination over all stores of a server, one store after the other. If one store cannot fill a
-page, the page continues with the next store. A cursor contains the store that it belongs to. An
-unavailable store is skipped, and reported on that page and on all later pages."""
+page, the page continues with the next store. A cursor names the store in which the next page
+starts. An unavailable store is skipped, and reported on that page and on all later pages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ AnyQuery: TypeAlias = Query | PendingQuery | SearchQuery
 Fetch: TypeAlias = Callable[[Store, "str | None", int], Awaitable[Page[T]]]
 Sift: TypeAlias = Callable[[TenantStore, list[T]], Awaitable[list[T]]]
 LONGEST = 1_000  # characters of a cursor
-MARK = "."  # after the name of the store; no cursor of a store contains it
-PASSED = "-"  # before the name of each store that was skipped
-ROUNDS = 10  # queries of one store for one page, if rows are filtered out
+MARK = "."  # follows the name of the store; never occurs in the cursor of a store
+PASSED = "-"  # precedes the name of each store that was skipped
+ROUNDS = 10  # queries of one store for one page, at most, if results are filtered out
 
 
 class StoresPage(NamedTuple, Generic[T]):
-    """A page, and the stores that were skipped for this page and the pages before it."""
+    """A page of results, and the stores that were skipped for this page or an earlier one."""
 
     items: list[T]
     cursor: str | None
@@ -46,10 +46,11 @@ async def page(
     limit: int,
     sift: Sift[T] | None = None,
 ) -> StoresPage[T]:
-    """Return a page of the results of a query in all stores, or in `store` only. `fetch` is called
-    for the stores that the page needs, and for all stores if a total is requested. `sift` filters
-    the items of a store; more items are fetched in place of the removed items. If no store
-    responds, raise the error of the first store; the cursor stays valid."""
+    """Return a page of the results of a query in all stores, or in `store` only. `fetch` queries
+    one store; it is called for the stores that the page needs, or if a total is requested, for all
+    stores. `sift` filters the results of a store; more results are then fetched in place of the
+    removed ones. If no store responds, the error of the first store is raised; the cursor stays
+    valid."""
     kinds = places.order if store is None else [store]
     start, inner, passed = _read(query, kinds, cursor, one=store is not None)
     counted = isinstance(query, Query) and query.total
@@ -83,7 +84,7 @@ async def _moved(places: SessionLocator, place: TenantStore, row: Row) -> bool:
 
 
 class _Walk(Generic[T]):
-    """The state while a page is being filled."""
+    """Fills one page with results of one store after the other."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class _Walk(Generic[T]):
         self.failed: HoldfastError | None = None
 
     async def ask(self, kind: str, after: str | None, most: int, *, first: bool) -> Page[T] | None:
-        """Query one store. Returns None if it is unavailable and there are others."""
+        """Query one store. Returns None if it is unavailable and the page has other stores."""
         places, tenant = self._places, self._query.tenant
         if len(self._kinds) == 1:
             found = await self._fetch((await places.place(tenant, kind)).store, after, most)
@@ -120,9 +121,9 @@ class _Walk(Generic[T]):
         return found
 
     async def fill(self, n: int, after: str | None) -> str | None:
-        """Add results of the n-th store after a cursor, up to the size of the page. Returns the
-        cursor of the next page, or None if this page continues in the next store or the list
-        ends."""
+        """Add results of the n-th store after a cursor, until the page is full. Returns the cursor
+        of the next page. Returns None if the page continues with the next store, or if there are no
+        more results."""
         for turn in range(ROUNDS):
             room = self._limit - len(self.items)
             found = await self.ask(self._kinds[n], after, room, first=turn == 0)
@@ -160,14 +161,14 @@ def _read(
     if one or first not in names:
         raise InvalidValue(
             field="cursor",
-            problem="belongs to another query, or to a store that no longer exists",
+            problem="is a cursor of another query, or of a store that no longer exists",
             remedy="start from the first page",
         )
     return names[first], inner or None, {kinds[names[name]] for name in rest if name in names}
 
 
 def _name(query: AnyQuery, kind: str) -> str:
-    """Return the name of a store in cursors."""
+    """Return the name that stands for a store in the cursors of a query."""
     about = (query.named, query, kind)
     text = msgspec.json.encode(about, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:16]

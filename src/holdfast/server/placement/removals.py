@@ -1,5 +1,5 @@
-"""The sessions that this process is deleting. A session is closed before it is deleted. A reader of
-a closed session therefore waits here until it is known whether the session was deleted."""
+"""Tracks the sessions that this process is deleting. A session is closed before it is deleted; its
+readers wait until the deletion has finished, to learn whether the session still exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The names of stores as clients see them: the kind of a store, never its path or address."""
+"""Replaces the names of stores in responses: clients see the kind of a store, never its path or
+address."""
 
 from __future__ import annotations
 
@@ -22,14 +23,15 @@ MOVED = "session.moved"
 
 
 class StoreNames:
-    """Maps the store names in `session.moved` events to the kinds of the server's stores."""
+    """Replaces the names of stores in rows, events and errors by the kinds of the server's
+    stores."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._known: set[int] = set()
 
     async def learn(self, kind: str, store: Store) -> None:
-        """Record the name of a store."""
+        """Record the internal name of a store and its kind."""
         if id(store) in self._known:
             return
         none = Scope("", "")
@@ -37,24 +39,25 @@ class StoreNames:
         self._known.add(id(store))
 
     def called(self, to: str) -> str:
-        """Return the public name of the place that a session was moved to: the kind of a store of
-        this server, or the type of any other store. Free text is returned unchanged."""
+        """Return the public name of the store that a session was moved to: the kind of a store of
+        this server, or a description such as "another sqlite store". Free text is returned
+        unchanged."""
         if (kind := self._kinds.get(to.partition(TENANT)[0])) is not None:
             return kind
         sort, colon, _ = to.partition(":")
         return f"another {sort} store" if colon and sort in OURS else to
 
     def row(self, row: Row) -> Row:
-        """Return the public form of a row. For a session that was moved, it shows no run and no
+        """Return the row as clients see it. For a session that was moved, it contains no run and no
         pending items."""
         return row if row.sealed is None else replace(self.whole(row), run=None, pending={})
 
     def whole(self, row: Row) -> Row:
-        """Return the public form of a row, including its run and pending items."""
+        """Return the row as clients see it, including its run and pending items."""
         return row if row.sealed is None else replace(row, sealed=self.called(row.sealed))
 
     def event(self, event: Event) -> Event:
-        """Return the public form of an event, with all default values."""
+        """Return the event as clients see it, with all default values."""
         if event.kind != MOVED:
             return complete(event)
         about = event.json()
@@ -63,13 +66,13 @@ class StoreNames:
         return complete(replace(event, data=to_json({**about, "to": self.called(to)})))
 
     def error(self, error: HoldfastError) -> HoldfastError:
-        """Return the public form of an error."""
+        """Return the error as clients see it."""
         if not isinstance(error, SessionMoved):
             return error
         return SessionMoved(**{**error.fields, "to": self.called(error.to)})
 
     def end(self, end: End) -> End:
-        """Return the public form of the end of a stream."""
+        """Return the end of a stream as clients see it."""
         if end.error is None or end.error.code != SessionMoved.code:
             return end
         moved = SessionMoved(**end.error.fields)
@@ -77,13 +80,13 @@ class StoreNames:
 
 
 def remaining(place: TenantStore, receipt: Receipt) -> Receipt:
-    """Return the public form of a receipt for a deletion in this store."""
+    """Return the receipt of a deletion as clients see it, without the location of the store."""
     return replace(receipt, remains=remains(place, receipt.remains))
 
 
 def remains(place: TenantStore, left: tuple[Remains, ...] | list[Remains]) -> tuple[Remains, ...]:
-    """Return the public form of data that could not be deleted: the part of the store, without its
-    location."""
+    """Return the list of data that could not be deleted as clients see it, without the location of
+    the store."""
     at, shown = place.store.info().location, f"the {place.kind} store"
 
     def where(text: str) -> str:

@@ -15,14 +15,14 @@ from ...stores.port import Store
 
 LOGGER = logging.getLogger("holdfast.server")
 OK = "ok"
-PATIENCE = 5.0  # seconds that a store has to answer
+PATIENCE = 5.0  # seconds that a store has to respond
 GOOD = 10.0  # seconds that the result of a successful write is cached
 AGAIN = 1.0  # seconds between two attempts after a failure
 NOBODY = Scope("~ready", "ready")
 
 
 class WriteCheck:
-    """Checks whether a store accepts writes. `store` is called to open the store."""
+    """Checks whether a store accepts writes. `store` returns the open store."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class WriteCheck:
         self._trying: asyncio.Task[None] | None = None
 
     async def works(self) -> str:
-        """Return `ok`, or the problem without the location of the store. After a failure, callers
-        get its result without waiting for the next attempt."""
+        """Return `ok`, or a description of the problem without the location of the store. After a
+        failure, the last result is returned while the next attempt is in progress."""
         if self._trying is None and self._clock() >= self._until:
             self._trying = asyncio.create_task(self._try(), name="writes")
         trying = self._trying
@@ -63,7 +63,7 @@ class WriteCheck:
         self._until = self._clock() + (GOOD if found == OK else AGAIN)
 
     async def aclose(self) -> None:
-        """Cancel an attempt that is in progress."""
+        """Cancel a check that is in progress."""
         if self._trying is not None:
             await ended(self._trying)
 

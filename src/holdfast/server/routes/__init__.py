@@ -1,1 +1,1 @@
-"""The routes of the server, one module per topic."""
+"""The routes of the server, one module for each topic."""

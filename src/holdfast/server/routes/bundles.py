@@ -1,4 +1,4 @@
-"""Bundles: sessions as files, exported, moved and imported."""
+"""Routes that export, move, import and validate sessions as bundles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ZIP = "application/zip"
 LETS_GO, SOON = 2.0, 0.02  # seconds to wait for a released lease, and between two attempts
 Form: TypeAlias = Literal["archive", "json"]
 Threads = Annotated[
-    list[str] | None, QueryParameter(description="Only these threads; all by default.")
+    list[str] | None, QueryParameter(description="Export only these threads; by default all.")
 ]
 Upto = Annotated[int | None, QueryParameter(ge=1, le=LAST)]
 FILE = ResponseSpec(bytes, media_type=ZIP, description="The bundle, as an archive or as JSON.")
@@ -52,8 +52,8 @@ async def export(
     threads: Threads = None,
     upto: Upto = None,
 ) -> Response[Any]:
-    """Export a session as a bundle. `sanitized` removes secrets and names, `local` keeps
-    everything; a `copy` can be continued on another server."""
+    """Export a session as a bundle. With `sanitized`, secrets and names are removed; with `local`,
+    everything is kept; a `copy` can be continued on another server."""
     return await _given(ctx, session_id, form, mode, purpose=purpose, threads=threads, upto=upto)
 
 
@@ -131,7 +131,7 @@ async def take(
         )
     try:
         place, row = await ctx.find(done.session, sure=False)
-    except SessionNotFound:  # its log names another user than its document
+    except SessionNotFound:  # the log and the document name different users
         if done.fresh:
             await place.store.delete(Scope(caller.tenant, done.session))
             await places.forget(place, id)
@@ -155,8 +155,9 @@ async def _check(ctx: RequestContext, data: bytes, session: str | None, *, conti
 
 
 async def _check_choices(ctx: RequestContext, checked: Checked) -> None:
-    """Reject a session that would continue with models or limits that clients may not choose. A
-    session that no agent of this server serves does not continue."""
+    """Reject an imported session that would continue with models or limits that clients may not
+    choose. A session whose agent this server does not serve is not checked, since it does not
+    continue."""
     agent = checked.bundle.document.session.agent
     with suppress(UnknownAgent):
         _, engine, key = serving(ctx.service.engines, agent)
@@ -165,7 +166,8 @@ async def _check_choices(ctx: RequestContext, checked: Checked) -> None:
 
 
 async def _unserved(ctx: RequestContext, place: TenantStore, row: Row) -> list[str]:
-    """Return a warning if no agent of this server serves a session."""
+    """Return a list with one warning if no agent of this server serves a session; otherwise an
+    empty list."""
     try:
         await ctx.engine_of(place, row)
     except UnknownAgent as error:
@@ -194,8 +196,8 @@ def _not_yours() -> Forbidden:
 async def validate(
     request: Request[Any, Any, Any], allow_secrets: FromQuery[bool] = False
 ) -> BundleShown:
-    """Validate a bundle, and return a summary of it. Responds with 400 and every fault if it is
-    invalid."""
+    """Validate a bundle, and return a summary of it. Responds with 400 and a list of all errors if
+    it is invalid."""
     bundle = await validate_bundle(await request.body(), allow_secrets=allow_secrets)
     about = bundle.document
     return BundleShown(

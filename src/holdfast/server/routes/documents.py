@@ -1,4 +1,5 @@
-"""The OpenAPI document, generated from the routes and the types of their bodies."""
+"""Routes for the OpenAPI document, which is generated from the routes and the types of their
+bodies."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ RAW = {
     **{"write_file": FILE, "restore_files": ARCHIVE},
 }
 STREAMED = {"schema": {"type": "string", "description": "Server-sent events."}}
-OPEN = ("health", "ready")  # need no key
+OPEN = ("health", "ready")  # operations that need no key
 OTHERS = (Imported, Display, Decision, Result, Status, Receipt)
 REF = "#/components/schemas/{name}"
 
@@ -50,24 +51,25 @@ REF = "#/components/schemas/{name}"
 FAILURES = {
     "400": "the request is invalid",
     "401": "the key is missing or invalid",
-    "403": "the key does not allow this",
+    "403": "the caller is not allowed to do this",
     "404": "not found, or it belongs to another user",
-    "405": "the path has other methods",
+    "405": "the path does not support this method",
     "408": "the body was sent too slowly",
-    "409": "in conflict with the current state",
+    "409": "the request conflicts with the current state",
     "413": "the body is too large",
     "415": "the body has an unsupported type",
-    "422": "the sandbox cannot do this",
+    "422": "the sandbox does not support this operation",
     "429": "too many requests",
     "500": "the server failed",
     "501": "an optional package is missing on the server",
-    "502": "a model failed",
-    "503": "try again later",
+    "502": "a model call failed",
+    "503": "temporarily unavailable: try again later",
 }
 
 
 class NoLitestarPages(Router):
-    """Disables Litestar's own pages, because their errors have a different format."""
+    """Disables Litestar's own documentation pages, because their error responses have a different
+    format."""
 
     def register(self, value: Any) -> list[Any]:
         return []
@@ -88,7 +90,8 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
     failures = {code: {"description": why, "content": content} for code, why in FAILURES.items()}
     for path in found["paths"].values():
         for method, operation in path.items():
-            operation["responses"].pop("400", None)  # Litestar's own has another shape
+            # Litestar describes its own error format.
+            operation["responses"].pop("400", None)
             operation["responses"] = {**failures, **operation["responses"]}
             if operation["operationId"] in OPEN:
                 operation["security"] = []

@@ -1,5 +1,5 @@
-"""The events of a session, as a stream or in pages; and the inbox, which lists the pending items of
-all sessions."""
+"""Routes for the events of a session, as a stream or in pages, and for the inbox, which lists the
+pending items of all sessions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..streams.session_stream import StreamRequest, begin
 from .parameters import LAST, READ, SESSION, Cursor, SessionId, Text, Thread
 from .parameters import Limit as InboxLimit
 
-PAGE_BYTES = 4 << 20  # of events in one page; a larger event has a page of its own
+PAGE_BYTES = 4 << 20  # of events in one page; a larger event is returned alone
 LOOK = 0.5  # seconds between two queries of the inbox
 After = Annotated[
     str | None,
@@ -51,7 +51,7 @@ Input = Annotated[
         name="input",
         ge=1,
         le=LAST,
-        description="The number of a message: stream its run, and end with its result.",
+        description="The event number of a message: stream its run, and end with its result.",
     ),
 ]
 Deltas = Annotated[
@@ -63,7 +63,9 @@ Deltas = Annotated[
 LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=600)]
 Wait = Annotated[
     float,
-    QueryParameter(name="wait", ge=0, le=3_600, description="Seconds to wait for a change."),
+    QueryParameter(
+        name="wait", ge=0, le=3_600, description="The number of seconds to wait for a change."
+    ),
 ]
 Tag = Annotated[
     str | None,
@@ -105,7 +107,7 @@ async def events(
 
 def _streams(accept: str, ends: Mapping[str, object]) -> bool:
     """Return whether the client requests a stream: by the `Accept` header, or by a parameter that
-    says where the stream ends. Rejects such a parameter if the client does not accept a stream."""
+    says when the stream ends. Rejects such a parameter if the client does not accept a stream."""
     if asks_for(accept, STREAM):
         return True
     asked = [name for name, end in ends.items() if end is not None]
@@ -193,8 +195,8 @@ async def inbox(
 ) -> PendingPage:
     """Return the pending items of all sessions of the caller, oldest first; with the scope
     `sessions:all`, the pending items of all users, or of `user`. They are listed store by store,
-    the default store first, or from `store` alone. With `wait`, the response is sent when an item
-    is pending, or with `tag`, when the page has changed, but after `wait` seconds at the latest.
+    the default store first, or from `store` only. With `wait`, the response is sent when an item is
+    pending, or with `tag`, when the page has changed, but after `wait` seconds at the latest.
     Unavailable stores are listed in `missing`, and retried while waiting."""
     everybody = user is None and ctx.caller.may("sessions:all")
     query = PendingQuery(
@@ -224,7 +226,7 @@ async def inbox(
 
 
 def tag_of(items: Iterable[Pending]) -> str:
-    """Return a hash of these items."""
+    """Return a hash of these items. It changes when one of them changes."""
     known = "\n".join(f"{item.session}/{item.thread}/{item.id}/{item.expires}" for item in items)
     return hashlib.sha256(known.encode()).hexdigest()[:32]
 

@@ -1,4 +1,5 @@
-"""The files of a session's work folder. Its sandbox keeps every path inside the folder."""
+"""Routes for the files of a session's work folder. The sandbox rejects paths that leave the
+folder."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ FilePath = Annotated[
         min_length=1,
         max_length=4_096,
         pattern=PATH,
-        description="The path in the work folder, with slashes.",
+        description="The path relative to the work folder, separated by slashes.",
     ),
 ]
 Depth = Annotated[int, QueryParameter(ge=1, le=DEEPEST)]
@@ -39,7 +40,8 @@ Depth = Annotated[int, QueryParameter(ge=1, le=DEEPEST)]
 
 @asynccontextmanager
 async def _folder(ctx: RequestContext, id: str, **paths: str) -> AsyncGenerator[Place, None]:
-    """Open the work folder of a session. The paths are added to the audit record."""
+    """Context manager that opens the work folder of a session. The paths are added to the audit
+    record."""
     ctx.note(**paths)
     for path in paths.values():
         if path.startswith("/"):
@@ -165,7 +167,7 @@ async def archive(ctx: Context, session_id: SessionId) -> Response[Any]:
     SESSION + "/files/archive",
     opt={**WRITE, "body": "raw"},
     operation_id="restore_files",
-    description="The body is a .tar.gz archive, as `pack_files` returns it.",
+    description="The body is a .tar.gz archive, as the operation `pack_files` returns it.",
 )
 async def restore(ctx: Context, request: Request[Any, Any, Any], session_id: SessionId) -> Restored:
     """Write the files of an archive into the work folder, replacing files with the same path. The

@@ -1,4 +1,4 @@
-"""Health and readiness of the server. These routes need no key."""
+"""Routes for the health and readiness of the server. They need no key."""
 
 from __future__ import annotations
 

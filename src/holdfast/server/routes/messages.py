@@ -1,4 +1,5 @@
-"""Messages: sending, steering, the queue, aborting, editing, and the transcript."""
+"""Routes that send, steer, queue, abort, edit and regenerate messages, and return the
+transcript."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ ANSWERED = {200: ResponseSpec(Result, description="With `wait`: the result of th
 
 
 def _message_route(path: str, id: str, name: str, about: str, busy: Busy | None = None) -> Any:
-    """Create a route that sends a message. `busy`, if set, overrides the `busy` option of the
+    """Create a route that sends a message. If `busy` is set, it overrides the `busy` option of the
     request."""
 
     @post(
@@ -101,7 +102,7 @@ SENDS = [
         "follow-ups",
         "add_follow_up",
         "FollowUp",
-        "Queue a message behind all others.",
+        "Add a message to the end of the queue.",
         "queue",
     ),
 ]
@@ -151,8 +152,8 @@ async def _post(
 
 
 async def _read(ctx: RequestContext, stream: MessageStream) -> tuple[int, bool]:
-    """Read a stream to its end, or until the wait times out or the server shuts down; in those
-    cases the run continues. Returns the number of the message, and whether the end was reached."""
+    """Read a stream to its end, or until the wait times out or the server shuts down; the run then
+    continues. Returns the event number of the message, and whether the end was reached."""
     reading = asyncio.create_task(_drain(stream))
     leaving = asyncio.create_task(ctx.service.leaving.wait())
     try:
@@ -188,8 +189,8 @@ async def _check_same(key: str, session: Session, seq: int, data: SendMessage) -
 
 
 def media(content: Content, limits: ServerLimits) -> Any:
-    """Convert the content of a message to the form that the harness accepts. Rejects content that
-    is blank or exceeds the limits."""
+    """Convert the content of a message to the format of the harness. Rejects content that is blank
+    or exceeds the limits."""
     if isinstance(content, str):
         check_said("content", content)
         return content
@@ -199,7 +200,7 @@ def media(content: Content, limits: ServerLimits) -> Any:
         raise InvalidValue(
             field="content",
             problem=f"has {len(parts)} attachments, and the limit is {limits.attachments}",
-            remedy="send fewer",
+            remedy="send fewer attachments",
             limit=limits.attachments,
         )
     for part in parts:
@@ -208,7 +209,7 @@ def media(content: Content, limits: ServerLimits) -> Any:
                 field="content",
                 problem=f"an attachment has {len(part.data)} bytes, and the limit is "
                 f"{limits.attachment_bytes}",
-                remedy="send a smaller one",
+                remedy="send a smaller attachment",
                 limit=limits.attachment_bytes,
             )
     return [
@@ -244,7 +245,7 @@ async def rewind(
     ctx: Context, session_id: SessionId, data: JSONBody[Rewind], thread: Thread = "main"
 ) -> Rewound:
     """Return the conversation to its state right after event `to`; 0 clears it. The events stay in
-    the log. 409 while a run or a pending item is open."""
+    the log. Responds with 409 while a run or a pending item is open."""
     async with ctx.session(session_id, thread, current=True) as session:
         seq = await session.rewind(data.to, actor=ctx.actor, key=ctx.once)
     return Rewound(session=session_id, thread=thread, seq=seq, to=data.to)
@@ -264,7 +265,7 @@ async def transcript(
 
 @get(f"{SESSION}/follow-ups", opt=READ, operation_id="list_follow_ups")
 async def follow_ups(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Followed:
-    """Return the queued messages, in the order in which they will be read."""
+    """Return the queued messages, in the order in which they will be processed."""
     async with ctx.session(session_id, thread, current=True) as session:
         return Followed(items=await session.queue.list())
 
@@ -338,7 +339,7 @@ async def edit(
 async def regenerate(
     ctx: Context, session_id: SessionId, seq: Seq, thread: Thread = "main"
 ) -> SessionView:
-    """Answer a message again, in a new thread that branches off before the message."""
+    """Send a message again, in a new thread that branches off before the message."""
     async with ctx.session(session_id, thread) as session:
         await check_again(session, seq, ctx.choices(session))
         forked = await session.thread.regenerate(seq, actor=ctx.actor, thread=ctx.once)

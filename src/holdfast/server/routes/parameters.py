@@ -1,4 +1,4 @@
-"""Parameters and options that several routes share."""
+"""Parameters and options that several routes use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST = (1 << 53) - 1  # the largest event number
 
 SessionId: TypeAlias = Annotated[str, PathParameter(min_length=1, max_length=512)]
 Thread: TypeAlias = Annotated[
-    str, QueryParameter(min_length=1, max_length=400, description="The thread.")
+    str, QueryParameter(min_length=1, max_length=400, description="The id of the thread.")
 ]
 Text: TypeAlias = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
 Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=100)]

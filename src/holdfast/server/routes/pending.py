@@ -1,4 +1,4 @@
-"""Pending items of a session: listed, approved, denied, answered, extended."""
+"""Routes that list, approve, deny, answer and extend the pending items of a session."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ async def _decide(
             known = await _decided(session, item, outcome, ctx.actor) if ctx.again else None
             if known is None:
                 raise
-            return known  # by an earlier attempt of this request
+            return known  # decided by an earlier attempt of this request
 
 
 async def _decided(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
-    """Return the decision that an actor has made on an item, or the actor's vote for it."""
+    """Return the decision on an item by this actor, or the actor's vote for it, or None."""
     where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
-    voters: dict[str | None, int] = {}  # who approved, the last first
+    voters: dict[str | None, int] = {}  # the users who approved, most recent first
     opened: PendingOpened | None = None
     async for event in core_of(session).live.store.read(where, reverse=True):
         payload = typed(event)
@@ -143,9 +143,9 @@ async def _decided(session: Session, item: str, outcome: str, actor: str) -> Dec
 
 
 async def _check_other_person(ctx: RequestContext, session: Session, item: str) -> None:
-    """If the server requires two-person approval, reject a decision by a user whose messages led
-    to the item: messages in its thread, or in the parent threads, which may have delegated the
-    work."""
+    """If the server requires two-person approval, reject a decision by a user whose messages led to
+    the item: messages in its thread, or in a parent thread that may have delegated the work to
+    it."""
     if not ctx.service.settings.two_person:
         return
     where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
@@ -181,7 +181,8 @@ async def _askers(session: Session, parent: Parent | None) -> set[str | None]:
 
 
 async def _senders(session: Session, begun: int) -> set[str | None]:
-    """Return the actors of the messages that were read by the run which began with this event."""
+    """Return the actors of the messages that were read by the run that started with event
+    `begun`."""
     live = core_of(session).live
     inputs: set[int] = set()
     async for event in live.store.read(session.key, after=begun - 1, log=live.log):

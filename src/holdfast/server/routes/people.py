@@ -1,4 +1,4 @@
-"""The data of one user in all stores: export and erasure."""
+"""Routes that export and erase the data of one user in all stores."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ AnyUser = Annotated[
 ]
 Reason = Annotated[str, QueryParameter(min_length=1, max_length=400)]
 Shared = Annotated[
-    bool, QueryParameter(description="Include their events in the sessions of other users.")
+    bool, QueryParameter(description="Include the user's events in the sessions of other users.")
 ]
 Store = Annotated[
     str | None,
-    QueryParameter(min_length=1, max_length=400, description="Only in this store; all by default."),
+    QueryParameter(
+        min_length=1, max_length=400, description="Only in this store; by default in all stores."
+    ),
 ]
 DryRun = Annotated[
-    bool, QueryParameter(description="Report what would be erased, and erase nothing.")
+    bool, QueryParameter(description="Report what would be erased, without erasing it.")
 ]
 RECORDS = ResponseSpec(str, media_type=LINES, description="One line of JSON for each record")
 
@@ -76,7 +78,7 @@ async def export(
 async def export_any(
     ctx: Context, user: AnyUser, shared: Shared = False, store: Store = None
 ) -> Response[Any]:
-    """Export all data of a user, given as a query parameter."""
+    """Export all data of a user whose name is passed in the query, since it may contain a slash."""
     ctx.note(user=user)
     return await _export(ctx, user, shared, store)
 
@@ -135,7 +137,7 @@ async def erase_any(
     dry_run: DryRun = False,
     store: Store = None,
 ) -> ErasedPerson:
-    """Erase all data of a user, given as a query parameter."""
+    """Erase all data of a user whose name is passed in the query, since it may contain a slash."""
     ctx.note(user=user)
     return await _erase(ctx, user, reason, shared, dry_run, store)
 
@@ -169,11 +171,13 @@ def _fields(found: PersonErased) -> dict[str, Any]:
 
 def _unreached(kept: StoreChoice) -> Remains:
     what = "data of this user may remain, because the store failed during the erasure"
-    return Remains(where=str(kept), what=what, remedy="erase again once the store is available")
+    return Remains(
+        where=str(kept), what=what, remedy="repeat the erasure when the store is available again"
+    )
 
 
 def _together(done: Sequence[ErasedIn], dry_run: bool) -> ErasedPerson:
-    """Add up the results of all stores. A session that is in several stores is listed once."""
+    """Add up the results of all stores. A session that several stores contain is listed once."""
     events: Counter[str] = Counter()
     removed: Counter[str] = Counter()
     for one in done:
@@ -194,7 +198,7 @@ async def _erase_in(
     ctx: RequestContext, place: TenantStore, user: str, reason: str, shared: bool, dry_run: bool
 ) -> PersonErased:
     """Erase a user's data in one store, and the server's own records of the deleted sessions, even
-    if the store fails halfway."""
+    if an error of the store interrupts the erasure."""
     sessions = ctx.sessions(place)
     if dry_run:
         return await sessions.erase_person(user, reason=reason, shared=shared, dry_run=True)
@@ -217,8 +221,8 @@ async def _erase_in(
 async def _forget(
     ctx: RequestContext, place: TenantStore, gone: Iterable[str], blanked: Iterable[str] = ()
 ) -> None:
-    """Remove the records of deleted sessions, and the stored responses about these sessions and
-    about the sessions that lost events."""
+    """Delete the server's records of deleted sessions, and the stored responses about these
+    sessions and about sessions with erased events."""
     answers = await ctx.service.once()
     gone = [*gone]
     for session in gone:
@@ -230,8 +234,9 @@ async def _forget(
 async def _stop(
     ctx: RequestContext, place: TenantStore, sessions: Sessions, user: str, going: ExitStack
 ) -> tuple[dict[str, str], list[Remains]]:
-    """Abort the runs of the user's sessions, on any replica, and remove the data of these sessions
-    outside of the store. Returns the agent of each session, and what could not be removed."""
+    """Abort the runs of the user's sessions, on any replica, and delete the data of these sessions
+    that is not in the store. Returns the agent of each session, and the data that could not be
+    deleted."""
     agents: dict[str, str] = {}
     left: list[Remains] = []
     async for row in sessions.walk(user=user):

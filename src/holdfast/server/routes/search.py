@@ -1,4 +1,4 @@
-"""Full-text search over the sessions of the caller."""
+"""The route for full-text search over the sessions of the caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Words = Annotated[
         name="q",
         min_length=1,
         max_length=1_000,
-        description='What to look for: words, "a phrase", prefix*, -without, from:user, tool:name.',
+        description='The search query: words, "a phrase", prefix*, -without, from:user, tool:name.',
     ),
 ]
 Time = Annotated[int | None, QueryParameter(ge=0, le=LAST)]
@@ -50,7 +50,7 @@ async def search(
 ) -> FoundPage:
     """Return the events of the caller's sessions whose text matches, newest first; with the scope
     `sessions:all`, of all sessions, or those of `user`. They are listed store by store, the default
-    store first, or from `store` alone. Unavailable stores are listed in `missing`."""
+    store first, or from `store` only. Unavailable stores are listed in `missing`."""
     caller, places = ctx.caller, ctx.service.places
     if user is not None or not caller.may("sessions:all"):
         user = ctx.acting_for(user)

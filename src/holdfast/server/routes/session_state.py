@@ -1,4 +1,4 @@
-"""The state of a session: display, mode, model, user state, usage and permissions."""
+"""Routes for the state of a session: display, mode, model, user state, usage and permissions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .sessions import SEALED
 async def display(
     ctx: Context, session_id: SessionId, thread: Thread = "main"
 ) -> Response[DisplayShown]:
-    """Return everything that a user interface currently shows of a session, as one value."""
+    """Return the display of a session: everything that a user interface shows of it."""
     async with ctx.session(session_id, thread, current=True) as session:
         core = core_of(session)
         row = await core.live.store.row(core.key)
@@ -50,7 +50,7 @@ async def display(
 
 @get(SESSION + "/mode", opt=READ, operation_id="get_mode")
 async def mode(ctx: Context, session_id: SessionId, thread: Thread = "main") -> ModeShown:
-    """Return the current mode of the agent, and the modes that it has."""
+    """Return the current mode of the agent, and all its modes."""
     async with ctx.session(session_id, thread, current=True) as session:
         return _mode(session)
 
@@ -59,7 +59,7 @@ async def mode(ctx: Context, session_id: SessionId, thread: Thread = "main") -> 
 async def switch_mode(
     ctx: Context, session_id: SessionId, data: JSONBody[SwitchMode], thread: Thread = "main"
 ) -> ModeShown:
-    """Switch to another mode from the next step on, and send `text` as a message."""
+    """Switch to another mode from the next step on, and optionally send `text` as a message."""
     async with ctx.session(session_id, thread) as session:
         changed = await session.mode.switch(data.mode, data.text, key=ctx.once, actor=ctx.actor)
         return _mode(session, changed)
@@ -161,8 +161,8 @@ async def set_permission(
 async def grant(
     ctx: Context, session_id: SessionId, data: JSONBody[Grant], thread: Thread = "main"
 ) -> PermissionsShown:
-    """Allow a tool or a category until the current driver changes. Not available if the server
-    requires two-person approval."""
+    """Allow a tool or a category of tools without approval, until another driver takes over the
+    session. Not available if the server requires two-person approval."""
     _check_one_person(ctx)
     async with ctx.session(session_id, thread) as session:
         await session.permissions.grant(tool=data.tool, category=data.category)
@@ -184,8 +184,8 @@ async def revoke(
 
 
 def _check_one_person(ctx: RequestContext) -> None:
-    """Reject a standing permission if the server requires two-person approval, because it would let
-    one user act alone."""
+    """Reject a permission rule or a grant if the server requires two-person approval, because one
+    user could then approve calls alone."""
     if ctx.service.settings.two_person:
         raise Forbidden(
             problem="this server requires two-person approval, so standing "

@@ -1,4 +1,4 @@
-"""Sessions: create, list, show, change, delete."""
+"""Routes that create, list, show, change and delete sessions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BEGIN = {**WRITE, "replayed": session_uploads.give_again}
 
 @post("/sessions", opt=BEGIN, operation_id="create_session")
 async def create(ctx: Context, data: JSONBody[CreateSession | None] = None) -> SessionView:
-    """Create a session. Responds with 409 if there is a session with this id."""
+    """Create a session. Responds with 409 if a session with this id exists."""
     data = data or CreateSession()
     check_metadata(*data.metadata)
     id = data.id if data.id is not None else ctx.new_id()
@@ -110,7 +110,7 @@ async def _begin(
 
 
 def check_id(id: str) -> None:
-    """Reject an id that cannot be part of a URL path."""
+    """Reject an id that cannot be a segment of a URL path."""
     check_name("id", id)
     if id in (".", "..") or any(c in "/\\" or c.isspace() or not c.isprintable() for c in id):
         raise InvalidValue(
@@ -138,7 +138,7 @@ async def find(
 ) -> RowPage:
     """Return the sessions of the caller that match all filters, the most recently active first.
     With the scope `sessions:all`, the sessions of all users. They are listed store by store, the
-    default store first, or from `store` alone. Unavailable stores are listed in `missing`."""
+    default store first, or from `store` only. Unavailable stores are listed in `missing`."""
     caller, places = ctx.caller, ctx.service.places
     if user is not None or not caller.may("sessions:all"):
         user = ctx.acting_for(user)
@@ -191,7 +191,8 @@ async def status(ctx: Context, session_id: SessionId, thread: Thread = "main") -
 
 
 def alone(session: UnservedSession) -> Status:
-    """Return the status of a session that no agent serves, derived from its log only."""
+    """Return the status of a session that no agent of this server serves, derived only from its
+    log."""
     state, row = session.live.state, session.row
     run = state.active
     return Status(
@@ -231,7 +232,8 @@ async def change(ctx: Context, session_id: SessionId, data: JSONBody[ChangeSessi
 
 @delete(SESSION, status_code=200, opt=WRITE, operation_id="delete_session")
 async def remove(ctx: Context, session_id: SessionId) -> Receipt:
-    """Abort the runs of a session and delete it; the receipt says what remains."""
+    """Abort the runs of a session and delete it. The receipt lists the data that could not be
+    deleted."""
     try:
         place, row = await ctx.find(session_id)
     except SessionNotFound:

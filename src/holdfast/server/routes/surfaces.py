@@ -1,4 +1,5 @@
-"""Surfaces: the channels that are bound to a session, and the session that a message belongs to."""
+"""Routes that bind surfaces, such as chat channels, to sessions, and that find the session for a
+message from a surface."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ async def attach(
     ctx: Context, session_id: SessionId, data: JSONBody[AttachSurface]
 ) -> MovedSurface:
     """Bind a surface to a session. Responds with 409 if another session has the surface. With
-    `move`, the surface is moved from that session, which must also belong to the caller."""
+    `move`, the surface is taken from that session, which must also belong to the caller."""
     place, _ = await ctx.find(session_id)
     sessions = ctx.sessions(place)
     move = data.move and await _may_take(ctx, sessions, data)
@@ -48,7 +49,7 @@ async def attach(
 
 
 async def _may_take(ctx: RequestContext, sessions: Sessions, data: AttachSurface) -> bool:
-    """Return whether the session that has the surface belongs to the caller."""
+    """Return whether the caller may take the surface from the session that has it."""
     if ctx.caller.may("sessions:all"):
         return True
     page = await sessions.find(surface=(data.surface, data.address))
@@ -84,9 +85,9 @@ def shown(row: Row) -> MovedSurface:
 
 @post("/resolve", status_code=200, opt=WRITE, operation_id="resolve")
 async def resolve(ctx: Context, data: JSONBody[Resolve]) -> SessionView:
-    """Return the session that a message belongs to: the session of its surface, else the most
-    recent session of the user, else a new one. Sending the same message again, even to another
-    replica, returns the same session."""
+    """Return the session for a message from a surface: the session that the surface is bound to,
+    else the most recent session of the user, else a new one. Repeating the request with the same
+    message id, even to another replica, returns the same session."""
     user = ctx.acting_for(data.user)
     _, engine = ctx.service.engine(None)
     agent = engine.agent_key(data.agent)

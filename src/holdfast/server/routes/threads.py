@@ -1,5 +1,5 @@
-"""The threads of a session: conversations that share its user state and its permission rules. Every
-route about a conversation accepts `thread`, so a client switches by passing another thread."""
+"""Routes for the threads of a session: conversations that share its user state and its permission
+rules. Every route for a conversation accepts the parameter `thread`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def threads(
 async def create(
     ctx: Context, session_id: SessionId, data: JSONBody[CreateThread | None] = None
 ) -> SessionView:
-    """Create an empty thread. Responds with 409 if there is a thread with this id."""
+    """Create an empty thread. Responds with 409 if a thread with this id exists."""
     body = data or CreateThread()
     id = _id(ctx, body.id)
     async with ctx.session(session_id) as session:
@@ -67,7 +67,7 @@ async def fork(
     thread: Thread = "main",
 ) -> SessionView:
     """Create a thread that shares all events up to `at` with this thread; without `at`, up to the
-    last event at which nothing was unfinished."""
+    last event at which no turn is open."""
     body = data or ForkThread()
     id = _id(ctx, body.id)
     async with ctx.session(session_id, thread, current=True) as session:

@@ -1,4 +1,4 @@
-"""Backpressure of streams: data is sent in batches, and only a little is buffered for each reader.
+"""Backpressure for streams: data is sent in batches, and only a little is buffered for each reader.
 Events that a slow reader has not read yet stay in the log. Large data of an event is read when it
 is sent, and its bytes are shared by all readers."""
 
@@ -28,20 +28,20 @@ HIDDEN = (
 )  # their messages may contain the location of a store
 HEARTBEAT = 10.0  # seconds without data, at most
 PACE = 0.02  # seconds between two batches for one reader, at least
-SHARE, SLOWEST = 0.00016, 0.08  # seconds that each open stream adds to it, and its maximum
+SHARE, SLOWEST = 0.00016, 0.08  # seconds between batches, for each open stream, and the maximum
 TEXT = 16 << 10  # characters of unfinished text in one server-sent event
 LOOK = 2.0  # seconds between two checks of a reader's credentials
 BEGIN = b"retry: 1000\n\n"
 BEAT = b":\n\n"
 SHUTDOWN = End(reason="shutdown")
 CLOSED = End(reason="closed")
-GONE = ("deleted", "resync")  # ends after which a cursor is useless
+GONE = ("deleted", "resync")  # end reasons after which a cursor is not valid
 NAMES = {Event: EVENT, Delta: DELTA, Trouble: TROUBLE, Caught: CAUGHT_UP, Resync: RESYNC, End: END}
 
 
 class StreamWriter:
-    """Writes one stream to its reader. Events that the reader has not read yet stay in the log.
-    `name` is the principal whose buffer space in the `outbox` is used."""
+    """Sends one stream to its reader. Events that the reader has not read yet stay in the log. The
+    buffer space in `outbox` is reserved for the principal `name`."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class StreamWriter:
         self._pump: asyncio.Task[None] | None = None
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the stream as bytes, to its end. Close it when the reader has disconnected."""
+        """Yield the stream as bytes, to its end. The caller closes it when the reader has
+        disconnected."""
         self._pump = asyncio.create_task(self._fill(), name="stream")
         self._watch()
         size = 0  # of the batch that is being sent
@@ -94,7 +95,7 @@ class StreamWriter:
             self._outbox.drop(self._name, size + self._size)
 
     async def _bytes(self, told: list[Part]) -> AsyncGenerator[bytes, None]:
-        """Yield the parts as bytes. Small parts are joined; a large part is sent alone."""
+        """Yield the items as bytes. Small items are combined; a large event is sent alone."""
         small: list[bytes] = []
         held = 0
         for part in merged(told):
@@ -112,7 +113,7 @@ class StreamWriter:
             async with contextlib.aclosing(self._large(part)) as found:
                 async for piece in found:
                     yield piece
-            if self._shown < part.seq:  # it was not sent, so only the end may follow
+            if self._shown < part.seq:  # the event was not sent, so only the end may follow
                 self._waiting = []
                 small = [self._frame(one) for one in self._last or [self._over or CLOSED]]
                 break
@@ -120,8 +121,8 @@ class StreamWriter:
             yield b"".join(small)
 
     async def _large(self, event: Event) -> AsyncGenerator[bytes, None]:
-        """Yield an event with large data, once there is buffer space for it. Yields nothing if the
-        stream ends first."""
+        """Yield an event with large data, as soon as there is buffer space for it. Yields no event
+        if the stream ends first."""
         outbox, place, size = self._outbox, (self._log, event.seq), stub_size(event)
         backoff = Backoff(FIRST, LONGEST)
         while not self._cut:
@@ -151,7 +152,8 @@ class StreamWriter:
         return frame(event, self._log, seq)
 
     def _watch(self) -> None:
-        """Send a heartbeat if nothing was sent since the last check; check again later."""
+        """Send a heartbeat if nothing was sent since the last check, and schedule the next
+        check."""
         if self._quiet:
             self._some.set()
         self._quiet = True
@@ -159,12 +161,13 @@ class StreamWriter:
         self._timer = loop.call_later(self._heartbeat / 2, self._watch)
 
     def end(self, end: End) -> None:
-        """End the stream after the parts that are ready. The reader can resume from there."""
+        """End the stream after the items that are already queued, without sending large events. The
+        reader can resume the stream later."""
         self._cut = True
         self._finish(end)
 
     def _finish(self, end: End) -> None:
-        """End the stream after all queued parts."""
+        """End the stream after all queued items."""
         if self._over is None:
             self._over = end
             self._waiting.append(end)
@@ -190,7 +193,8 @@ class StreamWriter:
             self._finish(CLOSED)
 
     async def _gather(self) -> None:
-        """Release the next batch when it is due; parts that arrive before then join it."""
+        """Release the next batch when it is due; items that arrive before then are added to it.
+        Waits while the buffers are full."""
         loop = asyncio.get_running_loop()
         if not self._some.is_set():
             if (early := self._next - loop.time()) > 0:
@@ -203,7 +207,8 @@ class StreamWriter:
             await self._room.wait()
 
     def _frames(self, part: Part) -> Iterator[bytes]:
-        """Convert a part to server-sent events: one, or several for a long unfinished message."""
+        """Convert an item to server-sent events: usually one, but several for a long text of an
+        unfinished message."""
         if not isinstance(part, Delta) or len(part.text) <= TEXT:
             yield self._frame(part)
             return
@@ -231,7 +236,7 @@ class StreamWriter:
 
 
 class OpenStreams:
-    """The open streams of a server."""
+    """All open streams of a server."""
 
     def __init__(
         self,
@@ -252,7 +257,8 @@ class OpenStreams:
         return len(self._open)
 
     def pace(self) -> float:
-        """Return the seconds between two batches for one reader, given the number of streams."""
+        """Return the seconds between two batches for one reader. They increase with the number of
+        open streams."""
         return max(self._least, min(len(self._open) * SHARE, SLOWEST))
 
     async def chunks(
@@ -262,9 +268,9 @@ class OpenStreams:
         *,
         name: str = NOBODY,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield a session as server-sent events, as long as the reader is allowed to read: `still`
-        is called every few seconds to check that. `name` is the principal whose buffer space is
-        used."""
+        """Yield the stream of a session as server-sent events. `still` is called every few seconds;
+        when it returns False, the reader may no longer read the session and the stream ends. Buffer
+        space is reserved for the principal `name`."""
         flow = StreamWriter(
             reading,
             heartbeat=self._heartbeat,
@@ -287,14 +293,16 @@ class OpenStreams:
                 await ended(watching)
 
     def close(self) -> None:
-        """End all open streams, and any that are opened later: the server is shutting down."""
+        """End all open streams, and any stream that is opened later, because the server is shutting
+        down."""
         self.closed = True
         for flow in self._open:
             flow.end(SHUTDOWN)
 
 
 async def _watched(flow: StreamWriter, still: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the reader is no longer allowed to read the stream, then end the stream."""
+    """Check periodically whether the reader may still read the stream, and end the stream if
+    not."""
     while True:
         await asyncio.sleep(LOOK)
         with cancellable():
@@ -304,7 +312,7 @@ async def _watched(flow: StreamWriter, still: Callable[[], Awaitable[bool]]) -> 
 
 
 def frame(part: Part, log: str, after: int) -> bytes:
-    """Encode a part as one server-sent event; `after` is the number of the last event that was
+    """Encode an item as one server-sent event; `after` is the number of the last event that was
     sent. Only events of the log advance the reader's cursor."""
     place = cursor(log, part.seq if isinstance(part, Event) else after)
     told: Part | Caught = part
@@ -323,7 +331,7 @@ def frame(part: Part, log: str, after: int) -> bytes:
 
 
 def merged(found: Iterable[Part]) -> Iterator[Part]:
-    """Return the parts, with adjacent deltas merged."""
+    """Yield the items, with adjacent deltas merged."""
     pieces: list[str] = []
     first: Delta | None = None
     upto = 0
@@ -351,5 +359,5 @@ def _joins(first: Delta, more: Delta, upto: int) -> bool:
 
 
 def size(part: Part) -> int:
-    """Return the approximate size of a part."""
+    """Return the approximate size of an item in bytes."""
     return item_size(part) if isinstance(part, (Event, Delta)) else 64

@@ -1,5 +1,5 @@
-"""Limits the unsent data in memory, for each principal and for the process. An event with large
-data is encoded once, and all its readers share the bytes."""
+"""Limits the unsent response data in memory, for each principal and for the process. An event with
+large data is encoded once, and all its readers share the bytes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..auth.limits import ServerLimits
 
 PIECE = 64 << 10  # bytes that are passed to a connection at once, about the size of its buffer
 MAKING = 8  # large responses of unknown size that are made at a time
-PRESSED = 5.0  # seconds that a client may read nothing while others wait for room
-ALL = ""  # the name of the whole process, next to principals
+PRESSED = 5.0  # seconds that a client may read nothing while others wait for buffer space
+ALL = ""  # the name of the counters of the whole process
 NOBODY = "\n"  # the name for requests without a caller
 
 EventRef: TypeAlias = tuple[str, int]  # an event: the incarnation of its log, and its number
 
 
 class SharedFrame:
-    """The bytes of an event that all its readers share."""
+    """The encoded bytes of an event, shared by all its readers."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -32,17 +32,18 @@ class SharedFrame:
 
 
 class Outbox:
-    """Counts unsent bytes. A large response needs buffer space, unless no other large response is
-    in memory. So even a response that exceeds every limit can be sent on its own."""
+    """Limits the number of unsent bytes in memory. A large response needs free buffer space, unless
+    no other large response is in memory; so a response that exceeds every limit can be sent
+    alone."""
 
     def __init__(self, limits: ServerLimits | None = None) -> None:
         self.limits = limits or ServerLimits()
         self._used: Counter[str] = Counter()
         self._large: Counter[str] = Counter()  # the number of large responses
         self._frames: dict[EventRef, SharedFrame] = {}
-        self._waiting: Counter[str] = Counter()  # readers that wait for room, by principal
+        self._waiting: Counter[str] = Counter()  # readers that wait for buffer space, by principal
         self.making = asyncio.Semaphore(MAKING)  # for responses of unknown size
-        self._refused: dict[str, float] = {}  # names that lacked room, and until when that counts
+        self._refused: dict[str, float] = {}  # when to forget that a name lacked buffer space
         self._freed: set[asyncio.Future[None]] = set()
 
     @property
@@ -59,7 +60,7 @@ class Outbox:
     def _pressed(self, name: str) -> bool:
         return self._waiting[name] > 0 or time.monotonic() < self._refused.get(name, 0.0)
 
-    # Small data is counted, and slows down only its own reader
+    # Small data is only counted: it slows down its own reader
 
     def add(self, name: str, size: int) -> None:
         _add(self._used, name, size)
@@ -70,15 +71,15 @@ class Outbox:
         _add(self._used, ALL, -size)
 
     def full(self, name: str) -> bool:
-        """Return whether the buffers are full."""
+        """Return whether the buffers of the principal or of the process are full."""
         return any(self._used[each] >= self._limit(each) for each in (name, ALL))
 
-    # Large data needs room
+    # Large data needs free buffer space
 
     def begin(self, name: str, size: int, *, must: bool) -> None:
-        """Reserve buffer space for a large response until `finish`. Raises `RateLimited` if there
-        is none. A response that `must` be sent is always accepted, since it cannot be requested
-        again."""
+        """Reserve buffer space for a large response, until `finish` is called. Raises `RateLimited`
+        if there is not enough. With `must`, the response is always accepted, because it cannot be
+        requested again."""
         if not must and (short := self._short(name, size)) is not None:
             self._refuse(short)
             raise RateLimited(
@@ -93,8 +94,8 @@ class Outbox:
         self._tell()
 
     def join(self, name: str, place: EventRef, size: int) -> bool:
-        """Become a reader of an event, until `leave`. Returns False if there is no buffer space
-        now."""
+        """Register a reader of a large event, until `leave` is called. Returns False if there is
+        not enough buffer space."""
         frame = self._frames.get(place)
         new = [each for each in (name, ALL) if frame is None or not frame.readers[each]]
         if self._short_of(new, size) is not None:
@@ -119,7 +120,8 @@ class Outbox:
         self._tell()
 
     async def frame(self, place: EventRef, load: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
-        """Return the bytes of an event that the reader has joined; the first reader loads them."""
+        """Return the encoded bytes of an event for a reader that called `join`. The first reader
+        loads them."""
         frame = self._frames[place]
         if frame.loading is None or (frame.loading.done() and _failed(frame.loading)):
             frame.loading = asyncio.create_task(load())
@@ -127,7 +129,8 @@ class Outbox:
         return await asyncio.shield(frame.loading)
 
     async def freed(self, name: str, size: int, patience: float) -> bool:
-        """Wait until large data was sent or dropped. Returns False after this many seconds."""
+        """Wait until another large response was sent or dropped. Returns False if this takes longer
+        than `patience` seconds."""
         short = self._short(name, size) or ALL
         future = asyncio.get_running_loop().create_future()
         self._freed.add(future)
@@ -140,14 +143,16 @@ class Outbox:
             self._freed.discard(future)
 
     def _refuse(self, short: str) -> None:
-        """Record that there was no buffer space, because the client will try again."""
+        """Record that a response was rejected for lack of buffer space. For some seconds, clients
+        that do not read are then disconnected earlier, because the rejected client will try
+        again."""
         now = time.monotonic()
         self._refused = {name: until for name, until in self._refused.items() if until > now}
         self._refused[short] = now + 2 * PRESSED
 
     def _short(self, name: str, size: int) -> str | None:
-        """Return the name of the limit that large data would exceed, of the principal or of the
-        process. Returns None if there is space."""
+        """Return which limit a large response would exceed: the name of the principal, or `ALL` for
+        the process. Returns None if there is enough space."""
         return self._short_of((name, ALL), size)
 
     def _short_of(self, names: Iterable[str], size: int) -> str | None:
@@ -178,7 +183,7 @@ def _failed(task: asyncio.Task[bytes]) -> bool:
 
 
 def _add(counts: Counter[str], name: str, more: int) -> None:
-    """Change a count, and remove it at zero."""
+    """Add to a counter, and remove the counter when it is zero."""
     counts[name] += more
     if not counts[name]:
         del counts[name]

@@ -43,7 +43,7 @@ class StreamResponse(Response[Any]):
 
 
 class StreamSending(ASGIResponse):
-    """Sends a `StreamResponse`."""
+    """Sends a `StreamResponse` until it ends, or the client disconnects or stops reading."""
 
     __slots__ = ("_response", "_since")
     _should_set_content_length = False
@@ -51,7 +51,7 @@ class StreamSending(ASGIResponse):
     def __init__(self, response: StreamResponse, headers: dict[str, str]) -> None:
         super().__init__(media_type=str(response.media_type), headers=headers, status_code=200)
         self._response = response
-        self._since: float | None = None  # when the current piece was started
+        self._since: float | None = None  # when sending the current piece started
 
     async def send_body(self, send: Send, receive: Receive) -> None:
         sending = asyncio.create_task(self._send(send))
@@ -78,7 +78,7 @@ class StreamSending(ASGIResponse):
         self._since = None
 
     async def _stalled(self) -> None:
-        """Wait until a piece takes too long to send."""
+        """Return as soon as the client has read nothing for too long."""
         while True:
             await asyncio.sleep(LOOK)
             since = self._since
@@ -87,6 +87,6 @@ class StreamSending(ASGIResponse):
 
 
 async def _left(receive: Receive) -> None:
-    """Wait until the client disconnects."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,7 +1,8 @@
-"""A session as a stream of parts for one reader: missed events, a mark, new events, and an end.
+"""Reads a session as a stream of items for one reader: past events, a `CaughtUp` marker, live
+events, and an end.
 
 All events come from the session's log through `Live`. No state is kept between connections, so a
-reader can resume a stream at any replica. The module `backpressure` sends the parts.
+reader can resume a stream at any replica. The module `backpressure` sends the items.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_curso
 from ..placement.removals import Removals
 from .stream_until import MessageAnswered, SessionIdle, StreamGoal
 
-FAILED = "the store failed: see the server's log"  # all that clients are told
+FAILED = "the store failed: see the server's log"  # the only message that clients see
 SAID = ("message.completed", "message.interrupted")
 FLYING = 64  # finished messages that are remembered
 FIRST, LONGEST = 0.05, 2.0  # seconds before reading again after a failure, doubled each time
@@ -44,9 +45,9 @@ Part: TypeAlias = Item | Resync | End
 
 
 class StreamRequest(Struct, frozen=True, kw_only=True):
-    """The request of a reader: events after a cursor (by default from the beginning, or from
-    `now`), until the session is idle or one message is answered, with or without unfinished
-    text."""
+    """What a reader requests: events after a cursor (by default from the beginning, or from `now`),
+    until the session is idle or one message is answered, with or without the text of unfinished
+    messages."""
 
     after: str | None = None
     until: Literal["idle"] | None = None
@@ -55,8 +56,8 @@ class StreamRequest(Struct, frozen=True, kw_only=True):
 
 
 class UnservedSession:
-    """A thread that no agent of this server serves: it can be read, but not driven. `unknown` is
-    the error to raise."""
+    """A thread of a session whose agent this server does not serve: it can be read, but not run.
+    `unknown` is the error for requests that need the agent."""
 
     def __init__(self, live: Live, row: Row, unknown: UnknownAgent) -> None:
         self.live, self.row, self.unknown = live, row, unknown
@@ -90,10 +91,10 @@ async def place(live: Live, after: str | None) -> int | Resync:
     try:
         known, seq = read_cursor(after or START)
     except InvalidValue:
-        return _resync(log, head, "it is not a cursor")
+        return _resync(log, head, "`after` is not a cursor")
     if known not in (None, log):
-        return _resync(log, head, "it belongs to another log")
-    return seq if seq <= head else _resync(log, head, "the log ends before it")
+        return _resync(log, head, "the cursor belongs to another log")
+    return seq if seq <= head else _resync(log, head, "the cursor is past the end of the log")
 
 
 def _resync(log: str, head: int, reason: str) -> Resync:
@@ -134,8 +135,8 @@ async def _replaced(live: Live) -> list[Part]:
 
 
 class SessionReader:
-    """Reads one log for one reader, until its goal is reached. It starts after the event number
-    `after`."""
+    """Reads one log for one reader, from the event after number `after` until its goal is
+    reached."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class SessionReader:
 
     async def parts(self) -> AsyncGenerator[Part, None]:
         """Yield the events after the cursor, once and in order, then `CaughtUp`, then new events.
-        The last part is an `End`. If the cursor belongs to another log, yield a `Resync`. If the
+        The last item is an `End`. If the cursor belongs to another log, yield a `Resync`. If the
         store fails, yield a `Trouble`; no event is lost. Events with large data are stubs
         (`is_stub`); `event` loads their data."""
         if self._lost is not None:
@@ -190,8 +191,8 @@ class SessionReader:
         return event
 
     async def failed(self, error: HoldfastError) -> list[Part]:
-        """Return the parts for a read error: a `Trouble` if the read can be retried, otherwise an
-        `End`."""
+        """Return the items that report a read error: a `Trouble` if the read can be retried,
+        otherwise an `End`."""
         if isinstance(error, SessionNotFound):
             return [End(reason="deleted")]
         if isinstance(error, LogReplaced):
@@ -227,7 +228,7 @@ class SessionReader:
                 await ended(asked)
 
     async def _until_asked(self, session: Session) -> None:
-        """Wait until a sub-agent waits for user input."""
+        """Wait until a sub-agent needs user input, and note this in the goal."""
         await session.subagents.until_asked()
         self._goal.asked = True
 
@@ -242,8 +243,8 @@ class SessionReader:
         return End(reason="closed", error=None if why is None else failure(why))
 
     async def _whole(self, item: Item) -> Item:
-        """Load the data of a stub event if the stream's goal reads it. Data of messages is not
-        loaded."""
+        """Load the data of a stub event if the stream's goal needs it. The data of received
+        messages is never needed."""
         looks = self._goal.reads and isinstance(item, Event) and item.kind != "message.received"
         if looks and isinstance(item, Event) and is_stub(item):
             return await self.event(item.seq)

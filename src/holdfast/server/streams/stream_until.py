@@ -1,5 +1,5 @@
-"""When a stream ends: when its session is idle, when one message is answered, or
-only when its reader disconnects."""
+"""Goals that end a stream: its session is idle, or one message is answered. A stream without such a
+goal ends when its reader disconnects."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...wire import End
 
 
 class StreamGoal:
-    """The base of all goals. It is never reached: the stream ends when its reader disconnects. The
-    goal needs all events after number `first`, and their data if `reads` is set. If `session` is
-    set, the goal is also reached once a sub-agent waits for user input; `asked` is then set."""
+    """Base class of all goals; as a goal itself, it is never reached. A goal needs all events after
+    number `first`, and if `reads` is set, also their data. If `session` is set, the stream also
+    ends when a sub-agent needs user input; `asked` is then set."""
 
     session: Session | None = None
     first: int | None = None
@@ -21,16 +21,16 @@ class StreamGoal:
     asked = False
 
     def see(self, item: Item) -> bool:
-        """Process the next item. Returns whether to deliver it to the reader."""
+        """Process the next item. Returns whether to send it to the reader."""
         return True
 
     def met(self, item: Item) -> Rest | None:
-        """Return the reason to end the stream after this item, which was passed to `see` before, or
-        None to continue."""
+        """Return why the stream ends after this item, which was passed to `see` before, or None if
+        it continues."""
         return None
 
     async def end(self, reason: Rest) -> End:
-        """Return the last part of the stream."""
+        """Return the last item of the stream."""
         return End(reason=reason)
 
 
@@ -57,7 +57,7 @@ class SessionIdle(StreamGoal):
 
 class MessageAnswered(SessionIdle):
     """Reached when the run that handles a message has ended or waits for user input, or when the
-    message is queued behind such a run. The last part contains the result."""
+    message is queued behind such a run. The last item contains the result."""
 
     reads = True
 

@@ -1,1 +1,1 @@
-"""Uploads by clients: agents, files and environment variables."""
+"""Handles the agents, files and environment variables that clients upload."""

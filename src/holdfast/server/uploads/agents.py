@@ -1,8 +1,8 @@
-"""Agents that clients upload. They are checked before any work is done, identified by their
-content, and stored where every replica can find them.
+"""Agents that clients upload. They are checked before any work is done, identified by a hash of
+their content, and stored where every replica can find them.
 
 The manifest of an agent is stored next to its sessions, under a reserved tenant. Any replica can
-therefore resume a session from its row alone.
+therefore find the agent of a session and resume it.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class Upload(Struct, frozen=True):
 
 
 class UploadedAgents:
-    """The agents that clients have uploaded to a server: fetched by its loaders, and served by its
-    engines. A replica that finds a session of such an agent serves the agent. An agent is dropped
-    with its last session. `tools` are the tools that uploaded agents may use; `harden` changes
-    their manifests."""
+    """The agents that clients have uploaded to a server. They are fetched by its loaders and served
+    by its engines. A replica that finds a session of such an agent starts to serve the agent. An
+    agent is deleted with its last session. `tools` are the tools that uploaded agents may use;
+    `harden` changes their manifests."""
 
     def __init__(
         self,
@@ -110,9 +110,8 @@ class UploadedAgents:
         engine: str,
         choices: Choices | None = None,
     ) -> Upload:
-        """Fetch an agent. Files and options of the request override the files and options of the
-        agent. Then `harden` changes the manifest, and `choices` restricts what the client may
-        choose."""
+        """Fetch an agent. Files and options of the request override those of the agent. Then
+        `harden` changes the manifest, and `choices` restricts the models and limits."""
         given = {file.path: file.data() for file in files}
         if source is None:
             return Upload(files=given)
@@ -158,7 +157,8 @@ class UploadedAgents:
                 await self._adopt(place, row.agent)
 
     async def _adopt(self, place: TenantStore, agent: str) -> Any:
-        """Serve an agent that is stored in a store. Returns its engine, or None."""
+        """Serve an agent that is stored in a store. Returns its engine, or None if the agent is not
+        stored or its engine does not exist."""
         kept = await self._kept(place, agent)
         if kept is None or kept.engine not in self._engines:
             return None
@@ -166,14 +166,14 @@ class UploadedAgents:
         return self._engines[kept.engine]
 
     async def take_up(self, place: TenantStore) -> None:
-        """Resume runs of uploaded agents that no process drives."""
+        """Resume the unfinished runs of uploaded agents."""
         for agent in await self._undone(place):
             if (engine := await self._adopt(place, agent)) is not None:
                 await engine.take_up(place, agent)
 
     async def clear(self, place: TenantStore, row: Row) -> tuple[Remains, ...]:
-        """Remove the data of a session outside of its store, such as its work folder. Returns what
-        could not be removed."""
+        """Delete the data of a session that is not in its store, such as its work folder. Returns
+        the data that could not be deleted."""
         await self.adopt(place, row)
         with contextlib.suppress(UnknownAgent):
             _, engine, agent = serving(self._engines, row.agent, place.tenant)
@@ -182,14 +182,14 @@ class UploadedAgents:
         return ()
 
     async def forget(self, place: TenantStore, agent: str) -> None:
-        """Drop an uploaded agent that no session needs."""
+        """Delete an uploaded agent that no session uses."""
         if self._loaders and await self._delete(place, agent):
             with contextlib.suppress(UnknownAgent):
                 engine: Any = serving(self._engines, agent, place.tenant).engine
                 await engine.drop(place, agent)
 
     async def tidy(self, place: TenantStore) -> None:
-        """Drop all uploaded agents that no session needs."""
+        """Delete all uploaded agents that no session uses."""
         if self._loaders:
             for agent in await self.all(place):
                 await self.forget(place, agent)
@@ -221,7 +221,7 @@ class UploadedAgents:
         return None
 
     async def _undone(self, place: TenantStore) -> list[str]:
-        """Return the agents with unfinished runs."""
+        """Return the keys of the agents with unfinished runs."""
         agents = await self.all(place)
         if not agents:
             return []
@@ -231,7 +231,7 @@ class UploadedAgents:
         return sorted({row.agent for row in rows if row is not None and row.agent is not None})
 
     async def _delete(self, place: TenantStore, agent: str) -> bool:
-        """Delete a stored agent that no session needs. Returns whether it was deleted."""
+        """Delete a stored agent if no session uses it. Returns whether it was deleted."""
         kept = await self._kept(place, agent)
         if kept is None or await self._used(place, agent):
             return False

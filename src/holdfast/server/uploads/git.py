@@ -1,8 +1,8 @@
-"""Git repositories of clients: their addresses, and the files of one commit.
+"""Clones the Git repositories of clients, and reads the files of one commit.
 
 A repository is not trusted. It is cloned without a work tree, so that its filters, hooks,
 submodules and links have no effect. Each git process has limits for memory, file size and time, and
-the files of a repository are listed before any is read.
+the files of a repository are listed and checked before their content is read.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class GitAddress(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> GitAddress:
-        """Parse a URL, or an absolute path on this machine. Raises `AddressError`, even for
-        ambiguous addresses: encoded characters, `..`, `//` and user names."""
+        """Parse a URL, or an absolute path on this machine. Raises `AddressError` if it is invalid
+        or ambiguous: encoded characters, `..`, `//` and user names are not allowed."""
         if not url.isprintable() or url != url.strip():
             raise AddressError("contains spaces or invisible characters")
         if (found := _HIDDEN.search(url)) is not None:
@@ -176,7 +176,7 @@ class GitClone:
         async with self._running("rev-parse", "--verify", "HEAD^{commit}") as process:
             self.commit = (await _all_of(process.stdout, SAID)).decode().strip()
             if await process.wait() != 0:
-                raise GitError("has no commit")
+                raise GitError("contains no commit")
 
     async def list(self, subdir: str, entries: int) -> dict[str, GitBlob]:
         """Return the files below a folder of the commit, by path, without links and submodules.
@@ -263,7 +263,7 @@ def _failure(said: bytes) -> str:
 
 
 async def _all_of(stream: asyncio.StreamReader | None, most: int) -> bytes:
-    """Read all output of a process, and return the last bytes."""
+    """Read the output of a process to its end, and return its last bytes."""
     assert stream is not None
     kept = b""
     while piece := await stream.read(1 << 16):
@@ -278,7 +278,7 @@ async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
     while piece := await stream.read(1 << 16):
         left -= len(piece)
         if left < 0:
-            raise GitError(f"has a list of files of more than {LISTING >> 20} MiB")
+            raise GitError(f"has too many files: the list of its paths exceeds {LISTING >> 20} MiB")
         *whole, rest = (rest + piece).split(b"\0")
         for line in whole:
             yield line
@@ -312,8 +312,8 @@ def _text(path: bytes) -> str:
 
 
 def _prepare(scheme: str) -> Path:
-    """Create a folder for one clone, which also serves as git's home. Folders left by killed
-    processes are removed."""
+    """Create a folder for one clone, which is also git's home folder. Folders that killed processes
+    left behind are removed."""
     old = time.time() - STALE
     for other in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):

@@ -1,6 +1,5 @@
-"""The manifest of an uploaded agent: `agent.toml` or `agent.json`. It contains only data: the names
-of the server's tools, but no code. So nothing that a client uploads is executed.
-"""
+"""The manifest of an uploaded agent: `agent.toml` or `agent.json`. It contains only data, such as
+the names of tools of the server, and no code. So nothing that a client uploads is executed."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class ManifestMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class AgentManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An uploaded agent. `tools` are names of tools that the server offers."""
+    """The manifest of an uploaded agent. `tools` are names of tools that the server offers."""
 
     name: str
     version: str = "0"
@@ -47,7 +46,7 @@ class AgentManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     state: dict[str, Any] = {}
 
     def agent(self, tools: Mapping[str, Tool], *, key: str) -> Agent:
-        """Create the agent, with the server's tools."""
+        """Create the agent from its manifest, with the server's tools."""
         return Agent(
             self.name,
             key=key,
@@ -106,7 +105,7 @@ def described(value: Any, name: str = "manifest") -> AgentManifest:
 
 
 def check_asks(described: AgentManifest) -> None:
-    """Reject a mode that would use tools without approval. Clients who upload agents may not decide
+    """Reject a mode that would run tools without approval. Clients who upload agents may not choose
     this; the operator's `harden` may."""
     for n, mode in enumerate(described.modes):
         if mode.approval == "auto":

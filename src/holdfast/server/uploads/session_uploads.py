@@ -1,5 +1,5 @@
-"""Uploads with a new session: an agent, files, variables. All uploads are checked before anything
-is created, and nothing remains after a failure."""
+"""Handles what a client uploads with a new session: an agent, files, and environment variables. All
+uploads are checked before anything is created, and nothing remains after a failure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def settle(
     brought: Upload,
     given: Mapping[str, str],
 ) -> None:
-    """Store the uploads with their session. If that fails, the session is deleted again."""
+    """Store the uploads of a new session. If that fails, the session is deleted again."""
     try:
         if brought.agent is not None:  # it may have been dropped meanwhile
             await service.uploads.add(place, brought.agent)
@@ -97,14 +97,15 @@ async def settle(
 
 
 def give(engine: Engine, place: TenantStore, id: str, given: Mapping[str, str]) -> None:
-    """Set variables for the commands of a session, in the memory of this process."""
+    """Set environment variables for the commands of a session. They are kept in the memory of this
+    process."""
     if given:
         engine.give(place, id, given)  # type: ignore[attr-defined]  # by `check`
 
 
 async def give_again(service: Service, state: dict[str, Any], id: str, body: bytes) -> None:
-    """Set the variables of a repeated request again, since the process that had them may have
-    ended. Has no effect if the session was deleted."""
+    """Set the environment variables of a repeated request, since the process that had them in
+    memory may have ended. Has no effect if the session was deleted."""
     told = msgspec.json.decode(body or b"null", type=CreateSession | None)
     given = None if told is None else told.envs
     names = service.settings.envs

@@ -1,6 +1,6 @@
 """Environment variables that a client sets for the commands of a session. Only variables that the
-server allows are accepted. They are kept in the memory of this process, and never appear in a log,
-a response or an audit record."""
+server allows are accepted. They are kept in the memory of this process, and are never written to a
+log, a response or an audit record."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ def check(given: Mapping[str, str], allowed: Collection[str]) -> None:
             raise InvalidValue(
                 field="envs",
                 problem=f"{name!r} is not allowed",
-                remedy=f"the server allows {there}",
+                remedy=f"use only the variables that the server allows: {there}",
             )
         if "\0" in value:
-            raise InvalidValue(field=f"envs.{name}", problem="contains NUL", remedy="remove it")
+            raise InvalidValue(
+                field=f"envs.{name}", problem="contains a NUL character", remedy="remove it"
+            )
 
 
 class SessionVariables:
-    """The variables of sessions. They are kept only for the sessions that set variables most
-    recently."""
+    """The environment variables of sessions, in memory. If too many sessions set variables, those
+    of the least recent are dropped."""
 
     def __init__(self) -> None:
         self._given: RecentMap[Scope, dict[str, str]] = RecentMap(ROOM)
@@ -51,7 +53,7 @@ class SessionVariables:
 
 
 class VariablesSandbox:
-    """A sandbox whose commands run with the variables of their session."""
+    """A sandbox in which the commands of a session run with the session's environment variables."""
 
     def __init__(self, sandbox: Sandbox, envs: SessionVariables) -> None:
         self._sandbox, self._envs = sandbox, envs
@@ -70,8 +72,8 @@ class VariablesSandbox:
 
 
 class VariablesPlace:
-    """A place that runs commands with additional variables. The values are masked in the output,
-    which goes into the log."""
+    """Runs the commands of a session with additional environment variables. The values are masked
+    in the output, which is stored in the log."""
 
     def __init__(self, place: Place, envs: Callable[[], Mapping[str, str]]) -> None:
         self._place, self._envs = place, envs
