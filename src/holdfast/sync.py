@@ -120,6 +120,6 @@ class Store:
         return sorted([*METHODS, "close"])
 
     def close(self) -> None:
-        """Close a store that was given as a URL. Safe to call twice."""
+        """Close the store if it was opened from a URL. Safe to call twice."""
         if self._owned:
             self._store.wait("aclose")
