@@ -1,6 +1,9 @@
-"""Events in documents of their own: moved there from tails, found by id, and read by number. A
-batch is identified by its log and its first number. It is inserted once; a second insert is
-ignored. After that, only erasures and deletes change a batch."""
+"""Batches: documents with events that were moved out of a log's head document.
+
+Events are copied into batches from the tail of the head document, found by id, and read by number.
+A batch is identified by its log and its first number. It is inserted once; a second insert is
+ignored. After that, only erasures and deletes change a batch.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ async def roll(db: MongoDatabase, entry: MongoLogEntry) -> None:
 
 
 def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
-    """Return the numbers of the given ids that are in a tail."""
+    """Return the event numbers of those ids that are in the log's tail."""
     wanted = set(ids)
     return {
         id: seq
@@ -80,7 +83,7 @@ def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
 async def known_in_batches(
     db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
-    """Return the numbers of the given ids that are in `batches`, including shared events."""
+    """Return the event numbers of those ids that are in `batches`, including shared events."""
     upto = {part.log: part.upto for part in segments(entry) if part.after < part.upto}
     wanted = set(perhaps_known(ids, entry.newest)) if upto else set()
     if not wanted:
@@ -96,7 +99,7 @@ async def known_in_batches(
 
 
 async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of the given ids that are in the log."""
+    """Return the event numbers of those ids that are in the log."""
     return {**await known_in_batches(db, entry, ids), **known_in_tail(entry, ids)}
 
 
@@ -217,7 +220,8 @@ async def _page(
 
 
 def _from(start: int | Document, count: int) -> Document:
-    """Return the projection of a document to at most `count` events from number `start` on."""
+    """Return the projection that limits a document to at most `count` events from number `start`
+    on."""
     skip = {"$max": [0, {"$subtract": [start, "$first"]}]}
     parts = {name: {"$slice": [f"${name}", skip, count]} for name in ("ids", "events")}
     return {**parts, "first": {"$max": ["$first", start]}, "last": 1}

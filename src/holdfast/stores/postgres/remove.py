@@ -25,8 +25,9 @@ STEP_EVENTS = 2_000
 
 
 class Hide:
-    """Makes a session or a thread unreachable. Returns the counts for the receipt and the removed
-    rows. If the call is repeated after a lost reply, it accepts that the log no longer exists."""
+    """Hides a deleted session or thread from all callers. Returns the counts for the receipt and
+    the removed rows. If the call is repeated after a lost reply, it accepts that the log no longer
+    exists."""
 
     def __init__(self, target: Scope | Key, fence: Lease | None, expected: int | None) -> None:
         self._target = target
@@ -49,7 +50,7 @@ class Hide:
                 removed += await hide_log(link, entry)
             rows += [entry.row for entry in entries]
             if isinstance(target, Key):
-                break  # a session: once more, for forks created while we waited for its locks
+                break  # repeat for a session, because forks may be created while waiting for locks
         if (rows or target == scope) and not await has_threads(link, scope):
             removed += await _hide_scope(link, scope)
         return removed, rows
@@ -93,7 +94,7 @@ async def has_threads(link: Link, scope: Scope) -> bool:
 
 
 async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
-    """Make one log unreachable, and reduce its row to the fields that its forks need."""
+    """Hide one log, and reduce its row to the fields that its forks need."""
     bare = Row(tenant="", session="", thread="", log=entry.row.log, head=entry.row.head)
     await link.run(
         "UPDATE hf.logs SET state = $2, version = version + 1, tenant = NULL, session = NULL,"
@@ -111,7 +112,7 @@ async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
 
 
 async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
-    """Remove everything that a session owns, together with its last thread."""
+    """Remove the session's blobs and claims, after its last thread was hidden."""
     names = (scope.tenant, scope.session)
     return Counter(
         {
@@ -124,8 +125,8 @@ async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
 
 
 async def hidden(tables: PostgresTables) -> list[int]:
-    """Return the hidden logs that have something to remove, including abandoned restores. Newest
-    first, so that a fork comes before the log that it was forked from."""
+    """Return the ids of hidden logs that still have data to remove, including abandoned restores.
+    They are sorted newest first, so that a fork comes before its parent."""
     link, now = tables.link, await tables.now()
     await link.run(
         "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
@@ -164,7 +165,8 @@ async def sweep(link: Link, id: int) -> bool:
 
 
 async def discard(link: Link, log: str) -> None:
-    """Mark a restore as interrupted. `log` is the incarnation of its log."""
+    """Mark a restore as interrupted, so that its data is removed. `log` is the incarnation of its
+    log."""
     await link.run("UPDATE hf.logs SET until = -1 WHERE log = $1 AND state = $2", log, RESTORING)
 
 

@@ -1,4 +1,5 @@
-"""The tables on a connection, for the operations that the PostgreSQL and SQLite stores share."""
+"""The operations on tables that the PostgreSQL and SQLite stores share, implemented for a
+PostgreSQL connection."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from .read import readable, records_of
 
 
 class PostgresTables(NamedTuple):
-    """Implements `LogTables` for a transaction."""
+    """Implements the interface `LogTables` for a PostgreSQL transaction."""
 
     link: Link
     project: Project
