@@ -48,7 +48,8 @@ _FILE = re.compile(r"\d{1,5}-[0-9a-f]{16}\.json")
 
 
 class LocalToken(Struct, frozen=True, kw_only=True):
-    """The token of one port and store. `store` is the store's address, without credentials."""
+    """The local token for one port and store. `store` is the store's address, without
+    credentials."""
 
     token: str
     port: int
@@ -163,8 +164,8 @@ def keep(port: int, store: str) -> LocalToken:
 
 
 def find(port: int | None = None, store: str | None = None) -> list[LocalToken]:
-    """Return the tokens of this user, optionally of one port and store. Raises `InvalidValue` for a
-    file that other users could have read or written."""
+    """Return the tokens of this user, optionally only those for a port or a store. Raises
+    `InvalidValue` if another user could have read or written a token file."""
     found: list[LocalToken] = []
     for path in _files():
         if port is None or path.name.startswith(f"{port}-"):
@@ -232,7 +233,8 @@ def _opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def _read(path: Path) -> LocalToken:
-    """Read a token file, if no other user could have read or written it."""
+    """Read a token file. Raises `InvalidValue` if another user could have read or written the
+    file."""
     try:
         with _opened(path) as file:
             about = os.fstat(file)

@@ -57,7 +57,7 @@ class Portal:
 
     def wait(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
         """Call an async function on the loop from another thread, block until the call has ended,
-        and return its result. An interrupt stops the waiting, not the call."""
+        and return its result. An interrupt (Ctrl-C) ends the wait, but the call continues."""
         if self.is_own_thread():
             raise InvalidValue(
                 field="wait",
@@ -104,7 +104,7 @@ class Portal:
         return call
 
     def start(self) -> bool:
-        """Start the loop if this portal can do so; return whether the loop accepts calls."""
+        """Start the loop if this portal owns it. Returns whether the loop accepts calls."""
         return self.loop.is_running()
 
     def is_own_thread(self) -> bool:
@@ -173,8 +173,8 @@ class _Call(Generic[T]):
 
 
 def _signal() -> tuple[Wake, Callable[[], Awaitable[object]]]:
-    """Return two functions: one that wakes the caller, from any thread, and one that the caller
-    awaits until then."""
+    """Return two functions: the first wakes the caller, from any thread; the caller awaits the
+    result of the second until then."""
     loop = running_loop()
     if loop is not None:
         future: asyncio.Future[None] = loop.create_future()

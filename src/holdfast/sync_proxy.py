@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class Remote:
-    """A proxy for an object that lives on the loop. Plain attributes are read on the loop, methods
-    are called there, and awaitables are awaited. An object that supports `async for` supports `for`
-    here."""
+    """A proxy for an object that lives on the loop. Attributes are read on the loop, methods are
+    called there, and awaitables are awaited. If the object supports `async for`, the proxy supports
+    `for`."""
 
     __slots__ = ("_loop", "_target")
 
@@ -187,7 +187,7 @@ class _Steps:
         self._step: asyncio.Task[Any] | None = None
 
     async def next(self) -> tuple[bool, Any]:
-        """Return whether there is another item, and the item."""
+        """Return (True, the next item), or (False, None) at the end."""
         self._step = asyncio.current_task()
         try:
             return True, await anext(self._items)

@@ -101,7 +101,7 @@ _TOP = _any(
 
 
 def _destroys(text: str, depth: int = 0) -> bool:
-    """Return whether a shell command is destructive."""
+    """Return whether a shell command line is destructive."""
     if depth > NESTED:
         return False
     if _BOMB.search(text):

@@ -88,7 +88,8 @@ def box_of(event: NewEvent) -> Box | None:
 
 
 def size_of(event: NewEvent) -> int:
-    """Return the size in bytes of an event's data, or its size before encryption."""
+    """Return the size of an event's data in bytes; for an encrypted event, the size before
+    encryption."""
     if (box := box_of(event)) is not None:
         return box.size
     size = len(event.data)

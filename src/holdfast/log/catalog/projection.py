@@ -80,8 +80,8 @@ def _always(*changes: Op) -> Change:
 
 
 def _sets(*names: str, **fixed: Any) -> Change:
-    """Return a projection that sets fields of the row: first fields with a `fixed` value, then
-    fields of the payload."""
+    """Return a projection that sets fields of the row: the fields in `fixed` to these values, and
+    the fields in `names` to the values in the payload."""
     first = [Op("set", name, value=value) for name, value in fixed.items()]
 
     def change(event: Event, p: Any, ops: list[Op]) -> None:

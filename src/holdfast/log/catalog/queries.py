@@ -142,7 +142,8 @@ def _in_range(query: Query, row: Row) -> bool:
 
 
 def pending_matches(query: PendingQuery, item: Pending) -> bool:
-    """Return whether a pending item matches a query, apart from the user of its session."""
+    """Return whether a pending item matches a query. The filter `user` is not checked, because it
+    needs the row of the session."""
     return item.tenant == query.tenant and all(
         (wanted := getattr(query, name)) is None or getattr(item, name) == wanted
         for name in ("session", "what", "assignee")

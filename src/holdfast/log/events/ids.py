@@ -1,5 +1,5 @@
-"""Derived ids of events and pending items. Writing the same fact twice produces the same id, so the
-fact is stored once."""
+"""Ids of events and pending items that are derived from other ids. If the same event is written
+twice, both have the same id, so it is stored once."""
 
 from __future__ import annotations
 

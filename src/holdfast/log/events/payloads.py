@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The base class of all payloads."""
+    """The base class of the payloads of all event kinds."""
 
 
 class Call(Payload, frozen=True, kw_only=True):
@@ -360,8 +360,8 @@ class PendingExtended(Payload, frozen=True, kw_only=True):
 
 
 class QueueChanged(Payload, frozen=True, kw_only=True):
-    """The input queue was changed. Inputs are named by their event number: the removed inputs, the
-    order of the remaining inputs, and the replaced text."""
+    """The input queue was changed: some queued messages were removed, reordered, or had their text
+    replaced. Each message is identified by its event number."""
 
     remove: list[int] = []
     order: list[int] = []

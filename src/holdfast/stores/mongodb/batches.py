@@ -166,8 +166,8 @@ def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> It
 async def _documents(
     db: MongoDatabase, entry: MongoLogEntry, log: str, low: int, high: int, reverse: bool
 ) -> tuple[list[Batch], int | None]:
-    """Return some batches of a log, from `low` up or from `high` down, and the number from which to
-    continue, if there may be more."""
+    """Return a page of a log's batches, in ascending order from number `low` or in descending order
+    from number `high`, and the number at which the next page begins, or None at the end."""
     of_log = named(entry.scope, log=log)
     if reverse:
         ends = log == entry.log and high == entry.rolled
@@ -184,8 +184,8 @@ def _batches(docs: Iterable[Document], high: int) -> list[Batch]:
 async def _first_documents(
     db: MongoDatabase, of_log: Document, low: int, high: int
 ) -> tuple[list[Document], int | None]:
-    """Return some documents of a log from `low` up, and the number after which to continue, if
-    there may be more."""
+    """Return a page of a log's batch documents in ascending order from number `low`, and the number
+    after which the next page begins, or None at the end."""
     most = min(PAGE_DOCUMENTS, (high - low) // TAIL_BATCHES + 2)
     docs = await _page(db, {**of_log, "last": {"$gt": low}}, 1, most, low, high)
     more = len(docs) == most and docs[-1]["last"] < high
@@ -195,9 +195,9 @@ async def _first_documents(
 async def _last_documents(
     db: MongoDatabase, of_log: Document, low: int, high: int, *, ends: bool
 ) -> tuple[list[Document], int | None]:
-    """Return some documents of a log from `high` down, and the number from which to continue, if
-    there may be more. Unless a document `ends` at `high`, the document that contains `high` is
-    fetched at the same time."""
+    """Return a page of a log's batch documents in descending order from number `high`, and the
+    number at which the next page begins, or None at the end. Unless `ends` says that a document
+    ends at `high`, the document that contains `high` is fetched at the same time."""
     within = {**of_log, "last": {"$gt": low, "$lte": high}}
     around = {**of_log, "last": {"$gt": high}}
     pages = [_page(db, within, -1, PAGE_DOCUMENTS, low, high)]
@@ -211,8 +211,8 @@ async def _last_documents(
 async def _page(
     db: MongoDatabase, where: Document, way: int, most: int, low: int, high: int
 ) -> list[Document]:
-    """Return some documents. Each contains its events after `low`, and at most high - low of
-    them."""
+    """Return at most `most` documents. Each contains only its events after `low`, and at most high
+    - low of them."""
     wanted = _from(low + 1, high - low)
     return await db.batches.find(
         where, wanted, sort=[("last", way)], limit=most, batch_size=most, hint="last"

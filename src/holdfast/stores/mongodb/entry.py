@@ -174,7 +174,8 @@ def stored(batch: Batch) -> Document:
 
 
 def listing(row: Row) -> Document:
-    """Return the fields that lists search by. Empty fields are omitted."""
+    """Return the fields of a row by which lists are filtered and sorted. Empty fields are
+    omitted."""
     fields = {name: value for name in _COLUMNS if (value := getattr(row, name)) is not None}
     if terms := catalog.row_terms(row):
         fields["terms"] = sorted(digest(*term) for term in terms)
@@ -252,7 +253,7 @@ def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
 
 
 def leased(entry: MongoLogEntry, lease: LeaseState) -> tuple[MongoLogEntry, Document]:
-    """Return the log with another lease, and the update that stores it."""
+    """Return the log with a new lease, and the update that stores it."""
     after = entry._replace(lease=lease, version=entry.version + 1)
     return after, {"$set": {**lease_fields(lease), "version": after.version}}
 

@@ -1,4 +1,4 @@
-"""The head documents: read, cached, and changed by compare-and-set.
+"""Reads, caches and changes head documents; changes use compare-and-set.
 
 A process decides based on its copy of a head, and the server applies the change only if that copy
 is current. Within a process, the writers of one log take turns, so that they never compete with
@@ -212,7 +212,8 @@ class MongoHeads:
         return True
 
     def _rolling(self, entry: MongoLogEntry) -> asyncio.Task[None]:
-        """Return the task that moves the frozen part of a tail."""
+        """Return the task that moves the frozen part of a tail into `batches`; start it if
+        necessary."""
         name = (entry.log, entry.tail[0].first)
         task = self._rolls.get(name)
         if task is None:

@@ -159,7 +159,7 @@ async def discard(db: MongoDatabase, entry: MongoLogEntry) -> None:
 async def begin_restore(
     db: MongoDatabase, heads: MongoHeads, key: Key, parent: Parent | None
 ) -> MongoLogEntry:
-    """Create a hidden log to restore into."""
+    """Create a hidden log, into which events are then restored."""
     await _check_free(heads, key)
     now = await db.clock.now()
     if parent is None:

@@ -230,7 +230,8 @@ async def blobs(db: MongoDatabase, scope: Scope) -> list[BlobRef]:
 async def claim(
     db: MongoDatabase, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
-    """Claim a name by compare-and-set, if it is free or held by `instead_of`; return the holder."""
+    """Claim a name by compare-and-set, if it is free or held by `instead_of`. Returns the session
+    that then holds it."""
     id = {"tenant": tenant, "name": name}
     while True:
         fields = {"tenant": tenant, "session": owner.session, "at": await db.clock.now()}
@@ -250,7 +251,7 @@ async def claim(
 
 
 async def claimed(db: MongoDatabase, tenant: str, name: str) -> Scope | None:
-    """Return the holder of a name."""
+    """Return the session that has claimed a name, or None."""
     doc = await db.claims.find_one({"_id": {"tenant": tenant, "name": name}})
     return None if doc is None else Scope(tenant, doc["session"])
 

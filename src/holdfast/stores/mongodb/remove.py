@@ -110,7 +110,8 @@ class Delete:
             pass
 
     async def _hide_first(self, entry: entries.MongoLogEntry | None, fresh: bool) -> Missed | None:
-        """Hide the first log by compare-and-set, if it is as the caller expects."""
+        """Hide the target thread, or `main` of the target session, by compare-and-set, if its head
+        and lease are as the caller expects."""
         if self._tried and await self._db.logs.find_one(
             named(self.scope, state=DEAD, deleted=self._mark), hint="hidden"
         ):
@@ -241,7 +242,7 @@ async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
 
 
 async def shared_still(db: MongoDatabase, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-    """Return the parts of the deleted logs that forks still share. The result names no other
+    """Return which events of the deleted logs are still shared by forks. The result names no other
     session."""
     forks: dict[str, list[Document]] = {}
     where = named(scope, base={"$in": list(deleted)}, state=LIVE)

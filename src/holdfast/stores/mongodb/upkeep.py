@@ -53,7 +53,7 @@ async def check_log(
 
 
 class MongoLogCheck:
-    """The checks of `LogCheck` for a log whose head was already read."""
+    """Verifies one MongoDB log whose head was already read; see `LogCheck`."""
 
     lossy = False
 
@@ -154,7 +154,7 @@ async def drop_orphans(db: MongoDatabase) -> Counter[str]:
 
 
 async def _drop_strays(db: MongoDatabase, collection: Collection) -> int:
-    """Remove the documents of logs that do not exist."""
+    """Remove documents that belong to logs that do not exist. Returns their number."""
     removed = 0
     by_log: list[Document] = [{"$match": {"log": {"$ne": None}}}, {"$group": _LOG}]
     young = await db.clock.now() - STALE_MS

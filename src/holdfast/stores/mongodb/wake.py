@@ -126,7 +126,7 @@ class ChangeWatch:
             self._wakes.wake(self._keys[log], _head(change))
 
     async def aclose(self) -> None:
-        """Stop watching."""
+        """Stop watching for changes."""
         tasks, self._tasks = self._tasks, []
         await ended(*tasks)
         self._places.clear()

@@ -146,7 +146,8 @@ class PostgresDatabase:
 
     @classmethod
     async def open(cls, url: str, *, pool: AnyPool | None = None) -> PostgresDatabase:
-        """Connect. If the caller passes a pool, it is used, and the caller closes it."""
+        """Open a pool of connections. If the caller passes a pool, it is used instead, and the
+        caller must close it."""
         options = Options(url)
         if pool is not None:
             return cls(pool, options, owned=False)

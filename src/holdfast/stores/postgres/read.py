@@ -121,9 +121,9 @@ async def records_of(
     *,
     links: bool = False,
 ) -> list[Record]:
-    """Return some records of a log's own events. Large data ends the page early. Without `inline`,
-    the `data` of a large payload is None, and `size` and `sha256` describe the payload. With
-    `links`, the stored links are included."""
+    """Return a page of records of a log's own events. Large data ends the page early. Without
+    `inline`, the `data` of a large payload is None, and `size` and `sha256` describe the payload.
+    With `links`, the stored links are included."""
     way = "DESC" if reverse else "ASC"
     small = f"octet_length(data) <= {APART + FRAME}"
     data, size = "data", "octet_length(data)"

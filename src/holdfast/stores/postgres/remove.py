@@ -84,7 +84,7 @@ async def _entries(link: Link, target: Scope | Key) -> list[PostgresLogEntry]:
 
 
 async def has_threads(link: Link, scope: Scope) -> bool:
-    """Return whether a session exists."""
+    """Return whether a session exists, which means that it has a thread."""
     found = await link.value(
         "SELECT 1 FROM hf.logs WHERE tenant = $1 AND session = $2 LIMIT 1",
         scope.tenant,
@@ -142,9 +142,9 @@ async def hidden(tables: PostgresTables) -> list[int]:
 
 
 async def sweep(link: Link, id: int) -> bool:
-    """Remove some events of a hidden log, except the events that its forks share. Returns whether
-    there may be more. One statement reads forks and events, so that no fork loses events that it
-    shares."""
+    """Remove a limited number of events of a hidden log, except the events that its forks share.
+    Returns whether there may be more to remove. One statement reads forks and events, so that no
+    fork loses events that it shares."""
     some = await link.run(
         "DELETE FROM hf.events WHERE log = $1 AND seq IN (SELECT seq FROM hf.events WHERE log = $1"
         " AND seq > coalesce((SELECT max(shared) FROM hf.logs WHERE base = $1), 0)"
@@ -171,7 +171,7 @@ async def discard(link: Link, log: str) -> None:
 
 
 async def shared_still(link: Link, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-    """Return the parts of the deleted logs that forks still share. The result names no other
+    """Return which events of the deleted logs are still shared by forks. The result names no other
     session."""
     found = await link.rows(
         "SELECT dead.log, max(fork.shared), string_agg(DISTINCT fork.thread, ',')"

@@ -164,12 +164,12 @@ class PostgresStore(BaseStore[Restore]):
         return (
             Remains(
                 where=where,
-                what="dead rows, until they are vacuumed and their space is used again",
+                what="removed data in dead rows, until vacuumed and overwritten",
                 remedy="run `holdfast purge`, or VACUUM FULL to free all space immediately",
             ),
             Remains(
                 where=f"{where}, write-ahead log",
-                what="the original changes",
+                what="entries with the removed data",
                 remedy="checkpoints recycle it; archives and backups follow their own retention",
             ),
         )
@@ -261,7 +261,7 @@ class PostgresStore(BaseStore[Restore]):
 
 
 async def _logs_of(link: Link, target: Scope | Key | None, after: int) -> list[int]:
-    """Return some of the logs to verify, in order of their ids."""
+    """Return a page of the ids of the logs to verify, in ascending order."""
     names = [getattr(target, name, None) for name in ("tenant", "session", "thread")]
     found = await link.rows(
         f"SELECT id FROM hf.logs WHERE state = {LIVE} AND id > $1"

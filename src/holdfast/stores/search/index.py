@@ -93,7 +93,8 @@ class TextIndex(Protocol):
         ...
 
     async def create(self) -> bool:
-        """Create the index, unless it exists. Returns False if the database cannot have one."""
+        """Create the index if it does not exist. Returns False if the database does not support
+        one."""
         ...
 
     async def reset(self) -> None:

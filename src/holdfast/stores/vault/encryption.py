@@ -128,7 +128,7 @@ def _bound(event: NewEvent, v: int) -> tuple[Any, ...]:
 
 
 def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
-    """Decrypt the reason of an erased event, or of the placeholder for a lost one."""
+    """Decrypt the reason of an erased event, or of the placeholder for a lost event."""
     try:
         reason = _erased(event.data).erased
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

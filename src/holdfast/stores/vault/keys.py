@@ -139,7 +139,7 @@ def _master(field: str, key: object) -> Master:
 
 def _check_name(field: str, name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _refused(field, "has no name of 1 to 64 letters, digits, '.', '_' or '-'")
+        raise _refused(field, "needs a name of 1 to 64 letters, digits, '.', '_' or '-'")
 
 
 def _no_file(path: str | os.PathLike[str], problem: str) -> InvalidValue:
