@@ -91,7 +91,9 @@ class HeadMoved(HoldfastError):
 
     code = "head_moved"
     retryable = True
-    template = "thread {thread!r} of session {session!r} is at event {head}, not {expected}"
+    template = (
+        "thread {thread!r} of session {session!r} is at event {head}, but {expected} was expected"
+    )
 
     tenant: str
     session: str

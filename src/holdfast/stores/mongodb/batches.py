@@ -166,8 +166,8 @@ def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> It
 async def _documents(
     db: MongoDatabase, entry: MongoLogEntry, log: str, low: int, high: int, reverse: bool
 ) -> tuple[list[Batch], int | None]:
-    """Return a page of a log's batches, in ascending order from number `low` or in descending order
-    from number `high`, and the number at which the next page begins, or None at the end."""
+    """Return a page of a log's batches, in ascending order after number `low` or in descending
+    order from number `high`, and the number at which the next page begins, or None at the end."""
     of_log = named(entry.scope, log=log)
     if reverse:
         ends = log == entry.log and high == entry.rolled
@@ -184,8 +184,8 @@ def _batches(docs: Iterable[Document], high: int) -> list[Batch]:
 async def _first_documents(
     db: MongoDatabase, of_log: Document, low: int, high: int
 ) -> tuple[list[Document], int | None]:
-    """Return a page of a log's batch documents in ascending order from number `low`, and the number
-    after which the next page begins, or None at the end."""
+    """Return a page of a log's batch documents in ascending order after number `low`, and the
+    number after which the next page begins, or None at the end."""
     most = min(PAGE_DOCUMENTS, (high - low) // TAIL_BATCHES + 2)
     docs = await _page(db, {**of_log, "last": {"$gt": low}}, 1, most, low, high)
     more = len(docs) == most and docs[-1]["last"] < high
@@ -211,8 +211,8 @@ async def _last_documents(
 async def _page(
     db: MongoDatabase, where: Document, way: int, most: int, low: int, high: int
 ) -> list[Document]:
-    """Return at most `most` documents. Each contains only its events after `low`, and at most high
-    - low of them."""
+    """Return at most `most` documents. Each contains only its events after number `low`, and at
+    most `high - low` events."""
     wanted = _from(low + 1, high - low)
     return await db.batches.find(
         where, wanted, sort=[("last", way)], limit=most, batch_size=most, hint="last"

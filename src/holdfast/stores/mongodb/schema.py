@@ -137,7 +137,7 @@ def check_server(hello: Document) -> bool:
 
 
 async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None) -> MongoDatabase:
-    """Prepare the database and return it."""
+    """Check the server, prepare the database, and return its collections with a clock."""
 
     async def hello() -> Document:
         answer: Document = await place.client.admin.command("hello")

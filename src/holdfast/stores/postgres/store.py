@@ -107,7 +107,7 @@ class PostgresStore(BaseStore[Restore]):
             lambda link: reading.read_page(link, key, bounds), whole=False, within=SLOW
         )
         if page[2] is not None:
-            # The log may have been deleted between two statements: read again, at one moment.
+            # The log may have been deleted between two statements: read again in one snapshot.
             page = await self._run(
                 lambda link: reading.read_page(link, key, bounds), snapshot=True, within=SLOW
             )
@@ -150,7 +150,7 @@ class PostgresStore(BaseStore[Restore]):
         return removed, [row.log for row in rows]
 
     async def _sweep(self, scope: Scope | None) -> None:
-        # More than once: a removed log may have been the last to share another's events.
+        # Repeat this: a removed log may have been the last fork that shared another log's events.
         while ids := await self._hidden():
             for id in ids:
                 while await self._run(partial(remove.sweep, id=id), within=SLOW):

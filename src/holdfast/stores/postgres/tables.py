@@ -122,7 +122,7 @@ class PostgresTables(NamedTuple):
 
     async def restoring(self, log: str) -> PostgresLogEntry:
         found = await self.link.row("SELECT id, state FROM hf.logs WHERE log = $1 FOR UPDATE", log)
-        # LIVE: it was done, and the reply was lost.
+        # If the state is LIVE, an earlier attempt did it, and its reply was lost.
         if found is None or found["state"] not in (RESTORING, LIVE):
             raise rules.restore_discarded()
         return await self.entry(found["id"])
