@@ -1,5 +1,4 @@
-"""Exponential backoff: the delays between the attempts of a call, doubled each time up to a
-limit."""
+"""Exponential backoff: the delays between the attempts of a call, doubled up to a limit."""
 
 from __future__ import annotations
 

@@ -98,8 +98,8 @@ class RequestTooSlow(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class RateLimited(HoldfastError):
-    """A rate limit was exceeded. `limit` is the limit, `what` is what it limits; retry after
-    `retry_after` seconds."""
+    """A rate limit was exceeded. `limit` is the allowed number of `what`; retry after `retry_after`
+    seconds."""
 
     code = "rate_limited"
     retryable = True

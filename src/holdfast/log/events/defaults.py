@@ -73,8 +73,8 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _payloads(hint: Any) -> list[type[Payload]]:
-    """Return the payload type of a field that contains a payload or a list of payloads, as a list;
-    empty for other fields."""
+    """Return the payload types in the type of a field: one if the field contains a payload or a
+    list of payloads, else none."""
     found = [hint, *get_args(hint)]
     return [one for one in found if isinstance(one, type) and issubclass(one, Payload)]
 

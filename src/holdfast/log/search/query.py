@@ -187,7 +187,7 @@ def _spans(clause: Clause, some: Sequence[Word]) -> list[tuple[int, int]]:
 
 
 def _continues(clause: Clause, parts: Sequence[Word], at: int) -> bool:
-    """Return whether the words of a phrase after the first follow at this position."""
+    """Return whether all words of a phrase match at this position."""
     last = len(clause.words) - 1
     return all(
         _same(clause.words[n], parts[at + n].text, clause.prefix and n == last)

@@ -70,7 +70,7 @@ async def roll(db: MongoDatabase, entry: MongoLogEntry) -> None:
 
 
 def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
-    """Return the event numbers of those ids that are in the log's tail."""
+    """Return the event number of each id that is found in the log's tail."""
     wanted = set(ids)
     return {
         id: seq
@@ -83,7 +83,7 @@ def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
 async def known_in_batches(
     db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
-    """Return the event numbers of those ids that are in `batches`, including shared events."""
+    """Return the event number of each id that is found in `batches`, including shared events."""
     upto = {part.log: part.upto for part in segments(entry) if part.after < part.upto}
     wanted = set(perhaps_known(ids, entry.newest)) if upto else set()
     if not wanted:
@@ -99,7 +99,7 @@ async def known_in_batches(
 
 
 async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """Return the event numbers of those ids that are in the log."""
+    """Return the event number of each id that is found in the log."""
     return {**await known_in_batches(db, entry, ids), **known_in_tail(entry, ids)}
 
 

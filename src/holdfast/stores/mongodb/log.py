@@ -112,8 +112,8 @@ class MongoAppend:
         return after if await self._heads.begin(after) else None
 
     async def _known_ids(self, entry: MongoLogEntry) -> dict[str, int]:
-        """Return the event numbers of those ids that are in the log. In a retry, only the tail is
-        searched, if it contains all events that were appended since."""
+        """Return the event number of each id that is found in the log. In a retry, only the tail is
+        searched, if it contains all events that were appended since the previous attempt."""
         log, upto = self._looked
         if log != entry.log or entry.rolled > upto:
             self._known = await known_in_batches(self._db, entry, self._ids)
@@ -139,7 +139,7 @@ async def drop_drafts(
 async def seqs_of(
     heads: MongoHeads, key: Key, ids: Sequence[str], *, log: str | None = None
 ) -> dict[str, int]:
-    """Return the event numbers of those ids that are in the log."""
+    """Return the event number of each id that is found in the log."""
     return await known_ids(heads.db, await heads.existing(key, log), ids)
 
 

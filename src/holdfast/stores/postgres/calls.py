@@ -64,8 +64,8 @@ class Calls:
         return await waiting.answer
 
     def _ended(self, size: int) -> None:
-        """Start the next batch after a batch of `size` calls has ended: at once if as many calls
-        are waiting, or else after a short delay."""
+        """Start the next batch after a batch of `size` calls has ended: at once if at least as many
+        calls are waiting, or else after a short delay."""
         self._busy -= 1
         if len(self._waiting) >= size:
             self._next()

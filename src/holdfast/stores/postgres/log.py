@@ -133,7 +133,7 @@ async def segments(link: Link, entry: PostgresLogEntry) -> list[Segment]:
 
 
 async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """Return the event numbers of those ids that are in the log, including shared events. Each id
+    """Return the event number of each id that is found in the log, including shared events. Each id
     is one seek in the index of ids; a plan that reads whole logs would need a sort."""
     parts = await segments(link, entry)
     records = await link.rows(
@@ -151,7 +151,7 @@ async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> 
 async def seqs(
     link: Link, key: Key, ids: Sequence[str], *, log: str | None = None
 ) -> dict[str, int]:
-    """Return the event numbers of those ids that are in the log with this key."""
+    """Return the event number of each id that is found in the log with this key."""
     return await known_ids(link, await existing(link, key, log, lock=""), ids)
 
 

@@ -27,7 +27,7 @@ from .failure import passing
 LOOK = 1.0  # seconds between two polls if notifications can be received
 POLL = 0.05  # seconds between two polls if notifications cannot be received
 GATHER, OFTEN = 0.01, 0.05  # seconds to collect appends for one notification; under load
-LATELY = 0.2  # if the last notification was sent less than these seconds ago, there is load
+LATELY = 0.2  # load means that the last notification was sent less than these seconds ago
 LogVersion: TypeAlias = tuple[int, int]  # the id and the version of a log
 
 MOST = 400  # digests that fit into a notification of at most 8,000 bytes
