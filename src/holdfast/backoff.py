@@ -1,4 +1,4 @@
-"""The delays between the attempts of a call: doubled each time, up to a limit."""
+"""Exponential backoff: the delays between the attempts of a call, doubled up to a limit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from .environment import current
 
 
 class Backoff:
-    """Delays in seconds: `first`, then doubled each time up to `longest`. Each is shortened by a
-    random part of up to the fraction `jitter`, so that retries of many callers are spread out."""
+    """Computes the delays between retries, in seconds: `first`, then doubled each time up to
+    `longest`. A random part of each delay, at most the fraction `jitter`, is subtracted, so that
+    the retries of many callers are spread out."""
 
     def __init__(self, first: float, longest: float, *, jitter: float = 0.0) -> None:
         self._first, self._longest, self._jitter = first, longest, jitter
         self._delay = first
 
     def reset(self) -> None:
-        """Start over, after a success."""
+        """Start again with the first delay, after a successful attempt."""
         self._delay = self._first
 
     def next(self) -> float:
@@ -25,5 +26,5 @@ class Backoff:
         return delay * current().random.uniform(1 - self._jitter, 1)
 
     async def wait(self) -> None:
-        """Wait for the next delay."""
+        """Sleep for the next delay."""
         await asyncio.sleep(self.next())

@@ -1,4 +1,4 @@
-"""Cancellation of asyncio tasks that works even if a library suppresses it."""
+"""Helpers that cancel asyncio tasks reliably, even if a library suppresses `CancelledError`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 
 async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
-    """Cancel tasks until they have ended, regardless of their outcome. Cancelling once is not
-    enough: a database driver may mistake the cancellation for a reply and wait again, or an error
-    of its cleanup may replace the cancellation, and the task continues as after any other error."""
+    """Cancel tasks repeatedly until all have ended, and ignore their results and exceptions.
+    Cancelling once is not enough: a database driver may mistake the cancellation for a reply and
+    wait again, or an error in its cleanup may replace `CancelledError`, so that the task
+    continues."""
     left = {task for task in tasks if not task.done()}
     while left:
         for task in left:
@@ -22,17 +23,17 @@ async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
 
 
 def forget(task: asyncio.Future[Any]) -> None:
-    """Ignore the result of a task that has ended, so that asyncio does not report its error. As a
-    callback of a task whose waiters may all be cancelled, `task.add_done_callback(forget)`."""
+    """Mark the exception of a finished task as retrieved, so that asyncio does not log it. If all
+    callers that await a task may be cancelled, use `task.add_done_callback(forget)`."""
     if not task.cancelled():
         task.exception()
 
 
 @contextmanager
 def cancellable() -> Iterator[None]:
-    """Raise `CancelledError` if the running task was cancelled within the block, even if the block
-    raised another error in its place or returned. Use it in loops that continue after errors and
-    would otherwise never end."""
+    """Context manager that raises `CancelledError` if the running task was cancelled within the
+    block, even if the block suppressed the cancellation or raised another error instead. Use it in
+    loops that continue after errors and would otherwise never end."""
     before = cancellations()
     try:
         yield
@@ -45,6 +46,7 @@ def cancellable() -> Iterator[None]:
 
 
 def cancellations() -> int:
-    """Return how often the running task was cancelled without ending."""
+    """Return how often the cancellation of the running task was requested. See
+    `asyncio.Task.cancelling`."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

@@ -1,7 +1,7 @@
 """The environment of a program: its clock, its source of randomness, its name, and its threads.
 
-Holdfast never takes these from Python directly. A test replaces them with `use`, and the
-simulator gives each simulated process its own environment.
+Holdfast uses these only through `current()`. A test replaces them with `use`, and the simulator
+gives each simulated process its own environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from random import Random
 
 
 class Environment:
-    """The environment of this process. Override methods to replace parts of it."""
+    """The environment of this process. A test or simulator overrides its methods."""
 
     def __init__(self, random: Random | None = None) -> None:
         # Our own generator, so that ids do not repeat in a program that seeds `random`.
@@ -32,15 +32,16 @@ class Environment:
         return os.urandom(count)
 
     def process_name(self) -> str:
-        """Return a name for this process that operators recognise."""
+        """Return a name for this process that operators recognise: host name and process id."""
         return f"{socket.gethostname()}:{os.getpid()}"
 
     def start_thread(self, work: Callable[[], None], name: str) -> None:
-        """Run `work` in a thread that does not keep the program from exiting."""
+        """Run `work` in a daemon thread, which does not keep the program from exiting."""
         threading.Thread(target=work, name=name, daemon=True).start()
 
     def new_id(self) -> str:
-        """Return a UUIDv7: unique and ordered by time, so that indexes grow at their end."""
+        """Return a UUIDv7: a unique id that sorts by time, so that new ids are added at the end of
+        an index."""
         ms, rest = divmod(self.time_ns(), 1_000_000)
         fraction = (rest << 12) // 1_000_000
         number = ms << 80 | 7 << 76 | fraction << 64 | 1 << 63 | self.random.getrandbits(62)
@@ -58,7 +59,8 @@ current = _current.get
 
 @contextmanager
 def use(environment: Environment) -> Iterator[None]:
-    """Use another environment in this context, and in the tasks that are created in it."""
+    """Context manager that replaces the environment in the current context, and in tasks that are
+    created in it."""
     token = _current.set(environment)
     try:
         yield

@@ -1,7 +1,7 @@
 """A lock between processes, on an empty file or on a folder.
 
-SQLite's own busy handler sleeps and retries, so that with eight writers, one of them can starve for
-seconds. Waiting in the kernel's queue for a lock file is fair enough that no writer waits long.
+SQLite's own busy handler sleeps and retries, so with eight writers, one of them can starve for
+seconds. With a lock file, waiting writers queue in the kernel, so that no writer waits long.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from types import TracebackType
 
 try:
     import fcntl
-except ImportError:  # Windows: SQLite's busy handler alone keeps writers apart
+except ImportError:  # Windows: only SQLite's busy handler serializes writers
     fcntl = None  # type: ignore[assignment]  # the name is tested before each use
 
 
-ASKED = 8  # attempts before a lock counts as held
+ASKED = 8  # attempts before a lock is reported as held
 
 
 class FileLock:
-    """An exclusive lock for one thread of one process at a time: on a file, created if it does not
-    exist, or on an existing folder."""
+    """An exclusive lock on a file or an existing folder, held by one thread of one process at a
+    time. The file is created if it does not exist."""
 
     def __init__(self, path: str, *, mode: int = 0o600, folder: bool = False) -> None:
         if folder:
@@ -81,8 +81,8 @@ def make_file(path: str, mode: int) -> bool:
 
 
 def held(path: str) -> bool:
-    """Return whether some process holds the lock on this file. A concurrent check takes the lock
-    for an instant, so this tries more than once."""
+    """Return whether a process holds the lock on this file. Another process that checks the lock
+    also takes it for a moment, so this tries several times."""
     if not fcntl:
         return False
     try:
@@ -95,7 +95,7 @@ def held(path: str) -> bool:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return False
             except BlockingIOError:
-                time.sleep(random.uniform(0, 0.002) * n)  # noqa: S311 - to avoid other checks
+                time.sleep(random.uniform(0, 0.002) * n)  # noqa: S311 - desynchronise checks
     finally:
         os.close(file)
     return True

@@ -1,10 +1,11 @@
 """The local token: the credential of `holdfast serve` without keys.
 
 The source address of a request does not identify the user, since a reverse proxy forwards requests
-of anybody; access to this user's files does. The token is therefore a file that only this user can
-read, one for each port and store. The first server creates it, and it is kept across restarts.
-While a server runs, it holds a lock on another file, one for each address. A client sends the token
-only to an address whose lock is held, so that another program on the same port never receives it.
+from anyone. Access to this user's files does, so the token is stored in a file that only this user
+can read. There is one token for each port and store. The first server creates it, and it is kept
+across restarts. While a server runs, it holds the lock on a second file, one for each address. A
+client sends the token only to an address whose lock is held, so that another program on the same
+port never receives it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .file_lock import held
 
 try:
     import fcntl
-except ImportError:  # Windows: whether a server runs cannot be told, and is assumed
+except ImportError:  # Windows: no locks, so a server is assumed to be running
     fcntl = None  # type: ignore[assignment]  # the name is tested before each use
 
 HOST = "127.0.0.1"  # the default address of `holdfast serve`
@@ -47,7 +48,8 @@ _FILE = re.compile(r"\d{1,5}-[0-9a-f]{16}\.json")
 
 
 class LocalToken(Struct, frozen=True, kw_only=True):
-    """The token of one port and store. `store` is the store's address, without credentials."""
+    """The local token for one port and store. `store` is the store's address, without
+    credentials."""
 
     token: str
     port: int
@@ -58,25 +60,25 @@ class LocalToken(Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """The file of the token."""
+        """The path of the token's file."""
         digest = hashlib.sha256(self.store.encode()).hexdigest()[:16]
         return folder() / f"{self.port}-{digest}.json"
 
     def served(self, host: str | None = None) -> bool:
-        """Return whether a server with this token is running, at this loopback address or at any;
-        True if the platform cannot tell."""
+        """Return whether a server with this token is running, at the loopback address `host` or by
+        default at any address. Always True on platforms without file locks."""
         marks = self.path.parent.glob(self._mark("*").name) if host is None else [self._mark(host)]
         return not fcntl or any(held(str(mark)) for mark in marks)
 
     @contextlib.contextmanager
     def serving(self, host: str = HOST, *, passing: bool = False) -> Iterator[None]:
-        """Context manager that marks the token as served at a loopback address: `served` is true
-        inside the block and false afterwards, even if this process is killed. Files of a `passing`
-        port are removed at the end."""
+        """Context manager for a server at a loopback address: `served` returns true inside the
+        block and false afterwards, even if this process is killed. With `passing`, the token is
+        temporary, and its files are removed at the end."""
         mark = self._mark(address_of(host))
         with _opened(mark, os.O_RDWR | os.O_CREAT) as file:
             if fcntl:
-                fcntl.flock(file, fcntl.LOCK_SH)  # waits only for a process that checks `served`
+                fcntl.flock(file, fcntl.LOCK_SH)  # waits only while another process checks `served`
             try:
                 yield
             finally:
@@ -85,8 +87,8 @@ class LocalToken(Struct, frozen=True, kw_only=True):
                     mark.unlink(missing_ok=True)
 
     def _mark(self, host: str) -> Path:
-        """Return the file that a server at this address locks. Another program may listen on the
-        same port of another address."""
+        """Return the path of the lock file for a server at this address. Each address has its own,
+        because another program may use the same port at another address."""
         return self.path.with_name(f"{self.path.stem}.{host.replace(':', '_')}.lock")
 
 
@@ -95,7 +97,7 @@ def state_folder(
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
 ) -> Path:
-    """Return the folder for application state of this user, according to the convention of the
+    """Return the folder for this user's application state, according to the convention of the
     platform."""
     if platform == "win32" and (local := environ.get("LOCALAPPDATA")):
         return Path(local) / "holdfast"
@@ -117,7 +119,8 @@ def folder() -> Path:
 
 def address_of(host: str, port: int | None = None) -> str:
     """Return the loopback address of a host name. If there are several addresses and a port is
-    passed, it is the first address with a listener, since a client would connect to it."""
+    passed, returns the first address that accepts connections on the port, as a client would use
+    it."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -161,8 +164,8 @@ def keep(port: int, store: str) -> LocalToken:
 
 
 def find(port: int | None = None, store: str | None = None) -> list[LocalToken]:
-    """Return the tokens of this user, optionally of one port and store. Raises `InvalidValue` for a
-    file that other users could have read or written."""
+    """Return the tokens of this user, optionally only those for a port or a store. Raises
+    `InvalidValue` if another user could have read or written a token file."""
     found: list[LocalToken] = []
     for path in _files():
         if port is None or path.name.startswith(f"{port}-"):
@@ -207,7 +210,7 @@ def _make_folder(place: Path) -> None:
 
 
 def _write_once(made: LocalToken) -> None:
-    """Write a token file atomically, unless another process has already written it."""
+    """Write a token file atomically, unless another process has already written one."""
     handle, temporary = tempfile.mkstemp(dir=made.path.parent, prefix=".", suffix=".new")
     try:
         with open(handle, "wb") as file:  # 0600, as mkstemp makes it
@@ -230,7 +233,8 @@ def _opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def _read(path: Path) -> LocalToken:
-    """Read a token file, if no other user could have read or written it."""
+    """Read a token file. Raises `InvalidValue` if another user could have read or written the
+    file."""
     try:
         with _opened(path) as file:
             about = os.fstat(file)

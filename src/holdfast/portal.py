@@ -57,7 +57,7 @@ class Portal:
 
     def wait(self, function: Function[T], /, *arguments: Any, **named: Any) -> T:
         """Call an async function on the loop from another thread, block until the call has ended,
-        and return its result. An interrupt stops the waiting, not the call."""
+        and return its result. An interrupt (Ctrl-C) ends the wait, but the call continues."""
         if self.is_own_thread():
             raise InvalidValue(
                 field="wait",
@@ -89,18 +89,22 @@ class Portal:
         self, wake: Wake, function: Function[T], arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> _Call[T]:
         if self._process is not _process:
-            raise StoreError(problem="it was opened before this process was forked: open it again")
+            raise StoreError(
+                problem="the store was opened before this process was forked: open it again"
+            )
         if not self.start():
-            raise StoreError(problem="the event loop on which it was opened is not running")
+            raise StoreError(problem="the event loop on which the store was opened is not running")
         call = _Call(self._calls, wake, partial(function, *arguments, **named))
         try:
             self.loop.call_soon_threadsafe(call.start, context=copy_context())
         except RuntimeError:
-            raise StoreError(problem="the event loop on which it was opened has ended") from None
+            raise StoreError(
+                problem="the event loop on which the store was opened has ended"
+            ) from None
         return call
 
     def start(self) -> bool:
-        """Start the loop if this portal can do so; return whether the loop accepts calls."""
+        """Start the loop if this portal owns it. Returns whether the loop accepts calls."""
         return self.loop.is_running()
 
     def is_own_thread(self) -> bool:
@@ -109,7 +113,7 @@ class Portal:
 
 
 class LoopThread(Portal):
-    """A portal to a new event loop in a daemon thread, which starts with the first call."""
+    """A portal to a new event loop in a daemon thread. The thread starts with the first call."""
 
     def __init__(self, name: str) -> None:
         super().__init__(asyncio.new_event_loop())
@@ -136,7 +140,8 @@ class LoopThread(Portal):
 
 
 class _Call(Generic[T]):
-    """A call that is handed over to a loop. All methods except `result` run on that loop."""
+    """A call that is passed to a loop from outside. All methods except `result` run on that
+    loop."""
 
     __slots__ = ("_calls", "_task", "_wake", "_work")
 
@@ -168,8 +173,8 @@ class _Call(Generic[T]):
 
 
 def _signal() -> tuple[Wake, Callable[[], Awaitable[object]]]:
-    """Return two functions: one that wakes the caller, from any thread, and one that the caller
-    awaits until then."""
+    """Return two functions: the first wakes the caller, from any thread; the caller awaits the
+    result of the second until then."""
     loop = running_loop()
     if loop is not None:
         future: asyncio.Future[None] = loop.create_future()
@@ -213,8 +218,8 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 class _Process:
     """State that belongs to one process; a forked process gets its own. `parent` keeps a reference
-    to the inherited state, because freeing that state would close resources that the parent
-    uses."""
+    to the state inherited from the parent process, because freeing it would close resources that
+    the parent process uses."""
 
     def __init__(self, parent: _Process | None = None) -> None:
         self.parent = parent
@@ -235,8 +240,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def process_portal() -> Portal:
-    """Return the portal to the event loop that this process shares, which runs in a daemon thread
-    until the process ends."""
+    """Return the portal to the event loop that all code in this process shares. The loop runs in a
+    daemon thread until the process ends."""
     process = _process
     if process.portal is None:
         with process.lock:

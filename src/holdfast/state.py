@@ -1,4 +1,4 @@
-"""The state that results from the events of a log: the public names of `holdfast.log.state`."""
+"""The state of a log, computed from its events: the public names of `holdfast.log.state`."""
 
 from .log.state import *
 from .log.state import __all__

@@ -1,4 +1,4 @@
-"""The port that every store implements, and its values."""
+"""The `Store` protocol that every store implements, and the types of its arguments and results."""
 
 from .environment import wall_clock
 from .stores.port import (

@@ -65,8 +65,8 @@ class Harness(RemoteContext):
         return found
 
     def close(self, id: str | None = None, *, grace: float = GRACE) -> bool:
-        """Close a live session. Without an id, hand over active runs, close the harness and end its
-        thread. Returns False if there was nothing to close."""
+        """Close a live session. Without an id, hand over active runs to other workers, close the
+        harness and end its thread. Returns False if there was nothing to close."""
         if id is not None:
             return bool(self._loop.call(self._target.close, id))
         return self._loop.close(functools.partial(self._target.aclose, grace))
@@ -120,6 +120,6 @@ class Store:
         return sorted([*METHODS, "close"])
 
     def close(self) -> None:
-        """Close a store that was given as a URL. Safe to call twice."""
+        """Close the store if it was opened from a URL. Safe to call twice."""
         if self._owned:
             self._store.wait("aclose")

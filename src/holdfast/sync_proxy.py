@@ -1,5 +1,5 @@
-"""Async objects without `await`: proxies that forward every call to an event loop in a daemon
-thread. `holdfast.sync` and `holdfast.client.sync` use them."""
+"""Proxies that make async objects usable without `await`: they forward every call to an event loop
+in a daemon thread. `holdfast.sync` and `holdfast.client.sync` use them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class Remote:
-    """A proxy for an object that lives on the loop. Plain attributes are read on the loop, methods
-    are called there, and awaitables are awaited. An object that supports `async for` supports `for`
-    here."""
+    """A proxy for an object that lives on the loop. Attributes are read on the loop, methods are
+    called there, and awaitables are awaited. If the object supports `async for`, the proxy supports
+    `for`."""
 
     __slots__ = ("_loop", "_target")
 
@@ -63,7 +63,8 @@ class Remote:
 
 
 class RemoteContext(Remote):
-    """A proxy that is closed at the end of a `with` block."""
+    """A proxy that works as a context manager and closes its object at the end of the `with`
+    block."""
 
     __slots__ = ()
 
@@ -80,8 +81,8 @@ class RemoteContext(Remote):
 
 
 class Loop:
-    """An event loop in its own thread, which starts on first use. `what` names the object that
-    errors report as closed."""
+    """An event loop in its own thread, which starts on first use. `what` is the name of the object
+    in the error that is raised after `close`."""
 
     def __init__(self, what: str = "the harness") -> None:
         self._what = what
@@ -94,14 +95,16 @@ class Loop:
         return self.wait(_settled(function, arguments, named))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine. An interrupt ends the wait, but not the work."""
+        """Run a coroutine on the loop and return its result. An interrupt (Ctrl-C) ends the wait,
+        but the coroutine continues."""
         try:
             return self._begin(work).result()
         except CancelledError:  # another thread closed the loop
             raise HarnessClosed(what=self._what) from None
 
     def local(self, value: Any) -> Any:
-        """Return the value for use in this thread: live objects and methods become proxies."""
+        """Return a value for use in the caller's thread: objects with async methods, and methods,
+        are replaced by proxies."""
         if isinstance(value, Remote) or inspect.isclass(value):
             return value
         if inspect.isroutine(value):
@@ -111,7 +114,7 @@ class Loop:
         return Remote(value, self) if _is_live(type(value)) else value  # type: ignore[arg-type]  # a class is hashable
 
     def iterate(self, source: Any) -> Generator[Any, None, None]:
-        """Iterate over an async iterable."""
+        """Iterate over an async iterable from the caller's thread."""
         steps = _Steps(self.call(aiter, source))
         try:
             while True:
@@ -179,19 +182,19 @@ async def _settled(
 
 
 class _Steps:
-    """Reads an async iterator step by step. It keeps track of the current step itself, since an
-    interrupt may arrive before the caller has the step's future."""
+    """Reads an async iterator step by step. It records the task of the current step, so that the
+    step can be cancelled even if an interrupt arrives before the caller has its future."""
 
     def __init__(self, items: AsyncIterator[Any]) -> None:
         self._items = items
         self._step: asyncio.Task[Any] | None = None
 
     async def next(self) -> tuple[bool, Any]:
-        """Return whether there is another item, and the item."""
+        """Return (True, the next item), or (False, None) at the end."""
         self._step = asyncio.current_task()
         try:
             return True, await anext(self._items)
-        except StopAsyncIteration:  # it cannot leave a coroutine
+        except StopAsyncIteration:  # a coroutine cannot raise it
             return False, None
 
     async def end(self) -> None:
@@ -204,7 +207,8 @@ class _Steps:
 
 @functools.lru_cache(maxsize=256)
 def _is_live(kind: type[Any]) -> bool:
-    """Whether objects of this type are used with `await` or `async for`."""
+    """Return whether objects of this type are used with `await` or `async for`, so that they need a
+    proxy."""
     members = [
         getattr(kind, name, None) for name in dir(kind) if name == "__aiter__" or name[0] != "_"
     ]

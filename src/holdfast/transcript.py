@@ -1,4 +1,5 @@
-"""Events as messages: the public names of `holdfast.log.transcript`."""
+"""The transcript of a log, which converts events to messages: the public names of
+`holdfast.log.transcript`."""
 
 from .log.transcript import (
     QUEUEING,

@@ -47,7 +47,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.HeadMoved(**LOG, expected=3, head=5),
-        "thread 'main' of session 's1' is at event 5, not 3",
+        "thread 'main' of session 's1' is at event 5, but 3 was expected",
     ),
     (
         errors.LogReplaced(**LOG, known="old", log=None),

@@ -9,8 +9,8 @@ from .root import HoldfastError, listed
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault of a bundle: a stable `code`, the location in the bundle and a description. The
-    description never contains values of the bundle."""
+    """One fault of a bundle: a stable `code`, the location in the bundle (`path`) and a
+    description. The description never contains values from the bundle."""
 
     code: str
     path: str
@@ -22,8 +22,8 @@ class Fault:
 
 @dataclass(eq=False, kw_only=True)
 class InvalidBundle(HoldfastError):
-    """A bundle is invalid, and nothing was written. Faults are listed up to a limit; `more` is the
-    number of further faults."""
+    """A bundle is invalid, and nothing was written. At most a limited number of faults is listed;
+    `more` is the number of further faults."""
 
     code = "invalid_bundle"
 

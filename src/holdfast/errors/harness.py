@@ -13,7 +13,7 @@ from .root import HoldfastError, listed
 class ModelError(HoldfastError):
     """A model call failed. The provider's error is `__cause__`; `problem` contains its text only if
     the text is safe to show. `status` is the HTTP status, if there is one. `remedy` says how to
-    correct a wrong configuration. Users see the remedy in `Result.error`, so it never contains the
+    correct a wrong configuration; it is shown to users in `Result.error`, so it never contains the
     provider's text."""
 
     code = "model_failed"
@@ -30,8 +30,8 @@ class ModelError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class Diverged(ModelError):
-    """A replayed prompt differs from the recorded prompt. `step` is the position in the prompt,
-    `expected` is the recorded part and `found` is the new part."""
+    """A replayed prompt differs from the recorded prompt. `step` is the index of the first message
+    that differs, `expected` is the recorded content and `found` is the new content."""
 
     code = "replay_diverged"
 
@@ -68,7 +68,7 @@ class ModelTimeout(ModelUnavailable):
 @dataclass(eq=False, kw_only=True)
 class SandboxError(HoldfastError):
     """An operation in the sandbox failed. The error of the operating system, if any, is
-    `__cause__`. `path` is the file or folder concerned, if any."""
+    `__cause__`. `path` is the file or folder that the operation was for, if any."""
 
     code = "sandbox_failed"
     template = "{problem}"
@@ -216,7 +216,7 @@ class AlreadyDecided(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class UnsafePoint(HoldfastError):
     """The event is in the middle of a turn, so a fork or a restore cannot start there. `nearest` is
-    an event where it can."""
+    the nearest event at which it can start."""
 
     code = "unsafe_point"
     template = "event {at} is in the middle of a turn: use event {nearest} instead"
@@ -228,7 +228,7 @@ class UnsafePoint(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class RunFailed(HoldfastError):
-    """A run failed, was aborted or was interrupted; `reason` is its code."""
+    """A run failed, was aborted or was interrupted. `reason` is the error code of the run."""
 
     code = "run_failed"
 

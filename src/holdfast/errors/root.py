@@ -1,4 +1,4 @@
-"""The base class of all errors, and errors that any part of Holdfast may raise."""
+"""The base class of all errors, and errors that any module of Holdfast may raise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class HoldfastError(Exception):
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
-    template: ClassVar[str] = ""  # of the message; its names are those of the fields
+    template: ClassVar[str] = ""  # of the message, with field names in braces
 
     def __str__(self) -> str:
         return self.template.format(**self.fields)
@@ -34,8 +34,8 @@ def _rebuild(cls: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
     return cls(**fields)
 
 
-# A problem that begins with one of these verbs continues the name of its field: "limit is 0: pass
-# at least 1". Other problems are sentences of their own: "url: file 'x' does not exist; create it".
+# If a problem begins with one of these verbs, the field's name is its subject: "limit is 0: pass at
+# least 1". Other problems are complete sentences: "url: file 'x' does not exist; create it".
 PREDICATES = """
 accepts already appears applies are begins belongs cannot contain contains does ends exceeds has
 have hold holds is lacks matches must need needs occurs refers requires returned takes uses was
@@ -46,7 +46,7 @@ _PARENTHESES = re.compile(r"\(.*\)", re.DOTALL)
 
 @dataclass(eq=False, kw_only=True)
 class InvalidValue(HoldfastError):
-    """An argument is invalid; nothing was written."""
+    """An argument is invalid. Nothing was written."""
 
     code = "invalid_value"
 
@@ -89,12 +89,12 @@ class WrongLoop(HoldfastError, RuntimeError):
 
 
 def listed(faults: Iterable[object]) -> str:
-    """Format faults as a list, for the end of a message."""
+    """Format faults as a bulleted list, for the end of an error message."""
     return "".join(f"\n- {fault}" for fault in faults)
 
 
 def instead(name: str, available: list[str]) -> str:
-    """Return the remedy for an unknown name: the closest match and all available names."""
+    """Return the remedy for an unknown name: the closest match, if any, and all available names."""
     if not available:
         return "none is available"
     meant = closest(name, available)

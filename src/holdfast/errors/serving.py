@@ -31,7 +31,8 @@ class Unauthorized(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class Forbidden(HoldfastError):
-    """The caller is not allowed to do this; `scope` is the scope that a key needs for it."""
+    """The caller is not allowed to do this. `scope` is the scope that the caller's key must
+    have."""
 
     code = "forbidden"
     template = "{problem}"
@@ -97,7 +98,8 @@ class RequestTooSlow(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class RateLimited(HoldfastError):
-    """A rate limit was exceeded: `limit` of `what`. Retry in `retry_after` seconds."""
+    """A rate limit was exceeded. `limit` is the allowed number of `what`; retry after `retry_after`
+    seconds."""
 
     code = "rate_limited"
     retryable = True

@@ -24,7 +24,7 @@ class SessionNotFound(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SessionExists(HoldfastError):
-    """A log that should be created already exists."""
+    """A session or thread cannot be created, because it already exists."""
 
     code = "session_exists"
     template = "thread {thread!r} of session {session!r} already exists"
@@ -36,7 +36,7 @@ class SessionExists(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SessionMoved(HoldfastError):
-    """The log is sealed because its session was moved elsewhere."""
+    """The log accepts no events, because its session was moved to another store or server."""
 
     code = "session_moved"
     template = "session {session!r} was moved to {to!r} and accepts no events here"
@@ -91,7 +91,9 @@ class HeadMoved(HoldfastError):
 
     code = "head_moved"
     retryable = True
-    template = "thread {thread!r} of session {session!r} is at event {head}, not {expected}"
+    template = (
+        "thread {thread!r} of session {session!r} is at event {head}, but {expected} was expected"
+    )
 
     tenant: str
     session: str
@@ -216,8 +218,8 @@ class StoreReplaced(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class LogDamaged(StoreError):
-    """One event is missing or cannot be read. All events before it were returned; `after=seq`
-    continues after it."""
+    """One event is missing or cannot be read. All events before it were returned; to read the
+    events after it, pass `after=seq`."""
 
     code = "log_damaged"
 
@@ -230,7 +232,7 @@ class LogDamaged(StoreError):
 @dataclass(eq=False, kw_only=True)
 class KeyMissing(StoreError):
     """The data is encrypted with a key that the vault does not have. `seq` is the number of the
-    event concerned, if it is known."""
+    encrypted event, if it is known."""
 
     code = "key_missing"
 
@@ -241,7 +243,7 @@ class KeyMissing(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownStore(HoldfastError):
-    """This kind of store is not available. `available` lists the kinds that are."""
+    """There is no such kind of store. `available` lists the available kinds."""
 
     code = "unknown_store"
 

@@ -1,1 +1,1 @@
-"""The pure core: events, their encoding, and the state that they fold to. No I/O, no clock."""
+"""The pure core: events, their encoding, and the state computed from them. No I/O, no clock."""

@@ -1,4 +1,5 @@
-"""Limits of stored values and their checks, the hash that `verify` recomputes, and typed payloads.
+"""Limits for stored values, checks against them, the hash that `verify` recomputes, and decoding of
+payloads.
 
 Every store calls `check` before it writes anything, so that all stores reject the same values with
 the same error.
@@ -44,14 +45,14 @@ _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _WHOLE = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_PIECE = 256 << 10  # bytes of a text that are scanned together
-_LF, _CR, _LIST = 0x0A, 0x0D, 0x5B  # as numbers, which `in` finds five times as fast
+_PIECE = 256 << 10  # bytes of a text that are scanned at a time
+_LF, _CR, _LIST = 0x0A, 0x0D, 0x5B  # integers, which `in` finds faster than bytes
 _BLANKS = (b" ", b"\t")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> None:
-    """Reject a name that some store could not keep. A name must have 1 to `limit` bytes of UTF-8,
+    """Reject a name that some store cannot store. A name must have 1 to `limit` bytes of UTF-8,
     without NUL."""
     if type(value) is str and value.isascii() and 0 < len(value) <= limit and "\0" not in value:
         return
@@ -75,7 +76,7 @@ def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> Non
 
 
 def check_key(key: Key | Scope) -> None:
-    """Reject a key with an invalid part."""
+    """Reject a key with an invalid tenant, session or thread."""
     if not isinstance(key, (Key, Scope)):
         raise InvalidValue(
             field="key", problem=f"is {type(key).__name__}", remedy="create it with holdfast.key()"
@@ -99,7 +100,7 @@ def check_count(field: str, value: Any, *, least: int, most: int = LARGEST) -> N
 
 
 def check_choice(field: str, value: Any, choices: Iterable[Any]) -> None:
-    """Reject a value that is not one of these."""
+    """Reject a value that is not one of `choices`."""
     known = tuple(choices)
     if value not in known:
         raise InvalidValue(
@@ -119,8 +120,8 @@ def check_size(field: str, data: Any, limit: int) -> None:
 
 
 def check(key: Key, events: Sequence[NewEvent]) -> int:
-    """Reject an append that some store could not keep. Stores call this before any write. Returns
-    the size of the appended data in bytes."""
+    """Reject events that some store cannot append. Stores call this before any write. Returns the
+    total size of the events' data in bytes."""
     check_key(key)
     if type(events) is not list and not isinstance(events, Sequence):
         raise InvalidValue(
@@ -148,7 +149,7 @@ def check(key: Key, events: Sequence[NewEvent]) -> int:
 
 
 def check_event(event: NewEvent) -> None:
-    """Reject an event outside the limits, or whose data is not one line of JSON."""
+    """Reject an event that exceeds a limit, or whose data is not one line of JSON."""
     if not isinstance(event, NewEvent):
         raise InvalidValue(
             field="events",
@@ -211,8 +212,8 @@ def check_data(data: Raw) -> None:
 
 
 def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
-    """Return whether the brackets of a JSON text nest deeper than the limit. They are counted here
-    because a decoder's own limit depends on the depth of the caller's stack."""
+    """Return whether the brackets of a JSON text are nested deeper than the limit. They are counted
+    here because a decoder's own limit depends on the depth of the caller's stack."""
     if (text.count(b"[") if _LIST in text else 0) + text.count(b"{") <= limit:
         return False
     level = 0
@@ -225,8 +226,8 @@ def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
 
 
 def too_many(text: bytes, limit: int) -> bool:
-    """Return whether a JSON text has more than about this many values. They are counted without
-    decoding the text, since decoding would take many times its size in memory."""
+    """Return whether a JSON text has more than approximately `limit` values. They are counted
+    without decoding the text, since decoding can take many times its size in memory."""
     if text.count(b",") + text.count(b"[") + text.count(b"{") <= limit:
         return False
     found = 0
@@ -238,8 +239,8 @@ def too_many(text: bytes, limit: int) -> bool:
 
 
 def without_strings(text: bytes) -> Iterator[bytes]:
-    """Yield a JSON text without its strings, piece by piece, so that many strings cost no
-    memory."""
+    """Yield a JSON text in pieces, with its strings removed, so that long strings need no
+    additional memory."""
     at = 0
     while at < len(text):
         piece = text[at : at + _PIECE]
@@ -257,13 +258,14 @@ def without_strings(text: bytes) -> Iterator[bytes]:
 
 
 def fingerprint(event: NewEvent) -> bytes:
-    """SHA-256 over the JSON array of id, kind and v, a line feed, and the data."""
+    """Return the SHA-256 hash of an event: over the JSON array of its id, kind and version, a line
+    feed, and its data."""
     envelope = _encode((event.id, event.kind, event.v))
     return hashlib.sha256(b"\n".join((envelope, event.data))).digest()
 
 
 ERASED_BYTES = 4 << 10  # the data of an erased event is never longer
-_ERASED = b'{"erased":'  # how it begins
+_ERASED = b'{"erased":'  # prefix of the data of an erased event
 
 
 def erased(reason: str) -> Raw:
@@ -291,7 +293,7 @@ def _decoder(kind: str) -> msgspec.json.Decoder[Payload]:
 def typed(event: NewEvent) -> Payload | None:
     """Return the payload as the type of its kind. Returns None if the kind is unknown, too new or
     does not match the type. An erased event whose kind has no required fields yields an empty
-    payload, because the fact that the event happened still counts."""
+    payload, because it still counts that the event happened."""
     if not understood(event):
         return None
     try:
@@ -301,7 +303,7 @@ def typed(event: NewEvent) -> Payload | None:
 
 
 def dense(events: Iterable[Event], after: int) -> None:
-    """Reject events that are not numbered `after` + 1, `after` + 2 and so on."""
+    """Reject events whose numbers are not `after` + 1, `after` + 2 and so on."""
     for number, event in enumerate(events, after + 1):
         if event.seq != number:
             raise InvalidValue(

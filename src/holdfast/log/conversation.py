@@ -1,7 +1,7 @@
-"""The conversation of a log that was rewound: which of its events still count. Pure.
+"""The conversation of a log with rewinds: which of its events still count. Pure.
 
-The history after event s is the history after s - 1, plus s. The history after a rewind is the
-history after the event that it names, which may itself have been rewound away.
+An event extends the conversation. A rewind to event n resets it to the conversation right after
+event n, which may itself have been removed by an earlier rewind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def conversation(events: Iterable[Event]) -> list[Event]:
     between the event that it names and itself. The rewind itself stays in the list if no later
     rewind removes it.
 
-    Given a part of a log, the function returns the matching part of the conversation.
+    If the events are only a range of a log, returns the part of the conversation in that range.
     """
     listed = events if isinstance(events, list) else list(events)
     if not any(event.kind == REWOUND for event in listed):

@@ -1,6 +1,7 @@
 """The transcript: a range of events converted to the messages that a user or a model reads. Pure.
-Each tool call includes its own outcome: a call has exactly one outcome or is open, wherever the
-range ends. Ranges consist of whole turns.
+
+Each tool call has its outcome attached; a call without an outcome in the range is open. Ranges
+consist of whole turns.
 """
 
 from __future__ import annotations
@@ -117,8 +118,8 @@ def transcript(events: Iterable[Event]) -> list[Message]:
 
 
 def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
-    """Return the messages after all changes of the queue. Messages that a run has already handled
-    do not change."""
+    """Return the messages after all changes of the queue (edits and removals). Messages that a run
+    has already handled do not change."""
     read, gone, texts = set[int](), set[int](), dict[int, str]()
     for event in queueing:
         payload = typed(event)
@@ -245,8 +246,8 @@ def turns(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def _closed(events: list[Event]) -> dict[str | int, int]:
-    """Return the last event that closes each call and handles each message; empty without
-    rewinds."""
+    """Return, for each call and message, the number of the last event that closes or handles it.
+    Empty if the events contain no rewind."""
     closed: dict[str | int, int] = {}
     if any(event.kind == "thread.rewound" for event in events):
         for event in events:
@@ -263,9 +264,10 @@ def _still_waiting(event: Event, waiting: set[int]) -> set[int]:
     if event.kind == "run.started":
         return waiting - set(getattr(payload, "inputs", None) or waiting)
     if event.kind == "run.finished":
-        # Messages that arrived during the run are left to the next run, if there is one.
+        # If another run follows, it handles the messages that arrived during this run.
         return waiting if getattr(payload, "due", None) is not None else set()
-    # In a run, its end decides; without a driver, an answer that has no calls.
+    # A run handles its messages when it ends. In a log without runs, an answer without calls
+    # handles all earlier messages.
     seen = payload is not None and _erased(event) is None
     return set() if event.run is None and seen and not _calls(payload) else waiting
 

@@ -1,4 +1,4 @@
-"""Text in flight: the parts of a message that has not been written to the log yet. Plain values."""
+"""Streaming text: the pieces of a message that is not in the log yet. Plain values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from msgspec import Struct
 
 
 class Delta(Struct, frozen=True, tag="delta"):
-    """The next part of a message in flight: `text` starts at code point `offset`. `message` is the
-    id of the event that will contain the whole message. If `thought` is true, the text is reasoning
-    of the model and not part of the message."""
+    """The next piece of text of a streaming message: `text` starts at code point `offset`.
+    `message` is the id of the event that will contain the whole message. If `thought` is true, the
+    text is reasoning of the model and not part of the message."""
 
     message: str
     offset: int
@@ -35,7 +35,7 @@ class TextPieces:
     def plus(self, text: str) -> TextPieces:
         """Return this text with more text appended."""
         pieces = self._pieces
-        if not self._own or len(pieces) != self._count:  # another text has appended to them
+        if not self._own or len(pieces) != self._count:  # shared with a longer text
             pieces = pieces[: self._count]
         pieces.append(text)
         return TextPieces(pieces, self.length + len(text))
@@ -74,7 +74,7 @@ class TextPieces:
 
 
 class Growing:
-    """Text that arrives in pieces. The pieces are joined when the text is read."""
+    """Text that arrives in pieces, which are joined when the text is read."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []

@@ -1,5 +1,5 @@
 """The display of a session: one value with everything that a user interface shows, built from the
-log and the text in flight.
+log and streaming text.
 
 `reduce` updates a display by one event or delta, in the process of the driver or in a remote
 client. `display_of` builds a display from scratch, with the same result. Pure: no store, no clock,
@@ -23,10 +23,10 @@ from .delta import Delta, TextPieces
 from .risk import risk
 from .usage import Usage, spent
 
-# Calls of a run that are shown. Of more, the oldest finished calls are dropped; of a message with
-# more, only the first are shown.
+# Limit of the calls that are shown for a run. Above it, the oldest finished calls are dropped; if a
+# single message has more calls, only the first are shown.
 TOOLS = 200
-WAITING = 256  # events after which a display that nobody reads is updated
+WAITING = 256  # events that are collected before an unread display is updated
 WAITING_BYTES = 1 << 20  # … or this many bytes of events
 SUBAGENT = "subagent"  # the tool whose calls are sub-agents
 
@@ -54,9 +54,10 @@ ENDED: dict[str, ToolStatus] = {
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message of the model. It is in flight until `done` is true. Its id is the id of the event
-    that will contain it. `text` joins the pieces; `body.since(n)` is the text after code point n.
-    `model` is the model that wrote the message, `reason` is the reason why the model stopped."""
+    """A message of the model. It is still streaming until `done` is true. Its id is the id of the
+    event that will contain it. `text` joins the pieces; `body.since(n)` is the text after code
+    point n. `model` is the model that wrote the message, `reason` is the reason why the model
+    stopped."""
 
     id: str
     body: TextPieces = field(default_factory=TextPieces.of, name="text")
@@ -113,7 +114,7 @@ class SubagentShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why the run did not succeed."""
+    """The error of a run that did not succeed: an error code and a description."""
 
     code: str
     problem: str = ""
@@ -121,9 +122,9 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The display after event `head`. `run` is the latest run; message, tools, sub-agents and error
-    belong to it, everything else to the thread. `message` is the message in flight, or the last
-    message of the run. Tools and sub-agents are keyed by the id of their call, pending items by
-    their id, files by their path. Treat a display as immutable.
+    belong to this run, all other fields to the thread. `message` is the streaming message, or else
+    the last message of the run. Tools and sub-agents are keyed by the id of their call, pending
+    items by their id, files by their path. Treat a display as immutable.
 
     The last five fields are used by `reduce` only: the last complete message, whether the run is
     open (None if there is no run), the agent's modes with the model of each, the default model, and
@@ -168,9 +169,9 @@ def reduce(display: Display, item: Event | Delta) -> Display:
 def display_of(
     state: State, events: Iterable[Event], flying: Said | None = None, start: Display | None = None
 ) -> Display:
-    """Return the display of a log in this state. `events` are the events starting with number
-    `since(state)`. `start` has the fields that do not come from events: the names of the session,
-    and its modes."""
+    """Return the display of a log in this state. `events` are the events of the log from number
+    `since(state)` on. `start` has the fields that do not come from events: the names of the
+    session, and its modes."""
     display = start or Display()
     for event in events:
         display = _staged(display, event)
@@ -187,12 +188,13 @@ def since(state: State) -> int:
 
 
 def in_flight(display: Display, message: Said | None) -> Display:
-    """Return the display with a message in flight."""
+    """Return the display with a streaming message as its message."""
     return display if message is None else replace(display, message=message)
 
 
 def phase(state: State) -> str:
-    """Return the phase of a log as one word."""
+    """Return what the log's run is doing, as one word such as `idle`, `running_tool` or
+    `waiting_approval`."""
     run = state.run
     if run is None or not run.open:
         failed = run is not None and run.status == "failed"
@@ -222,7 +224,7 @@ def _read(kind: type, value: Any) -> Any:
     return TextPieces.of(value) if kind is TextPieces else value
 
 
-# Text in flight
+# Streaming text
 
 
 def _grown(display: Display, delta: Delta) -> Display:
@@ -251,7 +253,7 @@ def _staged(display: Display, event: Event) -> Display:
 
 
 def _cleared(display: Display, event: Event, p: ev.RunStarted | None = None) -> Display:
-    """Return the display at the start of a new run, without anything of an earlier run."""
+    """Return the display at the start of a new run, without any content of earlier runs."""
     none: dict[str, Any] = {"message": None, "said": None, "error": None, "tools": {}}
     return replace(display, run=event.run, open=True, **none)
 
@@ -271,7 +273,7 @@ def _run_finished(display: Display, event: Event, p: ev.RunFinished | None) -> D
 
 
 def _quiet(display: Display, event: Event | None = None, p: ev.Payload | None = None) -> Display:
-    """End the text in flight, and show the last complete message again."""
+    """Replace the streaming message by the last complete message."""
     return replace(display, message=display.said)
 
 
@@ -280,7 +282,8 @@ def _forked(display: Display, event: Event, p: ev.ThreadForked | None = None) ->
 
 
 def _rewound(display: Display, event: Event, p: ev.ThreadRewound | None) -> Display:
-    """Clear the display as at the beginning of a fork: nothing of an earlier run is shown."""
+    """Clear the display after a rewind: like a new fork, it shows no content of earlier runs, but
+    the pending items are kept."""
     return display if p is None else replace(_forked(display, event), pending=display.pending)
 
 
@@ -453,13 +456,14 @@ def _subagent(shown: ToolShown) -> SubagentShown:
 
 
 class LiveDisplay:
-    """The display of a growing log. Events are collected, and applied when the display is read."""
+    """The display of a log that is still growing. New events are collected, and applied when the
+    display is read."""
 
     def __init__(self, most: int = WAITING) -> None:
         self._display = Display()
         self._most = most
         self._waiting: list[Event] = []
-        self._size = 0  # in bytes, of those that wait
+        self._size = 0  # total size in bytes of the waiting events
 
     def begin(self, state: State, events: Iterable[Event]) -> None:
         """Start with the display of a log in this state."""
@@ -467,12 +471,12 @@ class LiveDisplay:
         self._size = 0
 
     def name(self, **names: Any) -> None:
-        """Set the fields that do not come from events."""
+        """Set fields that do not come from events, such as the names of the session."""
         if any(getattr(self._display, name) != said for name, said in names.items()):
             self._display = _drawn(replace(self._display, **names), self._display.state)
 
     def put(self, event: Event, state: State) -> None:
-        """Add one event, and the state after it."""
+        """Add one event, and the state after it, which is used if the display must be rebuilt."""
         self._waiting.append(event)
         self._size += len(event.data)
         if len(self._waiting) > self._most or self._size > WAITING_BYTES:

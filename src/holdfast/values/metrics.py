@@ -1,6 +1,6 @@
-"""Metrics of a run, computed from its events alone. Pure.
+"""The metrics of a run, computed only from its events. Pure.
 
-Every run therefore has metrics, even if it failed, crashed, or was finished by another process.
+So every run has metrics, even if it failed, crashed, or was finished by another process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ FAILED = ("failed", "unknown")
 
 
 class ToolMetrics(Struct, frozen=True, kw_only=True):
-    """The calls of one tool: their number, how many failed, and their total time."""
+    """The metrics of one tool: the number of calls, the number of failed calls, and their total
+    time."""
 
     count: int = 0
     errors: int = 0
@@ -27,7 +28,7 @@ class ToolMetrics(Struct, frozen=True, kw_only=True):
 
 
 class RunError(Struct, frozen=True, kw_only=True):
-    """An error of a tool, or (without a tool) of the run itself."""
+    """An error of a tool call, or of the run itself if `tool` is None."""
 
     code: str
     tool: str | None = None
@@ -56,9 +57,10 @@ class RunMetrics(Struct, frozen=True, kw_only=True):
 
 
 def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
-    """Return the metrics of `run`, or of all given events; for an active run, up to now.
+    """Return the metrics of `run`, or of all events if no run is passed. For an active run, they
+    cover the time up to now.
 
-    Never raises for the data of an event: unreadable events are skipped.
+    Never raises for invalid event data: unreadable events are skipped.
     """
     tally = RunTally(run)
     for event in events:
@@ -68,7 +70,7 @@ def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
 
 
 class RunTally:
-    """Computes the metrics event by event, without keeping the events."""
+    """Computes the metrics of a run event by event, without keeping the events in memory."""
 
     def __init__(self, run: str | None = None) -> None:
         self.run = run

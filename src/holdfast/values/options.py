@@ -14,8 +14,8 @@ STEPS = 50  # default limit of the steps of a run
 
 
 class RunLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The limits of one run. None means no limit; `seconds` count while the run is driven, not
-    while it waits for user input; `cost` is in dollars; the default of `steps` is 50. In the
+    """The limits of one run; None means no limit. `seconds` counts only while the run is driven,
+    not while it waits for user input; `cost` is in dollars; `steps` is 50 by default. In the
     options of a message, None means the limit of the mode or the harness."""
 
     steps: int | UnsetType | None = UNSET
@@ -45,7 +45,7 @@ OPTIONS = (*SendOptions.__annotations__,)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Reject unknown options."""
+    """Reject unknown options of a message."""
     for name in options:
         if name not in OPTIONS:
             remedy = f"use one of output_type, {', '.join(OPTIONS)}"

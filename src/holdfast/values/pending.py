@@ -1,4 +1,4 @@
-"""Pending items as users see them, and the decisions on them."""
+"""Pending items in the form that users see, and decisions on them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Ask(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A decision that is in the log. `voted` is true if it is one of several required approvals;
-    `left` is the number of approvals still required."""
+    """A decision on a pending item, as recorded in the log. `voted` is true if it is one of several
+    required approvals; `left` is the number of approvals still required."""
 
     item: str
     outcome: str
@@ -43,7 +43,7 @@ class Decision(Struct, frozen=True):
 
 
 def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None, thread: str = "main") -> Ask:
-    """Return an open item as users see it."""
+    """Return a pending item in the form that users see."""
     detail = opened.detail if opened is not None else None
     known = detail if isinstance(detail, dict) else {}
     return Ask(

@@ -1,4 +1,4 @@
-"""Records of the results of operations: removals, imports, exports and restores."""
+"""The results of operations: removals, imports, exports and restores."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ class Remains(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """The data that an erase, delete or purge removed, counted by type, and the remaining data with
-    its location."""
+    """The result of an erase, delete or purge: the number of removed records by type, and the data
+    that could not be removed, with its location."""
 
     removed: dict[str, int] = {}
     remains: tuple[Remains, ...] = ()
 
 
 class PersonRecord(Struct, frozen=True, kw_only=True):
-    """One event of a user, or the row of a thread of one of their sessions."""
+    """A record of a user's data: an event of the user, or the row of a thread in one of the user's
+    sessions."""
 
     session: str
     thread: str
@@ -40,9 +41,9 @@ class PersonRecord(Struct, frozen=True, kw_only=True):
 
 
 class PersonErased(Struct, frozen=True, kw_only=True):
-    """The data of a user that was erased, or that would be erased if `dry_run` is set: their
-    sessions, and the number of their events in the sessions of other users. `refused` maps each
-    session that was not deleted to the reason, `remains` is the data that is left."""
+    """The data of a user that was erased, or that would be erased if `dry_run` is set: the user's
+    sessions, and the number of the user's events in sessions of other users. `refused` maps each
+    session that was not deleted to the reason, `remains` lists data that could not be removed."""
 
     dry_run: bool
     sessions: list[str]
@@ -54,8 +55,8 @@ class PersonErased(Struct, frozen=True, kw_only=True):
 
 class Imported(Struct, frozen=True, kw_only=True):
     """The result of an import. `fresh` is true if something was written; otherwise the session was
-    already imported from this bundle. `held` lists names that belong to another session and were
-    skipped."""
+    already imported from this bundle. `held` lists names that were skipped because they belong to
+    another session."""
 
     bundle_id: str
     tenant: str
@@ -74,7 +75,7 @@ class Imported(Struct, frozen=True, kw_only=True):
 
 
 class Restored(Struct, frozen=True, kw_only=True):
-    """The number of extracted files, and their total bytes."""
+    """The result of a restore: the number of extracted files, and their total size in bytes."""
 
     files: int
     size: int

@@ -74,7 +74,7 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class StreamResult:
-    """The result of a stream. It is available once the stream has been read to its end."""
+    """The result of a stream of items. It is available once the stream has been read to its end."""
 
     _result: Result | None = None
 

@@ -1,7 +1,6 @@
-"""The risk of a tool call, as a hint for approvers. Pure. The risk is estimated from the tool's
-name and arguments, unless the tool declares it. The risk does not allow or forbid anything, because
-a command can hide what it does.
-"""
+"""Estimates the risk of a tool call, as a hint for approvers. Pure. The risk is estimated from the
+tool's name and arguments, unless the tool declares it. It does not allow or forbid anything,
+because a command can hide what it does."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ DECLARED: dict[str, Level] = {  # by the risk that a tool declares
     "execute": "high",
     "destructive": "destructive",
 }
-TEXT = 100_000  # characters of a command that are read
+TEXT = 100_000  # characters of a command that are analysed
 NESTED = 4  # levels of commands within commands
 STARTED = 20  # words of a command in which another command may start
 
@@ -70,7 +69,7 @@ def risk(opened: ev.PendingOpened | None) -> str | None:
 
 
 def _texts(arguments: Any) -> Iterator[str]:
-    """The arguments of a call that may be commands."""
+    """Yield the arguments of a call that may contain shell commands."""
     if isinstance(arguments, Mapping):
         named = [arguments[name] for name in _COMMANDS if name in arguments]
         for value in named or arguments.values():
@@ -102,7 +101,7 @@ _TOP = _any(
 
 
 def _destroys(text: str, depth: int = 0) -> bool:
-    """Return whether a shell command is destructive."""
+    """Return whether a shell command line is destructive."""
     if depth > NESTED:
         return False
     if _BOMB.search(text):
@@ -114,7 +113,7 @@ def _destroys(text: str, depth: int = 0) -> bool:
 
 
 def _simple(text: str) -> Iterator[list[str]]:
-    """The simple commands of a line, each as its words without quotes."""
+    """Split a command line into simple commands; yield the words of each, without quotes."""
     reader = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>\n")
     reader.whitespace, reader.whitespace_split, reader.commenters = " \t\r", True, ""
     words: list[str] = []
@@ -132,8 +131,8 @@ def _simple(text: str) -> Iterator[list[str]]:
 
 
 def _harms(words: Sequence[str], depth: int) -> bool:
-    """Return whether a simple command is destructive, even behind another command such as
-    `sudo`."""
+    """Return whether a simple command is destructive, including a command that it runs, as `sudo`
+    does."""
     if any(
         ">" in to and not to.strip("<>") and _DISK.match(where) for to, where in pairwise(words)
     ):

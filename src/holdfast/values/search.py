@@ -1,4 +1,4 @@
-"""What a search returns: matches, a page of them, and the progress of a new index."""
+"""The results of a full-text search: matches, pages of matches, and the progress of indexing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from msgspec import Struct
 
 
 class Found(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A match: event `seq` of a thread, its author, and the text around the first matching word.
-    `marks` are the places of all matching words in `excerpt`, as [start, end). `role` is `user`,
+    """A match: event `seq` of a thread, its author, and an excerpt around the first matching word.
+    `marks` are the positions of all matching words in `excerpt`, as [start, end). `role` is `user`,
     `assistant` or `tool` for messages and results. `call` is set if a tool produced the text."""
 
     session: str
@@ -24,9 +24,9 @@ class Found(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SearchPage(Struct, frozen=True, kw_only=True):
-    """One page of a search. `cursor` continues it; a page may have fewer matches than asked for, or
-    none, and a cursor. `behind` says that some events are not in the index yet. `scanned` says that
-    the store has no index, and that events were read one after the other."""
+    """One page of search results. `cursor` is set if there may be more results, even if this page
+    has fewer matches than requested or none. `behind` is true if some events are not indexed yet.
+    `scanned` is true if the store has no index, so that the events themselves were read."""
 
     hits: list[Found]
     cursor: str | None = None
@@ -35,7 +35,7 @@ class SearchPage(Struct, frozen=True, kw_only=True):
 
 
 class IndexProgress(Struct, frozen=True, kw_only=True):
-    """How many threads of how many a new index has."""
+    """The progress of building a search index: `done` of `total` threads are indexed."""
 
     done: int
     total: int

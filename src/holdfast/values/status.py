@@ -1,4 +1,4 @@
-"""The status of a session at a glance, and the messages in its queue."""
+"""The status of a thread, and the messages in its queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Status(Struct, frozen=True):
 
 
 class Queued(Struct, frozen=True):
-    """A message in the queue."""
+    """A message that waits in the queue of a thread."""
 
     seq: int
     how: str

@@ -1,5 +1,5 @@
-"""The items of a stream: events of the log, text in flight, and two markers. In place of an event
-with large data, a stream may contain a stub, which has only the size of the data."""
+"""The items of a stream: events of the log, streaming text (`Delta`), `CaughtUp` and `Trouble`. An
+event with large data may be replaced by a stub, which contains only the size of the data."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from msgspec.structs import replace
 from ..log.events import Event
 from .delta import Delta
 
-LARGE = 64 << 10  # bytes of event data above which listeners buffer a stub, as in `info().apart`
+LARGE = 64 << 10  # listeners buffer events with more bytes of data as stubs; see `info().apart`
 _APART, _STUB = b'{"apart":', 256  # the prefix of a stub's data, and its largest size in bytes
 
 
 class CaughtUp(Struct, frozen=True):
-    """A marker in a stream: the items before it are from the past, the items after it are live."""
+    """A marker in a stream: the items before it are stored events, the items after it are live."""
 
     log: str
     head: int
 
 
 class Trouble(Struct, frozen=True, tag="trouble"):
-    """A failure that is not in the log. The work may be retried or abandoned."""
+    """A failure that is not recorded in the log, because the operation may be retried or
+    abandoned."""
 
     code: str
     problem: str
@@ -55,7 +56,7 @@ def is_stub(event: Event) -> bool:
 
 
 def stub_size(event: Event) -> int:
-    """Return the size in bytes of the data that a stub stands for."""
+    """Return the size in bytes of the data that a stub replaces."""
     try:
         return msgspec.json.decode(event.data, type=_Stub).apart.size
     except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
-"""Token usage of models, with uniform names. Pure.
+"""The token usage of models, with uniform names. Pure.
 
-Vendors use different names for the same counts. Input includes cache reads and writes, and output
-includes reasoning, if the vendor counts them that way.
+Vendors use different names for the same counts. Input tokens include cache reads and writes, and
+output tokens include reasoning, if the vendor counts them that way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Spent(Struct, frozen=True):
-    """The usage of one model in one run of one thread."""
+    """The token usage of one model in one run of one thread."""
 
     thread: str
     run: str
@@ -57,8 +57,8 @@ class Spent(Struct, frozen=True):
 
 
 def normalised(counts: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counts of a vendor under Holdfast's names. Numbers given as text are converted,
-    other values are skipped, and unknown names are kept."""
+    """Return the token counts of a vendor under Holdfast's names. Numbers given as text are
+    converted, other values are skipped, and unknown names are kept."""
     found: dict[str, int] = {}
     for name in sorted(counts, key=lambda name: name in NAMES):  # our names take precedence
         if (number := _number(counts[name])) is not None:
@@ -74,7 +74,7 @@ def _number(value: Any) -> int | None:
 
 
 def usage_of(counts: Mapping[str, Any], cost: float | None = None) -> Usage:
-    """Return the usage of one model call."""
+    """Return the token usage of one model call."""
     known = normalised(counts)
     together = known.get("input_tokens", 0) + known.get("output_tokens", 0)
     known.setdefault("total_tokens", together)
@@ -82,29 +82,29 @@ def usage_of(counts: Mapping[str, Any], cost: float | None = None) -> Usage:
 
 
 def spent(state: State) -> Usage:
-    """Return the total usage of a thread."""
+    """Return the total token usage of a thread."""
     sums = {**normalised(state.usage), "total_tokens": state.total}
     return Usage(**{name: sums.get(name, 0) for name in NAMES}, cost=state.cost)
 
 
 def by_run(events: Iterable[Event]) -> dict[str, Usage]:
-    """Return the usage of each run, oldest first."""
+    """Return the token usage of each run, oldest first."""
     return _summed(events, lambda event, p: event.run or "")
 
 
 def by_model(events: Iterable[Event]) -> dict[str, Usage]:
-    """Return the usage of each model."""
+    """Return the token usage of each model."""
     return _summed(events, lambda event, p: p.model or "")
 
 
 def table(thread: str, events: Iterable[Event]) -> list[Spent]:
-    """Return the usage of each model by each run of a thread, oldest first."""
+    """Return the token usage of a thread for each run and model, oldest first."""
     sums = _summed(events, lambda event, p: (event.run or "", p.model or ""))
     return [Spent(thread, run, model, usage) for (run, model), usage in sums.items()]
 
 
 def last(events: Iterable[Event]) -> dict[str, int]:
-    """Return the counts of the latest message that has counts, under the vendor's names."""
+    """Return the token counts of the latest message that has counts, under the vendor's names."""
     found: dict[str, int] = {}
     for _, payload in _said(events):
         found = payload.usage or found
@@ -120,7 +120,7 @@ def _said(events: Iterable[Event]) -> Iterable[tuple[Event, ev.MessageCompleted]
 def _summed(
     events: Iterable[Event], group: Callable[[Event, ev.MessageCompleted], K]
 ) -> dict[K, Usage]:
-    """Return the usage of each group of messages."""
+    """Return the total token usage of each group of messages."""
     sums: dict[K, Usage] = {}
     for event, p in _said(events):
         at = group(event, p)

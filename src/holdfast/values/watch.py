@@ -1,6 +1,6 @@
-"""Decides whether a message is done, from the events of its log. Pure.
+"""Decides from the events of a log whether a message is done. Pure.
 
-`MessageWatch` receives the events after a message, one by one. A caller that also has the newest
+`MessageWatch` receives the events after the message, one by one. A caller that also has the newest
 state of the log calls `is_done`, since a run that was waiting may have continued.
 """
 
@@ -24,7 +24,7 @@ Rest: TypeAlias = Literal["finished", "waiting"]
 
 
 class Conclusion(Struct, frozen=True):
-    """The status of a message as of event `seq`. It may change until it is `final`."""
+    """The status of a message after event `seq`. It may change unless it is `final`."""
 
     status: ResultStatus
     seq: int = 0
@@ -37,8 +37,8 @@ class Conclusion(Struct, frozen=True):
 
 
 class MessageWatch:
-    """Follows one message, or one run, until the run waits for user input or has ended. `end` is
-    None until then."""
+    """Follows one message or one run through the events of its log. `end` is None until the run
+    waits for user input or has ended."""
 
     def __init__(self, key: Key, input: int | None = None, run: str | None = None) -> None:
         self.key, self.input, self.run = key, input, run
@@ -48,13 +48,13 @@ class MessageWatch:
         self.output: Any = None
         self.stack: str | None = None
         self.end: Conclusion | None = None
-        self._finals: set[str] = set()  # calls that give the typed answer
+        self._finals: set[str] = set()  # calls whose arguments are the typed answer
         self._open: set[str] = set()  # pending items
         self._tally = RunTally()
 
     def see(self, item: Item) -> bool:
-        """Process one more item. Returns whether it belongs to the message: every item from the
-        start to the end of its run belongs to it, and a `Trouble` always does."""
+        """Process one more item. Returns whether the item belongs to the message: every item from
+        the start to the end of its run does, and every `Trouble`."""
         if isinstance(item, Trouble):
             return True
         if not isinstance(item, Event):
@@ -106,11 +106,11 @@ class MessageWatch:
         asked: bool = False,
         newest: bool = False,
     ) -> bool:
-        """Return whether the message is done for now; if so, `end` has the conclusion.
+        """Return whether the message is done for now; if so, `end` contains its status.
 
-        `state` is the newest state of the log, and `rest` returns None while work continues in it.
-        `asked` is true if a sub-agent of the thread waits for user input. `newest` is true if this
-        watch has seen all events of `state`; otherwise more events will follow.
+        `state` is the newest state of the log, and `rest` returns None while work continues in the
+        log. `asked` is true if a sub-agent of the thread waits for user input. `newest` is true if
+        this watch has seen all events of `state`; otherwise more events will follow.
         """
         if self.end is not None and self.end.final:
             return True
@@ -162,9 +162,8 @@ class MessageWatch:
 
 
 def rest(state: State, *, idle: bool) -> Rest | None:
-    """Return `finished` if nothing is left to do in a log, `waiting` if only user input can
-    continue it, or None while work continues. `idle` is true if a driver has nothing to do
-    there."""
+    """Return `finished` if all work in a log is done, `waiting` if only user input can continue it,
+    or None while work continues. `idle` is true if no driver has work to do in the log."""
     if delegates(state):
         return None
     if asks_within(state):
@@ -175,7 +174,7 @@ def rest(state: State, *, idle: bool) -> Rest | None:
 
 
 def delegates(state: State) -> bool:
-    """Return whether the run waits for sub-agents only."""
+    """Return whether the run waits only for sub-agents."""
     if state.active is None or state.active.status != "waiting" or state.abort is not None:
         return False
     return _all_children(state.pending)

@@ -1,8 +1,8 @@
-"""Rows, queries and pages: the content of lists, and how events produce it. Pure.
+"""The row of a log in lists, how events change it, and the queries over rows. Pure.
 
-`projection` turns one event into operations on its log's row, `rows` applies them, `queries`
-decides which rows match. A store runs these inside its transactions and does not depend on event
-kinds.
+`projection` converts one event to operations on its log's row, `rows` applies them, and `queries`
+decides which rows match. A store runs these functions inside its transactions and does not depend
+on event kinds.
 """
 
 from .phases import LIVE, MOVES, PHASES, Move, Phase

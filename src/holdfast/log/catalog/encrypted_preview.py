@@ -1,8 +1,8 @@
-"""The part of an encrypted event that stays in clear text: the fields that its log's row needs.
+"""The clear-text fields of encrypted events, which stores need to update rows.
 
-The version of such an event is raised by `BOXED`. Its data is a `Box`: the encrypted payload and,
-in clear text, the fields that rows and lists use. A store can therefore project rows and verify
-logs without any key. Text fields among them are encrypted separately. Pure.
+The version of an encrypted event is raised by `BOXED`. Its data is a `Box`: the encrypted payload
+and, in clear text, the fields that rows and lists use. So a store can update rows and verify logs
+without any key. Text fields among the clear-text fields are encrypted separately. Pure.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..codec import ERASED_BYTES, typed
 from ..events import Event, NewEvent
 
 BOXED = 1 << 30
-NEWER = 3 << 29  # a version raised beyond it has a format that this program does not know
-PREVIEW = 200  # characters of a text that a row shows
+NEWER = 3 << 29  # above it, the version has a format that this program does not support
+PREVIEW = 200  # characters of a text that a row stores
 
-# The fields in clear text, by kind; a kind without such fields needs no entry.
+# The clear-text fields by kind. Kinds without clear-text fields are omitted.
 CLEAR: dict[str, tuple[str, ...]] = {
     "session.created": ("agent", "user", "workspace", "ttl", "expiry", "labels", "metadata"),
     "session.pinned": ("pinned",),
@@ -45,7 +45,7 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "pending.settled": ("id", "outcome"),
 }
 
-# The field that is stored encrypted, and its name in the row, by kind.
+# The text field that is encrypted separately, and its name in the row, by kind.
 TEXTS = {
     "session.created": ("title", "title"),
     "session.held": ("hold", "hold"),
@@ -78,7 +78,7 @@ _box = msgspec.json.Decoder(Box).decode
 
 
 def box_of(event: NewEvent) -> Box | None:
-    """Return the box in an event's data; None if the data is something else."""
+    """Return the `Box` in an event's data, or None if the data is not a `Box`."""
     if event.v <= BOXED:
         return None
     try:
@@ -88,7 +88,8 @@ def box_of(event: NewEvent) -> Box | None:
 
 
 def size_of(event: NewEvent) -> int:
-    """Return the size in bytes of an event's data, or its size before encryption."""
+    """Return the size of an event's data in bytes; for an encrypted event, the size before
+    encryption."""
     if (box := box_of(event)) is not None:
         return box.size
     size = len(event.data)
@@ -102,9 +103,9 @@ def size_of(event: NewEvent) -> int:
 
 
 def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> dict[str, Any] | None:
-    """Return the clear-text part of an event. `encrypt` is called with the name of a text field in
-    the row (for an item, including its id) and the text. Returns None if this version does not
-    support the payload."""
+    """Return the fields of an event that stay in clear text. `encrypt` is called for each text
+    field, with its name in the row (for a pending item, including the item's id) and its text.
+    Returns None if this version cannot read the payload."""
     payload = typed(event)
     if payload is None:
         return None
@@ -122,8 +123,8 @@ def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> di
 
 
 def as_shown(event: Event) -> Event:
-    """Return an encrypted event with its clear-text part in place of its data. For an erased event,
-    the result says only that the event existed."""
+    """Return an encrypted event with its clear-text fields in place of its data. For an erased
+    event, the data only says that the event was erased."""
     box = box_of(event)
     data = event.data if box is None else box.shown
     return msgspec.structs.replace(event, data=data, v=event.v - BOXED)

@@ -1,7 +1,7 @@
 """The phases of a session and the allowed transitions between them, as one table. Pure.
 
-A `suspended` session is stale, but nothing in it has changed: a returning user finds it as it was.
-`expired` is the last phase; only reopening the session ends it.
+A session becomes `suspended` after some time without activity; nothing in it is changed or removed.
+`expired` is the last phase, from which a session can only be reopened.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ Move: TypeAlias = Literal["touch", "revive", "suspend", "resume", "expire", "reo
 PHASES: tuple[Phase, ...] = ("created", "active", "suspended", "expired")
 LIVE: tuple[Phase, ...] = ("created", "active", "suspended")
 
-# A move that is not listed is not allowed: a request for it is rejected; in a log it has no effect,
-# as when a touch and an expiry were concurrent and the expiry came first.
+# A transition that is not listed is not allowed: a request for it is rejected, and an event of it
+# has no effect, for example if a touch and an expiry were concurrent and the expiry came first.
 MOVES: dict[Move, dict[Phase, Phase]] = {
     "touch": {"created": "active", "active": "active", "suspended": "active"},
     "revive": {"suspended": "active"},

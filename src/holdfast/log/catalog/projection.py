@@ -1,4 +1,4 @@
-"""The projection of events: the changes that each kind makes to its log's row. Pure.
+"""The projection of events: how each kind of event changes its log's row. Pure.
 
 `project` needs one event and no earlier row, so any row can be rebuilt from its log.
 """
@@ -15,7 +15,7 @@ from .encrypted_preview import BOXED, PREVIEW, as_shown
 from .rows import Op, RowChange, surface_name
 
 QUIET = {
-    # Kinds that are bookkeeping about a session, not activity in it.
+    # Kinds that do not count as activity in a session.
     "label.added",
     "label.removed",
     "metadata.changed",
@@ -55,13 +55,14 @@ def project(event: Event) -> RowChange:
 
 
 def _preview(event: Event, text: str) -> str:
-    """Truncate text to the length that a row shows. Encrypted text was truncated before."""
+    """Truncate text to the length that a row stores. Encrypted text is returned unchanged, because
+    it was truncated before encryption."""
     return text[:PREVIEW] if event.v <= BOXED else text
 
 
 def _without_data(event: Event, ops: list[Op]) -> None:
-    """Add the changes that an erased event still makes to the row. For example, a settled item must
-    not become pending again, and a moved session must not continue here."""
+    """Add the row changes that an event makes even if its data was erased. For example, a settled
+    item must not become pending again, and a moved session must not continue here."""
     if event.kind == "pending.settled":
         ops.append(Op("drop", "pending", ids.settled_item(event.id)))
         ops.append(Op("set", "due", value=event.at))
@@ -74,13 +75,13 @@ def _without_data(event: Event, ops: list[Op]) -> None:
 
 
 def _always(*changes: Op) -> Change:
-    """Return a projection that returns the same operations for every event of a kind."""
+    """Return a projection that makes the same changes for every event of a kind."""
     return lambda event, p, ops: ops.extend(changes)
 
 
 def _sets(*names: str, **fixed: Any) -> Change:
-    """Return a projection that sets fields of the row: first fields with a `fixed` value, then
-    fields of the payload."""
+    """Return a projection that sets fields of the row: the fields in `fixed` to these values, and
+    the fields in `names` to the values in the payload."""
     first = [Op("set", name, value=value) for name, value in fixed.items()]
 
     def change(event: Event, p: Any, ops: list[Op]) -> None:
@@ -174,7 +175,7 @@ def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
         item["title"] = _preview(event, p.title)
     if p.approvals > 1:
         item["approvals"] = p.approvals
-    # Only once: a question that a person has seen does not change under the same id.
+    # Only once: after a user has seen a question, it never changes under the same id.
     ops.append(Op("put_once", "pending", p.id, item))
 
 

@@ -22,8 +22,9 @@ LONGEST = 1 << 63  # numbers in a cursor are below this
 
 
 class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The filters of a list of sessions, or with `session`, of a list of its threads. Times as in
-    `Row`; `_from` is inclusive, `_until` exclusive."""
+    """The filters of a list of sessions or, with `session`, of a list of the threads of that
+    session. Times are as in `Row`; filters ending in `_from` are inclusive, those ending in
+    `_until` exclusive."""
 
     named: ClassVar = "Query"  # its name in cursors, which stays even if the class is renamed
 
@@ -48,8 +49,8 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The filters of a list of pending items, which is sorted oldest first. `user` is the user
-    of their sessions."""
+    """The filters of a list of pending items, which is sorted oldest first. `user` is the user of
+    the item's session."""
 
     named: ClassVar = "PendingQuery"
 
@@ -62,8 +63,9 @@ class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class SearchQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A full-text search: the `text` in the query language, and filters. `user`, `phases` and
-    `labels` are those of the session, `agent` is that of the thread or else of the session;
-    `since` (inclusive) and `until` (exclusive) are times of events, UTC in ms."""
+    `labels` filter by session, `agent` filters by the agent of the thread, or of the session if the
+    thread has none; `since` (inclusive) and `until` (exclusive) filter by the time of events, UTC
+    in ms."""
 
     named: ClassVar = "SearchQuery"
 
@@ -80,7 +82,7 @@ class SearchQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
-    """One page of results; `cursor` continues after them and is None at the end."""
+    """One page of results. `cursor` is passed to get the next page; it is None on the last page."""
 
     items: list[T]
     cursor: str | None = None
@@ -88,7 +90,7 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def terms(query: Query) -> list[tuple[str, str, str]]:
-    """Return the query's conditions on maps, as (map, key, term)."""
+    """Return the query's conditions on metadata, labels and surfaces, as (map, key, term)."""
     found = [("metadata", name, term(value)) for name, value in query.metadata.items()]
     if query.label is not None:
         found.append(("labels", query.label, term(True)))
@@ -98,7 +100,8 @@ def terms(query: Query) -> list[tuple[str, str, str]]:
 
 
 def row_terms(row: Row) -> set[tuple[str, str, str]]:
-    """Return the terms of a row for conditions on maps; a surface is matched by its name alone."""
+    """Return the (map, key, term) of each map entry of a row, to compare with a query's conditions.
+    A surface is compared by its name only."""
     found = {("metadata", name, term(value)) for name, value in row.metadata.items()}
     found.update(("labels", name, term(True)) for name in row.labels)
     found.update(("surfaces", name, term(None)) for name in row.surfaces)
@@ -106,14 +109,14 @@ def row_terms(row: Row) -> set[tuple[str, str, str]]:
 
 
 def term(value: Any) -> str:
-    """Return a JSON value as short text; two strings are equal exactly if the values are equal."""
+    """Return a JSON value as a short text. Two texts are equal if and only if the values are
+    equal."""
     text = msgspec.json.encode(value, order="deterministic")
     return text.decode() if len(text) <= 128 else "sha256:" + hashlib.sha256(text).hexdigest()
 
 
 def matches(query: Query, row: Row) -> bool:
-    """Return whether a row matches a query; defines the result that every store's index must
-    return."""
+    """Return whether a row matches a query. Every store's index must return the same result."""
     if row.tenant != query.tenant or (query.session is None and row.thread != "main"):
         return False
     for name in ("session", "user", "workspace", "agent", "run"):
@@ -139,7 +142,8 @@ def _in_range(query: Query, row: Row) -> bool:
 
 
 def pending_matches(query: PendingQuery, item: Pending) -> bool:
-    """Return whether a pending item matches a query, apart from the user of its session."""
+    """Return whether a pending item matches a query. The filter `user` is not checked, because it
+    needs the row of the session."""
     return item.tenant == query.tenant and all(
         (wanted := getattr(query, name)) is None or getattr(item, name) == wanted
         for name in ("session", "what", "assignee")

@@ -21,19 +21,20 @@ from .phases import MOVES
 
 
 class Parent(Struct, frozen=True):
-    """The origin of a thread: a thread of the same session, and the number at which it was
-    forked."""
+    """The origin of a forked thread: the parent thread in the same session, and the number of the
+    event at which it was forked."""
 
     thread: str
     at: int = 0
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The entry of one log in lists. `created`, `changed` (of the phase), `last` and `due` are UTC
-    ms; `active`, `stale_at`, `ttl` (until stale) and `expiry` (from stale to expired) are
-    seconds, so that an index on them moves at most once a second. `link` binds all events up
-    to `head`: kept elsewhere, it proves later that none of them was changed. `erased` is the number
-    of events whose data was erased: when it rises, copies of the data must be removed."""
+    """The entry of one log in lists. The times `created`, `changed` (when the phase changed),
+    `last` and `due` are UTC in ms. `active`, `stale_at`, `ttl` (until stale) and `expiry` (from
+    stale to expired) are in seconds, so that an index on them changes at most once a second. `link`
+    is a hash over all events up to `head`: compared with a copy that was stored elsewhere, it
+    proves that none of them was changed. `erased` is the number of events whose data was erased:
+    when it rises, copies of the data must be removed."""
 
     tenant: str
     session: str
@@ -218,8 +219,8 @@ def _check_map(name: str, entries: dict[str, Any]) -> None:
 
 
 def stale_at(row: Row) -> int | None:
-    """Return the time at which a sweep may suspend the session, or expire it if it is already
-    suspended. Returns None while something is active in the session."""
+    """Return the time from which a sweep may suspend the session, or expire it if it is already
+    suspended. Returns None while something in the session is active."""
     busy = row.run in ("running", "waiting") or row.pending or has_work(row) or row.pinned
     if busy or row.sealed is not None:
         return None
@@ -237,8 +238,8 @@ def has_work(row: Row) -> bool:
 
 
 def agrees(stored: Row, projected: Row) -> bool:
-    """Return whether a stored row matches its log. Rows written before `changed` and `erased`
-    existed do not have them; links do not depend on the content of events."""
+    """Return whether a stored row equals the row computed from its log. Ignores `link`, and the
+    fields `changed` and `erased` if the row was written before they were introduced."""
     changed = None if stored.changed is None else projected.changed
     erased = projected.erased if stored.erased else 0
     return stored == replace(projected, changed=changed, erased=erased, link=stored.link)
@@ -253,15 +254,15 @@ def wake(row: Row) -> int | None:
 
 
 def ahead(now: int) -> int:
-    """Return the latest second at which a log can have been active according to the clock. A later
-    activity means that the clock was set back."""
+    """Return the latest second that is plausible for a log's last activity, allowing for clock
+    differences. A later activity means that the clock was set back."""
     return (now + SKEW) // 1000
 
 
 def is_due(row: Row, now: int) -> bool:
-    """Return whether the log needs a driver now. If its last activity is ahead of the clock, the
-    clock was set back: then everything that was due at that activity is due now, so that no session
-    waits until the clock catches up. Timers with a later time still wait for the clock."""
+    """Return whether the log needs a driver now. If its last activity is in the future, the clock
+    was set back. Then everything that was due at the time of that activity is due now, so that no
+    session waits until the clock catches up. Timers for a later time still wait for the clock."""
     if row.wake is None or row.wake <= now:
         return row.wake is not None
     return row.active > ahead(now) and row.wake < (row.active + 1) * 1000
@@ -273,28 +274,29 @@ def unseals(change: RowChange) -> bool:
 
 
 def surface_name(surface: str, address: str) -> str:
-    """Return the name of a surface binding; a JSON array, so that names never collide."""
+    """Return the name of a surface binding: a JSON array of surface and address, so that names
+    never collide."""
     return msgspec.json.encode((surface, address)).decode()
 
 
 def bound(row: Row) -> list[str]:
-    """Return the surfaces that the session must have claimed. Returns none if the session has
-    ended, since other sessions may have taken them."""
+    """Return the surfaces that the session must have claimed. Returns an empty list if the session
+    has ended, since other sessions may have claimed its surfaces."""
     return [] if row.phase == "expired" or row.sealed is not None else list(row.surfaces)
 
 
-SURFACE_CLAIM = "surface:"  # + surface_name: the claim that belongs to an attached surface
+SURFACE_CLAIM = "surface:"  # prefix of the claim of an attached surface; `surface_name` follows
 
 
 def _known(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an item that this version knows; a newer version may have written
-    more."""
+    """Return the fields of a pending item that this version knows. A newer version may have written
+    additional fields."""
     return {name: value for name, value in item.items() if name in Pending.__struct_fields__}
 
 
 def waiting(row: Row) -> dict[str, Any]:
-    """Return the open items of a log that can be answered. Returns none if the session was
-    moved."""
+    """Return the pending items of a log that can be answered. Returns an empty dict if the session
+    was moved."""
     return row.pending if row.sealed is None else {}
 
 

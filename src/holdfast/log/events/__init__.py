@@ -1,5 +1,4 @@
-"""The vocabulary of the log: keys, events, ids, and the payload of each kind. Independent of
-stores."""
+"""Keys, events, derived ids, and the payload of each kind of event. Independent of stores."""
 
 from ...environment import new_id
 from .envelope import Appended, Event, Key, NewEvent, Scope, key, to_json

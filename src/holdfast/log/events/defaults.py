@@ -1,7 +1,8 @@
-"""Event data with every default written out.
+"""Adds default values to event data, and removes them.
 
-A log omits fields that have their default value, and a reader without the payload types (an HTTP
-client, `jq`) cannot know them. So `complete` is applied to all data that leaves the library.
+A log omits fields that have their default value. A reader without the payload types, such as an
+HTTP client or `jq`, does not know the defaults. So `complete` is applied to all data that leaves
+the library.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _ERASED = "erased"  # the only field of the data of an event that was erased
 
 
 class PayloadShape(NamedTuple):
-    """The optional fields of a payload type: the encoded default of each, and the shape of each
-    field that contains another payload or a list of payloads."""
+    """The optional fields of a payload type, with the encoded default of each, and the fields that
+    contain other payloads, with the shape of each."""
 
     defaults: dict[str, Raw]
     nested: dict[str, PayloadShape]
@@ -72,7 +73,8 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _payloads(hint: Any) -> list[type[Payload]]:
-    """Return the payload type of a field that contains a payload or a list of payloads."""
+    """Return the payload types in the type of a field: one if the field contains a payload or a
+    list of payloads, else none."""
     found = [hint, *get_args(hint)]
     return [one for one in found if isinstance(one, type) and issubclass(one, Payload)]
 

@@ -1,7 +1,7 @@
 """Keys, ids and the envelope of an event.
 
-An event is one fact. Its envelope is fixed; everything that may grow is in `data`, one line of JSON
-text that is stored unchanged.
+An event records one fact. The fields of its envelope are fixed; fields that later versions may add
+are in `data`, one line of JSON text that is stored unchanged.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Scope(Struct, frozen=True, order=True, gc=False):
-    """The identity of one session."""
+    """The identity of one session: its tenant and its id."""
 
     tenant: str
     session: str
 
 
 class Key(Struct, frozen=True, order=True, gc=False):
-    """The identity of one log: a thread of a session."""
+    """The identity of one log: the tenant, the session and the thread."""
 
     tenant: str
     session: str
@@ -79,7 +79,7 @@ def _not_a_number(value: Any) -> bool:
 
 
 class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
-    """A fact that is not in a log yet. Its id is also its idempotency key."""
+    """An event that is not in a log yet. Its id is also its idempotency key."""
 
     kind: str
     data: Raw
@@ -91,13 +91,13 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def of(cls, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
-        """Return an event of `kind`. `payload` is a Struct, a dict or any JSON value, and is
+        """Return a new event of this kind. `payload` is a Struct, a dict or any JSON value, and is
         encoded as JSON."""
         return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
 
     def numbered(self, seq: int, at: int) -> Event:
-        """Return the event as stored in a log. A store calls this method once it knows the event's
-        number, because the stored data may depend on the number."""
+        """Return the event as it is stored in a log. A store calls this method when it knows the
+        event's number, because the stored data may depend on the number."""
         return Event(
             kind=self.kind,
             data=self.data,
@@ -112,8 +112,8 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Event(NewEvent, frozen=True, kw_only=True, gc=False):
-    """A fact in a log. `seq` counts from 1 without gaps; `at` is the time of the store's clock, UTC
-    in ms."""
+    """An event in a log. `seq` is its number, from 1 without gaps; `at` is the time of the store's
+    clock, UTC in ms."""
 
     seq: int
     at: int
@@ -141,7 +141,7 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class Appended(Struct, frozen=True):
-    """The result of an append: the number of each given event, whether it is new or was already
+    """The result of an append: for each event, its number and whether it is new or was already
     stored, and how many events were new. `lease` is the lease that the caller holds after the
     append: the lease that `acquire=` took, or the lease that `release=` could not release."""
 

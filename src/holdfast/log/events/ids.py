@@ -1,5 +1,5 @@
-"""Derived ids of events and pending items. Writing the same fact twice produces the same id, so the
-fact is stored once."""
+"""Ids of events and pending items that are derived from other ids. If the same event is written
+twice, both have the same id, so it is stored once."""
 
 from __future__ import annotations
 
@@ -102,12 +102,13 @@ def timer_id(seq: int) -> str:
 
 
 def again_id(thread: str, number: int) -> str:
-    """Return the id of an event that sends a message again in a new thread."""
+    """Return the id of an event that repeats a message in a new thread."""
     return f"again:{thread}:{number}"
 
 
 def notice_id(source: str, name: str) -> str:
-    """Return the id of a notification from a source, derived from its key or its subject."""
+    """Return the id of a notification from a source, derived from the notification's key or
+    subject."""
     return f"notice:{source}:{name}"
 
 

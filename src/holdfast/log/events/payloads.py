@@ -1,7 +1,7 @@
 """The payload of each kind of event.
 
-Once released, a kind keeps its meaning forever; fields may be added with a default. `KINDS` at the
-end lists all kinds; the reserved namespaces are before it.
+A released kind never changes its meaning; only fields with a default may be added. `KINDS` at the
+end lists all kinds, after the reserved namespaces.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from msgspec import Struct
 
 
 class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The base class of all payloads."""
+    """The base class of the payloads of all event kinds."""
 
 
 class Call(Payload, frozen=True, kw_only=True):
-    """One tool call of a model's message. `id` is assigned by Holdfast; `provider_id` is the
-    provider's id. `fingerprint` identifies the tool, its version and its schema at that time."""
+    """One tool call in a model's message. `id` is assigned by Holdfast; `provider_id` is the
+    provider's id. `fingerprint` identifies the tool with its version and schema at the time of the
+    call."""
 
     id: str
     name: str
@@ -82,8 +83,8 @@ class SessionReopened(Payload, frozen=True, kw_only=True):
 
 
 class SessionAdopted(Payload, frozen=True, kw_only=True):
-    """From here on the session belongs to `agent`. Messages that nobody answered and calls without
-    an outcome stay in the conversation; no run takes them up."""
+    """The session was handed over to `agent`. Unanswered messages and calls without an outcome stay
+    in the conversation, but no run handles them."""
 
     agent: str
     reason: str | None = None
@@ -123,9 +124,9 @@ class ThreadReported(Payload, frozen=True, kw_only=True):
 
 
 class RewoundWindow(Payload, frozen=True, kw_only=True):
-    """The part of a conversation that a model reads, right after an event: the events after `upto`,
-    with estimated `tokens` and `turns`. Event `seq` is the compaction that made it; None if there
-    was none."""
+    """The window after a rewind: the part of the conversation that a model reads. It contains the
+    events after `upto`, with estimated `tokens` and `turns`. Event `seq` is the compaction that set
+    the window; None if there was none."""
 
     upto: int = 0
     seq: int | None = None
@@ -134,11 +135,11 @@ class RewoundWindow(Payload, frozen=True, kw_only=True):
 
 
 class ThreadRewound(Payload, frozen=True, kw_only=True):
-    """From here on the conversation is what it was right after event `to`; 0 clears it. The writer
+    """The conversation was reset to its content right after event `to`; 0 clears it. The writer
     computes the other fields from the log, so that a fold and a row need no other event: the
-    `window` after event `to`, when a driver must check the log (`due`), and the number of messages.
-    `first` is empty if the row shows a message that is no longer the first one, and None if it
-    stays the same."""
+    `window` after event `to`, the time at which a driver must check the log (`due`), and the number
+    of messages. `first` is empty if the message that the row shows is no longer the first one, and
+    None if the row does not change."""
 
     to: int
     window: RewoundWindow
@@ -166,7 +167,7 @@ class MetadataChanged(Payload, frozen=True, kw_only=True):
 
 
 class SurfaceAttached(Payload, frozen=True, kw_only=True):
-    """A surface was bound to the session. `touch` says whether the binding counts as activity."""
+    """A surface was bound to the session. `touch` is true if this counts as activity."""
 
     surface: str
     address: str
@@ -182,8 +183,8 @@ class SurfaceDetached(Payload, frozen=True, kw_only=True):
 
 
 class MessageReceived(Payload, frozen=True, kw_only=True):
-    """A message was received. `how` says what the message does to an active run: wait for its end,
-    join it at the next safe point, or end it. The other fields are options for the run that the
+    """A message was received. `how` is the effect on an active run: the message waits for its end,
+    joins it at the next safe point, or ends it. The other fields are options for the run that the
     message starts; `output` is the name and JSON Schema of the answer."""
 
     text: str = ""
@@ -210,8 +211,8 @@ class MessageCompleted(Payload, frozen=True, kw_only=True):
 
 
 class MessageInterrupted(Payload, frozen=True, kw_only=True):
-    """The part of an interrupted answer that the user saw. `shown` says whether the model reads it
-    later. The model does not read it if the same answer was started again."""
+    """The part of an interrupted answer that the user saw. `shown` is true if the model reads it
+    later; it is false if the same answer was started again."""
 
     text: str = ""
     reason: str | None = None
@@ -220,9 +221,10 @@ class MessageInterrupted(Payload, frozen=True, kw_only=True):
 
 
 class RunStarted(Payload, frozen=True, kw_only=True):
-    """A run was started. `driver` is the driver; the other fields are options of the message that
-    started the run. `output` is the number of the message that defines the form of the answer.
-    `chain` is the number of previous runs that each sent the message that started the next run."""
+    """A run was started. `driver` is the id of the driver; the other fields are options of the
+    message that started the run. `output` is the number of the message that defines the format of
+    the answer. If runs start each other by sending messages, `chain` is the number of runs before
+    this one."""
 
     driver: str | None = None
     inputs: list[int] = []
@@ -261,7 +263,8 @@ class AbortRequested(Payload, frozen=True, kw_only=True):
 
 
 class ModelCalled(Payload, frozen=True, kw_only=True):
-    """A model call was started. `inputs` are the messages that join the run with this call."""
+    """A model call was started. `inputs` are the numbers of the messages that join the run with
+    this call."""
 
     model: str
     step: int = 1
@@ -270,9 +273,9 @@ class ModelCalled(Payload, frozen=True, kw_only=True):
 
 class ToolStarted(Payload, frozen=True, kw_only=True):
     """A tool call was started. `key` is the idempotency key for the tool, `by` is the rule or
-    decision that allowed the call, `arguments` are the arguments that an approver changed. `repeat`
-    and `tell` say what to do if the outcome is lost: start the call again, or report the loss to
-    the model. If neither is set, the user is asked."""
+    decision that allowed the call, `arguments` are set if an approver changed the arguments.
+    `repeat` and `tell` say what to do if the outcome is lost: start the call again, or report the
+    loss to the model. If neither is set, the user is asked."""
 
     call: str
     name: str
@@ -284,7 +287,8 @@ class ToolStarted(Payload, frozen=True, kw_only=True):
 
 
 class ToolNested(Payload, frozen=True, kw_only=True):
-    """A call made by another call; the model sees only the result of the outer call."""
+    """A tool call was made by another tool call. The model sees only the result of the outer
+    call."""
 
     call: Call
     parent: str
@@ -311,8 +315,8 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
     """A pending item was opened. `parked` means that the tool asked the question while running, and
-    continues with any answer. `risk` is a hint at the harm that the call could do. `approvals` is
-    the required number of approvals."""
+    continues when it is answered. `risk` is a hint at the harm that the call could do. `approvals`
+    is the required number of approvals."""
 
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
@@ -349,15 +353,15 @@ class PendingWarned(Payload, frozen=True, kw_only=True):
 
 
 class PendingExtended(Payload, frozen=True, kw_only=True):
-    """The expiry time of a pending item was changed; None means that the item never expires."""
+    """The expiry time of a pending item was changed. None means that the item never expires."""
 
     id: str
     expires: int | None = None
 
 
 class QueueChanged(Payload, frozen=True, kw_only=True):
-    """The input queue was changed. Inputs are named by their event number: the removed inputs, the
-    order of the remaining inputs, and the replaced text."""
+    """The input queue was changed: some queued messages were removed, reordered, or had their text
+    replaced. Each message is identified by its event number."""
 
     remove: list[int] = []
     order: list[int] = []
@@ -414,8 +418,8 @@ class GrantRevoked(Payload, frozen=True, kw_only=True):
 
 
 class Task(Payload, frozen=True, kw_only=True):
-    """One task. `active` is the text to show while the task is in progress; `content` is the task
-    in the imperative."""
+    """One task of an agent's task list. `content` is the task in the imperative; `active` is the
+    text to show while the task is in progress."""
 
     id: str
     content: str
@@ -424,13 +428,14 @@ class Task(Payload, frozen=True, kw_only=True):
 
 
 class TaskChanged(Payload, frozen=True, kw_only=True):
-    """The list of tasks of the thread was replaced."""
+    """The task list of the thread was replaced."""
 
     tasks: list[Task] = []
 
 
 class ContextBuilt(Payload, frozen=True, kw_only=True):
-    """The context that a model sees in addition to the conversation has changed."""
+    """The context that a model sees in addition to the conversation was rebuilt, and has
+    changed."""
 
     hash: str
     mode: str | None = None
@@ -441,7 +446,7 @@ class ContextBuilt(Payload, frozen=True, kw_only=True):
 
 class ContextAdded(Payload, frozen=True, kw_only=True):
     """Context for the model was added. It applies after the next event of kind `on`, or immediately
-    if `on` is None. `scope` and `consume` say how long it applies."""
+    if `on` is None. `scope` and `consume` define how long it applies."""
 
     id: str
     content: str
@@ -487,7 +492,8 @@ class TimerFired(Payload, frozen=True, kw_only=True):
 
 
 class TimerPlanned(Payload, frozen=True, kw_only=True):
-    """The time at which a driver must check the log again; None means not before the next event."""
+    """The time at which a driver must check the log again was set to `due`. None means that no
+    check is needed before the next event."""
 
     due: int | None = None
 
@@ -506,11 +512,11 @@ class CheckpointDropped(Payload, frozen=True, kw_only=True):
     id: str
 
 
-# Reserved namespaces of event kinds, which programs may not use for their own. The list is closed:
-# a later version adds kinds, and each begins with one of these, so that a program's own kind never
-# becomes one of Holdfast's. A process that meets an unknown core kind does not drive, because a
-# newer version may rely on it; an unknown kind of an adapter, or of any other namespace,
-# never stops it.
+# Reserved namespaces of event kinds, which programs must not use for their own kinds. The list
+# never changes: kinds of later versions begin with one of these namespaces, so they never collide
+# with kinds of programs. A process does not drive a log with an unknown kind of a core namespace,
+# because a newer version may rely on it. Unknown kinds of adapters and of other namespaces do not
+# prevent driving.
 CORE_NAMESPACES = frozenset(
     {
         *("abort", "checkpoint", "compaction", "context", "grant", "label", "message"),
@@ -520,7 +526,7 @@ CORE_NAMESPACES = frozenset(
 )
 ADAPTER_NAMESPACES = frozenset({"adk", "claude", "langgraph", "openai", "pydantic_ai"})
 RESERVED_NAMESPACES = CORE_NAMESPACES | ADAPTER_NAMESPACES
-ADK_STATE_TENANT = "~adk:"  # + the tenant: logs with the state of users and apps of Google ADK
+ADK_STATE_TENANT = "~adk:"  # prefix of the tenant: state of users and apps of Google ADK
 
 KINDS: dict[str, type[Payload]] = {
     "session.created": SessionCreated,

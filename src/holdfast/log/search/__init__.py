@@ -1,4 +1,4 @@
-"""Full-text search, as far as it is pure: the words of a text, the texts of an event, and the query
+"""The pure functions of full-text search: words, the searched texts of events, and the query
 language."""
 
 from .query import Condition, TextQuery, conditions, excerpt, match, parse_query

@@ -1,10 +1,10 @@
-"""The query language of a search: parsing, matching and excerpts. Pure.
+"""The query language of full-text search: parsing, matching and excerpts. Pure.
 
 refund order_4711        both words
 "late delivery"          a phrase
-ship*                    words that begin with it
--cancelled               without this word or phrase
-from:user                also from:assistant and from:tool
+ship*                    words that begin with `ship`
+-cancelled               excludes texts with this word or phrase
+from:user                texts of users; also from:assistant and from:tool
 tool:refund              calls of this tool, and their results
 """
 
@@ -30,9 +30,10 @@ _ITEM = re.compile(r'(-)?(?:(from|tool):("[^"]*"?|\S+)|"([^"]*)"?|(\S+))')
 
 
 class Clause(Struct, frozen=True):
-    """A word or a phrase of a query. `words` follow one another; `joined` says for each but the
-    first whether it follows without a space, in a script without spaces. `whole` is an identifier
-    that counts as one word. With `prefix`, the last word may go on."""
+    """A word or a phrase of a query. `words` are consecutive words. In scripts without spaces,
+    `joined` says for each word after the first whether it directly follows the previous word.
+    `whole` is set if the clause is a single identifier, which is compared as one word. With
+    `prefix`, the last word matches any word that begins with it."""
 
     words: tuple[str, ...]
     joined: tuple[bool, ...] = ()
@@ -42,15 +43,15 @@ class Clause(Struct, frozen=True):
 
     @property
     def single(self) -> str | None:
-        """The one word that the clause looks for, if an index keeps it as such."""
+        """The word of the clause, if an index stores it as one term; None for a phrase."""
         if self.whole is not None:
             return self.whole
         return self.words[0] if len(self.words) == 1 else None
 
 
 class TextQuery(Struct, frozen=True):
-    """A parsed query. All `wanted` must match, and none of `without`; the same for roles and
-    tools."""
+    """A parsed query. A text matches if it contains all clauses in `wanted` and none in `without`;
+    `roles`, `not_roles`, `tools` and `not_tools` filter in the same way."""
 
     wanted: tuple[Clause, ...]
     without: tuple[Clause, ...] = ()
@@ -61,14 +62,15 @@ class TextQuery(Struct, frozen=True):
 
 
 class Found(NamedTuple):
-    """The matches in one passage, as (start, end)."""
+    """A passage of an event with matches. `spans` are the positions of the matches, as (start,
+    end)."""
 
     passage: str
     spans: list[tuple[int, int]]
 
 
 def parse_query(text: str) -> TextQuery:
-    """Parse a query. Raises `InvalidValue` if it names nothing to look for."""
+    """Parse a query. Raises `InvalidValue` if the query contains nothing to search for."""
     if not isinstance(text, str):
         raise InvalidValue(field="query", problem=f"is {type(text).__name__}", remedy="pass text")
     if len(text) > MOST_CHARACTERS:
@@ -92,7 +94,7 @@ def parse_query(text: str) -> TextQuery:
     if not (clauses[0] or roles[0] or tools[0]):
         raise InvalidValue(
             field="query",
-            problem="names nothing to look for",
+            problem="contains nothing to search for",
             remedy="pass at least one word, phrase, from: or tool:",
         )
     if sum(len(some) for pair in (clauses, roles, tools) for some in pair) > MOST_CLAUSES:
@@ -111,7 +113,9 @@ def parse_query(text: str) -> TextQuery:
 def _role(value: str) -> str:
     if value not in ROLES:
         raise InvalidValue(
-            field="query", problem=f"contains from:{value}", remedy=f"use from:{'|'.join(ROLES)}"
+            field="query",
+            problem=f"contains the unknown role from:{value}",
+            remedy=f"use from:{'|'.join(ROLES)}",
         )
     return value
 
@@ -124,9 +128,9 @@ def _clause(text: str, *, quoted: bool) -> Clause | None:
         return None
     whole = next((word.text for word in found if not word.part), None)
     if quoted or (whole is not None and len(found) > len(parts) + 1):
-        whole = None  # more than one identifier: compare the parts
+        whole = None  # several identifiers: compare their parts
     elif whole is not None and found[0].end - found[0].start < parts[-1].end - parts[0].start:
-        whole = None  # an identifier and other words
+        whole = None  # an identifier together with other words
     return Clause(
         words=tuple(word.text for word in parts),
         joined=tuple(is_joined(a, b) for a, b in pairwise(parts)),
@@ -140,8 +144,7 @@ def _clause(text: str, *, quoted: bool) -> Clause | None:
 
 
 def match(query: TextQuery, text: EventText) -> Found | None:
-    """Return the passage of an event to show, with the matches in it; None if the event does not
-    match."""
+    """Return the passage of an event with the most matches, or None if the event does not match."""
     if query.roles and text.role not in query.roles:
         return None
     if text.role in query.not_roles or set(query.not_tools) & set(text.tools):
@@ -167,7 +170,7 @@ def match(query: TextQuery, text: EventText) -> Found | None:
 
 
 def _spans(clause: Clause, some: Sequence[Word]) -> list[tuple[int, int]]:
-    """Return where a clause matches in a passage."""
+    """Return the positions of a clause in a passage."""
     if clause.whole is not None:
         return [
             (word.start, word.end) for word in some if _same(clause.whole, word.text, clause.prefix)
@@ -184,7 +187,7 @@ def _spans(clause: Clause, some: Sequence[Word]) -> list[tuple[int, int]]:
 
 
 def _continues(clause: Clause, parts: Sequence[Word], at: int) -> bool:
-    """Return whether a phrase of several words is at this place."""
+    """Return whether all words of a phrase match at this position."""
     last = len(clause.words) - 1
     return all(
         _same(clause.words[n], parts[at + n].text, clause.prefix and n == last)
@@ -198,7 +201,7 @@ def _same(wanted: str, text: str, prefix: bool) -> bool:
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans in order, with those joined that overlap."""
+    """Return spans in order, with overlapping spans merged."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start < merged[-1][1]:
@@ -209,7 +212,7 @@ def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def excerpt(found: Found) -> tuple[str, list[tuple[int, int]]]:
-    """Return the text around the first match, and where the matches are in it."""
+    """Return the text around the first match, and the positions of the matches in that text."""
     first, last = found.spans[0] if found.spans else (0, 0)
     last = min(last, first + LONGEST * 4)
     start = max(0, first - AROUND)
@@ -221,11 +224,12 @@ def excerpt(found: Found) -> tuple[str, list[tuple[int, int]]]:
     return text, marks
 
 
-# What an index looks for
+# Conditions for an index
 
 
 class Condition(NamedTuple):
-    """A term that an index must, or must not, have for an event that matches."""
+    """A term that an event must have in the index, or with `negative` must not have, to match a
+    query."""
 
     term: str
     prefix: bool = False
@@ -233,8 +237,8 @@ class Condition(NamedTuple):
 
 
 def conditions(query: TextQuery) -> list[Condition]:
-    """Return the terms by which an index narrows a query. What it finds may match; what it does not
-    find cannot. The events are checked with `match`."""
+    """Return the conditions with which an index selects candidates for a query. They never exclude
+    a match, but may let through events that do not match, so `match` checks each candidate."""
     found: list[Condition] = []
     for clause in query.wanted:
         found += _clause_conditions(clause)

@@ -1,6 +1,6 @@
-"""The texts of an event that a search finds, for every kind of event. Pure.
+"""The searched texts of each kind of event. Pure.
 
-Programs declare the texts of their own kinds with `declare_text`.
+Programs declare the texts of their own event kinds with `declare_text`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..events import ADAPTER_NAMESPACES, RESERVED_NAMESPACES, Call, Event
 
 MOST = 32_768  # characters of one event that are searched
 
-# The fields that are searched: the texts of people, models and tools, titles and notices. Other
-# kinds of events hold names, settings and bookkeeping, or text that another event also holds.
+# The searched fields by kind: texts of users, models and tools, titles and errors. Other kinds
+# contain names, settings and bookkeeping, or text that another event contains too.
 SEARCHED = {
     "session.created": ("title",),
     "thread.created": ("title",),
@@ -41,7 +41,7 @@ ROLES = {
     "message.interrupted": "assistant",
     "tool.finished": "tool",
 }
-# The fields of events of adapters that hold text; the others are ids, types and settings.
+# The fields with text in events of adapters; the others are ids, types and settings.
 _ADAPTER_FIELDS = frozenset(
     {"text", "content", "arguments", "input", "output", "result", "summary", "title", "message"}
 )
@@ -51,8 +51,8 @@ _declared: dict[str, TextFunction] = {}
 
 
 class EventText(Struct, frozen=True):
-    """The searched text of one event: its passages, its role, and the tools that it calls. `call`
-    is the call that a tool result belongs to."""
+    """The searched text of one event: its passages, its role, and the tools that it calls. For a
+    tool result, `call` is the id of the call."""
 
     passages: list[str]
     role: str | None = None
@@ -61,9 +61,9 @@ class EventText(Struct, frozen=True):
 
 
 def declare_text(kind: str, text: TextFunction) -> None:
-    """Declare the searched text of events of a program's own kind. `text` takes the data of an
-    event and returns its text, or several. Declare it in every process that opens the store, before
-    the first search; after a change, run `holdfast reindex`."""
+    """Declare the searched text of a program's own event kind. `text` is a function that takes the
+    data of an event and returns its text or texts. Call this in every process that opens the store,
+    before the first search; after a change, run `holdfast reindex`."""
     if kind.partition(".")[0] in RESERVED_NAMESPACES:
         raise InvalidValue(
             field="kind",
@@ -74,7 +74,7 @@ def declare_text(kind: str, text: TextFunction) -> None:
 
 
 def event_text(event: Event) -> EventText | None:
-    """Return the searched text of an event, or None if it has none."""
+    """Return the searched text of an event, or None if the event has no text."""
     if is_erased(event) or event.v >= BOXED:
         return None
     fields = SEARCHED.get(event.kind)
@@ -97,7 +97,7 @@ def event_text(event: Event) -> EventText | None:
 
 
 def named_calls(event: Event) -> Iterator[tuple[str, str]]:
-    """Yield the calls that an event names, as (id of the call, name of the tool)."""
+    """Yield the tool calls in an event, as (id of the call, name of the tool)."""
     payload = typed(event) if event.kind in _NAMING else None
     if isinstance(payload, ev.MessageCompleted):
         yield from ((call.id, call.name) for call in payload.calls)
@@ -111,7 +111,7 @@ _NAMING = frozenset({"message.completed", "tool.started", "tool.nested"})
 
 
 def plain(value: Any) -> Iterator[str]:
-    """Yield the text of a JSON value: each string, number and name in it."""
+    """Yield the text of a JSON value: its strings, numbers and field names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -149,8 +149,8 @@ def _declared_text(event: Event) -> Iterator[str]:
 
 
 def _fields(value: Any, *, inside: bool = False) -> list[str]:
-    """Return the strings in those fields of a JSON value that hold text. A string that is itself a
-    JSON object is read as one."""
+    """Return the strings in the text fields of a JSON value. A string that contains a JSON object
+    is parsed."""
     if isinstance(value, str):
         if value.startswith("{"):
             try:
@@ -170,7 +170,7 @@ def _fields(value: Any, *, inside: bool = False) -> list[str]:
 
 
 def _limited(texts: Iterable[str]) -> list[str]:
-    """Return texts up to the limit, without empty ones."""
+    """Return the texts without empty ones, truncated to `MOST` characters in total."""
     found: list[str] = []
     left = MOST
     for text in texts:

@@ -1,9 +1,10 @@
-"""Words: the units that a search compares. Pure.
+"""Splits text into words, which are the units that a search compares. Pure.
 
-A text is split by Unicode. Words are case-folded and lose their diacritics. An identifier counts
-whole and in its parts: `order_4711` is also `order` and `4711`, and `getUser` is also `get` and
-`user`. Scripts without spaces (Chinese, Japanese, Korean, Thai, Lao, Burmese, Khmer) count by
-character; an index keeps pairs of neighbouring characters. Each emoji is a word.
+Words are split according to Unicode, case-folded, and stripped of diacritics. An identifier is one
+word, and each of its parts is a word too: `order_4711` also yields `order` and `4711`, and
+`getUser` also yields `get` and `user`. In scripts without spaces (Chinese, Japanese, Korean, Thai,
+Lao, Burmese, Khmer) each character is a word, and an index stores pairs of adjacent characters.
+Each emoji is a word.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _DENSE = (
     "\U00020000-\U0003ffff"
 )
 _EMOJI = "\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
-# Marks that are written with a letter, and that a search ignores.
+# Combining marks, which a search ignores.
 _ACCENTS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a"
     "\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u200c\u200d"
 )
-_INDIC = "\u0900-\u0963\u0966-\u0dff"  # vowel signs are no letters, but belong to the word
+_INDIC = "\u0900-\u0963\u0966-\u0dff"  # vowel signs are not letters, but are part of the word
 
 _RUN = re.compile(
     f"(?P<dense>[{_DENSE}]+)|(?P<emoji>[{_EMOJI}])"
@@ -41,8 +42,8 @@ _IGNORED = re.compile(f"[{_ACCENTS}]")
 
 
 class Word(NamedTuple):
-    """A word in a text, from character `start` to `end`. `part` is false for an identifier that
-    also occurs in its parts; `dense` is true for a character of a script without spaces."""
+    """A word in a text, from character `start` to `end`. `part` is false for a whole identifier
+    whose parts are words too; `dense` is true for a character of a script without spaces."""
 
     text: str
     start: int
@@ -52,7 +53,7 @@ class Word(NamedTuple):
 
 
 def fold(text: str) -> str:
-    """Return a word as it is compared: without case and diacritics."""
+    """Return a word in the form in which words are compared: case-folded and without diacritics."""
     if text.isascii():
         return text.lower()
     plain = _IGNORED.sub("", unicodedata.normalize("NFKD", text.casefold()))
@@ -103,8 +104,8 @@ def _characters(run: str, start: int) -> Iterator[Word]:
 
 
 def index_terms(text: str) -> set[str]:
-    """Return what an index keeps of a text: its words, the pairs of neighbouring characters of
-    scripts without spaces, and the last character of each such run."""
+    """Return the terms that an index stores for a text: its words, and for each run of characters
+    in a script without spaces, the pairs of adjacent characters and the last character."""
     if text.isascii():
         return _ascii_terms(text)
     terms: set[str] = set()
@@ -124,12 +125,12 @@ def _ascii_terms(text: str) -> set[str]:
     terms: set[str] = set()
     for run in set(_ASCII.findall(text)):
         if run.isalnum() and (run.islower() or run.isdigit() or run[1:].islower()):
-            terms.add(run[:LONGEST].lower())  # no identifier, as nearly always
+            terms.add(run[:LONGEST].lower())  # not an identifier, which is nearly always the case
         else:
             terms.update(word.text for word in _identifier(run, 0))
     return terms
 
 
 def is_joined(first: Word, second: Word) -> bool:
-    """Return whether two words are neighbouring characters of a script without spaces."""
+    """Return whether two words are adjacent characters of a script without spaces."""
     return first.dense and second.dense and first.end >= second.start

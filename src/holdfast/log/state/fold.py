@@ -1,8 +1,8 @@
-"""The fold: events to state. Pure: reads no clock, does no I/O.
+"""The fold: computes the state of a log from its events. Pure: reads no clock, does no I/O.
 
-Each kind of event has a step, in the module of its topic; a kind without a step changes only the
-head. The same applies to an event whose payload was erased or cannot be read, unless its kind is in
-`UNREADABLE`.
+The step for each kind of event is a function in the module of its topic. An event of a kind without
+a step changes only the head of the state. The same applies to an event whose payload was erased or
+cannot be read, unless its kind is in `UNREADABLE`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fold steps for the life of a session and its threads, and their settings."""
+"""Fold steps for the life cycle of a session and its threads, and for their settings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) ->
         work.sub = Sub(p.agent, p.parent, p.item, forked=True, approval=p.approval)
     elif work.sub is not None:
         work.sub = replace(work.sub, item=None)
-    # As in the row of a fork: nothing of the parent is open or counted in it.
+    # As in the row of a fork: open items and counts of the parent are not inherited.
     work.run, work.abort, work.due, work.queue = None, None, None, ()
     work.calls, work.pending, work.usage, work.timers = {}, {}, {}, {}
     work.total, work.cost, work.driven = 0, None, 0
@@ -51,9 +51,9 @@ def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) ->
 
 
 def _thread_rewound(work: StateDraft, event: Event, p: ev.ThreadRewound) -> None:
-    """Return to an earlier point of the conversation. No run is open, and settled items stay
-    settled. Queued messages, and calls without an outcome, are kept if they are from event `to` or
-    earlier."""
+    """Return to an earlier point of the conversation. The state then has no run, and settled items
+    stay settled. Queued messages, and calls without an outcome, are kept if they are from event
+    `to` or earlier."""
     work.run, work.abort, work.excess, work.due = None, None, None, p.due
     work.queue = tuple(_queued(item, p.to) for item in work.queue if item.seq <= p.to)
     work.calls = {id: call for id, call in work.calls.items() if call.seq <= p.to}
@@ -63,7 +63,7 @@ def _thread_rewound(work: StateDraft, event: Event, p: ev.ThreadRewound) -> None
 
 
 def _queued(item: QueuedInput, to: int) -> QueuedInput:
-    """Return a queued message, without an edit of its text that was rewound."""
+    """Return a queued message without the edits of its text that were rewound."""
     return replace(item, text=None) if (item.text or 0) > to else item
 
 

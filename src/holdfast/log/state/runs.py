@@ -1,8 +1,8 @@
 """Fold steps for messages, runs, calls and pending items.
 
-The payload of a kind in `UNREADABLE` is None if it was erased or cannot be read. The envelope (the
-kind, the run, the ids after `done:` and `settle:`) counts even then, so that an erasure neither
-reopens closed items nor repeats started calls.
+For kinds in `UNREADABLE`, the step is called with None if the payload was erased or cannot be read.
+The envelope (the kind, the run, the ids after `done:` and `settle:`) counts even then, so that an
+erasure neither reopens closed items nor repeats started calls.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _message_received(work: StateDraft, event: Event, p: ev.MessageReceived | No
     work.queue = (queued, *work.queue) if first else (*work.queue, queued)
     if first and work.run is not None and work.run.open:
         work.abort = event.seq
-    # In a log that never had a driver, no run handles them: then the oldest are dropped.
+    # In a log that never had a driver, no run handles messages, so the oldest are dropped.
     if work.run is None:
         work.queue = work.queue[-QUEUED:]
 
@@ -78,7 +78,7 @@ def _message_interrupted(work: StateDraft, event: Event, p: ev.MessageInterrupte
 def _open_calls(work: StateDraft, event: Event, calls: list[ev.Call]) -> None:
     for call in calls[:OPEN_CALLS]:
         work.calls.setdefault(call.id, OpenCall(call.name, event.seq, "proposed", event.seq))
-    # In a log without a driver, outcomes may never come: then the oldest calls are dropped.
+    # In a log without a driver, outcomes may never arrive, so the oldest calls are dropped.
     while len(work.calls) > OPEN_CALLS:
         del work.calls[next(iter(work.calls))]
     left = len(calls) - OPEN_CALLS
@@ -102,7 +102,7 @@ def _run_started(work: StateDraft, event: Event, p: ev.RunStarted | None) -> Non
     )
     work.abort = work.excess = None
     work.driven_by(p.driver)
-    # A driver that does not name its inputs takes all of them.
+    # A driver that does not name its inputs takes all queued messages.
     work.take(p.inputs or [q.seq for q in work.queue])
     work.window = replace(work.window, turns=work.window.turns + 1)
 
@@ -110,7 +110,7 @@ def _run_started(work: StateDraft, event: Event, p: ev.RunStarted | None) -> Non
 def _run_resumed(work: StateDraft, event: Event, p: ev.RunResumed | None) -> None:
     if (run := work.run) is not None and run.open:
         lost = run.crashes + (run.status == "running")
-        # Its last driver was lost after its last event: it had no driver since.
+        # The previous driver was lost; count the time until its last event.
         driven = max(0, work.driven - run.since) if run.status == "running" else 0
         spent = run.spent + driven
         driver = p.driver if p else None

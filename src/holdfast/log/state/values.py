@@ -1,5 +1,5 @@
-"""The parts of a state: plain values of bounded size. They contain numbers and names, but no
-message text; the text is in the event with that number."""
+"""The values that a state consists of, all of bounded size. They contain numbers and names, but no
+message text; to get a text, read the event with its number."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from .. import events as ev
 
-VERSION = "7"  # of this fold; snapshots of another version are not used
+VERSION = "7"  # of this fold; snapshots of other versions are ignored
 
-OPEN_CALLS = 256  # calls that are tracked one by one; the rest of a message is `Excess`
+OPEN_CALLS = 256  # calls that are tracked individually; further calls of a message are `Excess`
 QUEUED = 256  # a driver takes far fewer; see _message_received
-ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each
-OPERATIONS = 10  # on one file that are kept
-PATH = 256  # characters of a file's path; a longer one is not kept
+ENTRIES = 100  # limit for timers, contexts, checkpoints and changed files, each
+OPERATIONS = 10  # changes that are kept per file
+PATH = 256  # characters of a file's path; files with longer paths are ignored
 FINAL = "final_result"  # the tool whose call is the typed answer of a run
 
 CallStatus: TypeAlias = Literal[
@@ -32,11 +32,11 @@ CallStatus: TypeAlias = Literal[
 
 
 class Run(Struct, frozen=True, omit_defaults=True):
-    """The latest run; `id` is None for a driver that does not assign ids to its runs. `seq` and
-    `at` are the number and time of its start, `steps` counts model calls, `crashes` counts drivers
-    lost since the last successful step. `spent` is the time in ms that it was driven until `since`,
-    when it was last resumed; the time that a driver spent after its last event is unknown and not
-    counted. `answered` means that its last message has no calls."""
+    """The latest run; `id` is None if its driver does not assign ids to runs. `seq` and `at` are
+    the number and time of its start, `steps` counts model calls, `crashes` counts drivers lost
+    since the last successful step. `spent` is the time in ms for which it was driven before
+    `since`, the time when it was last resumed; the time that a lost driver spent after its last
+    event is unknown and not counted. `answered` means that its last message has no calls."""
 
     id: str | None
     status: Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
@@ -62,10 +62,10 @@ class Run(Struct, frozen=True, omit_defaults=True):
 
 
 class OpenCall(Struct, frozen=True, omit_defaults=True):
-    """A tool call without an outcome. Event `seq` is its message, event `since` set its status, and
-    `started` is the event of the latest start, if any. `item` is the pending item that decided on
-    the call, `parent` the call that made it. A `parked` call asked a question itself; `answer` is
-    the event with the latest answer."""
+    """A tool call without an outcome. `seq` is the number of its message, `since` the event that
+    set its status, and `started` the event of its latest start, if any. `item` is the pending item
+    that decided on the call, `parent` the call that made it. A `parked` call asked a question
+    itself; `answer` is the event with the latest answer."""
 
     name: str
     seq: int
@@ -81,8 +81,8 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
 
 
 class Excess(Struct, frozen=True):
-    """The calls at the end of message `seq` that are not tracked individually, because the message
-    has more than `OPEN_CALLS` calls. The last `left` of these calls have no outcome yet."""
+    """The calls of message `seq` that are not tracked individually, because the message has more
+    than `OPEN_CALLS` calls. The last `left` of these calls have no outcome yet."""
 
     seq: int
     left: int
@@ -113,7 +113,7 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
 
 
 class Shown(Struct, frozen=True, omit_defaults=True):
-    """Context that was added for the model; its text is in event `seq`."""
+    """A context that was added for the model; its text is in event `seq`."""
 
     seq: int
     scope: str
@@ -130,7 +130,7 @@ class Rules(Struct, frozen=True, omit_defaults=True):
 
 
 class Grants(Struct, frozen=True, omit_defaults=True):
-    """The tools and categories that need no approval while `driver` drives."""
+    """The tools and categories of tools that need no approval while `driver` drives the session."""
 
     driver: str | None = None
     tools: tuple[str, ...] = ()
@@ -139,8 +139,8 @@ class Grants(Struct, frozen=True, omit_defaults=True):
 
 class Sub(Struct, frozen=True, omit_defaults=True):
     """The link from a sub-agent's thread to its parent: `item` in the log of thread `parent` waits
-    for it, until it has `reported`. None in a fork of such a thread, which has no waiting parent.
-    `forked` means that the thread began as a copy of its parent."""
+    for its result until it has `reported`. A fork of such a thread has no link, because no parent
+    waits for it. `forked` means that the thread began as a copy of its parent."""
 
     agent: str
     parent: str
@@ -165,8 +165,8 @@ class FileChanges(Struct, frozen=True, omit_defaults=True):
 
 
 class Window(Struct, frozen=True, omit_defaults=True):
-    """The part of the conversation that a model reads: the events after `upto`, with estimated
-    tokens and turns. Event `seq` contains the summary of the earlier part."""
+    """The part of the conversation that a model reads: the events after `upto`, with their
+    estimated number of tokens and turns. Event `seq` contains the summary of the earlier part."""
 
     upto: int = 0
     seq: int | None = None
@@ -212,15 +212,16 @@ class StateFields(Struct, kw_only=True, omit_defaults=True):
 
 class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a mutable copy
     """The state after event `head`. Open calls and pending items are listed by id, oldest first.
-    `due` is when a driver must check the log, as in the row. `models` are the models chosen in each
-    mode, with "" for the initial mode; `model` is the latest choice. `settings` are the metadata of
-    the log. `abort` is the event that requests the end of the run, `driven` the time (ms) of the
-    latest event of its driver. `rewound` is the event of the latest rewind. `too_new` is the first
-    event that this version does not understand: while it is set, do not drive."""
+    `due` is the time at which a driver must check the log, as in the row. `models` are the models
+    chosen in each mode, with "" for the initial mode; `model` is the latest choice. `settings` are
+    the metadata of the log. `abort` is the event that requests the end of the run, `driven` the
+    time (ms) of the latest event of its driver. `rewound` is the event of the latest rewind.
+    `too_new` is the first event that this version does not support: while it is set, do not
+    drive."""
 
     @property
     def active(self) -> Run | None:
-        """The run, if it is active or waiting."""
+        """The latest run if it has not ended, whether it is active or waiting; else None."""
         return self.run if self.run is not None and self.run.open else None
 
     def next_model(
@@ -239,5 +240,6 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
 
     @property
     def safe(self) -> bool:
-        """Whether nothing is open, so that a fork or a window can begin at this point."""
+        """Whether no run, call or item is open, so that a fork or a window can begin at this
+        point."""
         return not (self.active or self.calls or self.pending)

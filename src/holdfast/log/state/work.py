@@ -1,4 +1,4 @@
-"""The mutable state during a fold, and its helpers."""
+"""A mutable copy of the state, which a fold works on, and its helper methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
 
 
 class StateDraft(Fields):
-    """A mutable state. A fold makes one copy per call instead of one per event."""
+    """A mutable copy of a state. A fold makes one copy per call instead of one per event."""
 
     def __init__(self, start: State) -> None:
         fields = vars(self)
@@ -36,7 +36,7 @@ class StateDraft(Fields):
             self.calls[call] = replace(self.calls[call], **changes)
 
     def amend(self, **changes: Any) -> None:
-        """Change the active run."""
+        """Change fields of the active run."""
         if self.run is not None and self.run.open:
             self.run = replace(self.run, **changes)
 
@@ -50,7 +50,7 @@ class StateDraft(Fields):
         self.queue = tuple(q for q in self.queue if q.seq not in inputs)
 
     def read(self, event: Event, turns: int = 0) -> None:
-        """Count an event that a model will read."""
+        """Add an event that a model reads to the size of the window."""
         window, tokens = self.window, len(event.data) // 4
         self.window = replace(window, tokens=window.tokens + tokens, turns=window.turns + turns)
 

@@ -1,5 +1,5 @@
-"""The URL of a MongoDB store: Holdfast's options, the driver's options, and the part that may be
-shown."""
+"""Parsing of a MongoDB store's URL into Holdfast's options, the driver's options, and a location
+without credentials."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class MongoAddress:
-    """The address of a database. Only `location` may be shown to users."""
+    """The address of a database, with options. Only `location` may be shown to users; the other
+    fields may contain credentials."""
 
     url: str = field(repr=False)
     location: str
@@ -41,7 +42,7 @@ class MongoAddress:
 
     @classmethod
     def of(cls, url: str) -> MongoAddress:
-        """Parse the address in a URL that has no Holdfast options."""
+        """Parse a URL that has no Holdfast options."""
         base, _, query = url.partition("?")
         scheme, _, rest = base.partition("://")
         hosts, slash, database = rest.partition("/")
@@ -69,8 +70,8 @@ class MongoAddress:
         )
 
     async def connect(self) -> AsyncMongoClient[Document]:
-        """Create the store's own client, which connects when it is first used. The client is
-        created in a thread, because the driver reads files."""
+        """Create the store's own client, which connects on first use. It is created in a thread,
+        because the driver reads files while it creates a client."""
         return await asyncio.to_thread(self._client)
 
     def _client(self) -> AsyncMongoClient[Document]:

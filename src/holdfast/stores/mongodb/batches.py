@@ -1,6 +1,9 @@
-"""Events in documents of their own: moved there from tails, found by id, and read by number. A
-batch is identified by its log and its first number. It is inserted once; a second insert is
-ignored. After that, only erasures and deletes change a batch."""
+"""Batches: documents with events that were moved out of a log's head document.
+
+Events are copied into batches from the tail of the head document, found by id, and read by number.
+A batch is identified by its log and its first number. It is inserted once; a second insert is
+ignored. After that, only erasures and deletes change a batch.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ async def roll(db: MongoDatabase, entry: MongoLogEntry) -> None:
 
 
 def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
-    """Return the numbers of the given ids that are in a tail."""
+    """Return the event number of each id that is found in the log's tail."""
     wanted = set(ids)
     return {
         id: seq
@@ -80,7 +83,7 @@ def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
 async def known_in_batches(
     db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
-    """Return the numbers of the given ids that are in `batches`, including shared events."""
+    """Return the event number of each id that is found in `batches`, including shared events."""
     upto = {part.log: part.upto for part in segments(entry) if part.after < part.upto}
     wanted = set(perhaps_known(ids, entry.newest)) if upto else set()
     if not wanted:
@@ -96,7 +99,7 @@ async def known_in_batches(
 
 
 async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of the given ids that are in the log."""
+    """Return the event number of each id that is found in the log."""
     return {**await known_in_batches(db, entry, ids), **known_in_tail(entry, ids)}
 
 
@@ -163,8 +166,8 @@ def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> It
 async def _documents(
     db: MongoDatabase, entry: MongoLogEntry, log: str, low: int, high: int, reverse: bool
 ) -> tuple[list[Batch], int | None]:
-    """Return some batches of a log, from `low` up or from `high` down, and the number from which to
-    continue, if there may be more."""
+    """Return a page of a log's batches, in ascending order after number `low` or in descending
+    order from number `high`, and the number at which the next page begins, or None at the end."""
     of_log = named(entry.scope, log=log)
     if reverse:
         ends = log == entry.log and high == entry.rolled
@@ -181,8 +184,8 @@ def _batches(docs: Iterable[Document], high: int) -> list[Batch]:
 async def _first_documents(
     db: MongoDatabase, of_log: Document, low: int, high: int
 ) -> tuple[list[Document], int | None]:
-    """Return some documents of a log from `low` up, and the number after which to continue, if
-    there may be more."""
+    """Return a page of a log's batch documents in ascending order after number `low`, and the
+    number after which the next page begins, or None at the end."""
     most = min(PAGE_DOCUMENTS, (high - low) // TAIL_BATCHES + 2)
     docs = await _page(db, {**of_log, "last": {"$gt": low}}, 1, most, low, high)
     more = len(docs) == most and docs[-1]["last"] < high
@@ -192,9 +195,9 @@ async def _first_documents(
 async def _last_documents(
     db: MongoDatabase, of_log: Document, low: int, high: int, *, ends: bool
 ) -> tuple[list[Document], int | None]:
-    """Return some documents of a log from `high` down, and the number from which to continue, if
-    there may be more. Unless a document `ends` at `high`, the document that contains `high` is
-    fetched at the same time."""
+    """Return a page of a log's batch documents in descending order from number `high`, and the
+    number at which the next page begins, or None at the end. Unless `ends` says that a document
+    ends at `high`, the document that contains `high` is fetched at the same time."""
     within = {**of_log, "last": {"$gt": low, "$lte": high}}
     around = {**of_log, "last": {"$gt": high}}
     pages = [_page(db, within, -1, PAGE_DOCUMENTS, low, high)]
@@ -208,8 +211,8 @@ async def _last_documents(
 async def _page(
     db: MongoDatabase, where: Document, way: int, most: int, low: int, high: int
 ) -> list[Document]:
-    """Return some documents. Each contains its events after `low`, and at most high - low of
-    them."""
+    """Return at most `most` documents. Each contains only its events after number `low`, and at
+    most `high - low` events."""
     wanted = _from(low + 1, high - low)
     return await db.batches.find(
         where, wanted, sort=[("last", way)], limit=most, batch_size=most, hint="last"
@@ -217,7 +220,8 @@ async def _page(
 
 
 def _from(start: int | Document, count: int) -> Document:
-    """Return the projection of a document to at most `count` events from number `start` on."""
+    """Return the projection that limits a document to at most `count` events from number `start`
+    on."""
     skip = {"$max": [0, {"$subtract": [start, "$first"]}]}
     parts = {name: {"$slice": [f"${name}", skip, count]} for name in ("ids", "events")}
     return {**parts, "first": {"$max": ["$first", start]}, "last": 1}

@@ -19,18 +19,18 @@ SLOW = 1.0  # a reading that took longer is too imprecise
 
 
 class Clock(Protocol):
-    """Base class of clocks. The time is UTC in ms."""
+    """The interface of a store's clock. Times are UTC in ms."""
 
     async def now(self) -> int: ...
 
     async def asked(self) -> int:
-        """Return the time, read from the source now. Needed because this machine may have slept
-        since the last reading."""
+        """Return the time after reading the source again, because this machine may have been
+        suspended since the last reading."""
         ...
 
 
 class GivenClock:
-    """A clock that the caller passed."""
+    """A clock function that the caller passed to the store."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -43,7 +43,8 @@ class GivenClock:
 
 
 class ServerClock:
-    """The server's clock. A reading is assumed to be taken in the middle of its round trip."""
+    """An estimate of the server's clock. A reading is assumed to be taken in the middle of its
+    round trip."""
 
     def __init__(self, hello: Callable[[], Awaitable[Document]]) -> None:
         self._hello = hello

@@ -1,4 +1,4 @@
-"""The head document of a log: its content, and how a change updates it. Pure.
+"""The head document of a log: its fields, and the updates that change it. Pure.
 
 The document contains the log's key, state and version, its lease, the whole `Row` as JSON in `doc`
 (so that the order of keys, NUL and large numbers are preserved), the fields that lists search by,
@@ -36,7 +36,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Segment(NamedTuple):
-    """The event numbers after `after` up to `upto`, which another log stores for this log."""
+    """A range of event numbers, after `after` up to `upto`, whose events are stored in the log
+    `log`."""
 
     log: str
     after: int
@@ -44,7 +45,7 @@ class Segment(NamedTuple):
 
 
 class MongoLogEntry(NamedTuple):
-    """A log as stored in its head document."""
+    """A log as it is stored in its head document."""
 
     log: str
     version: int
@@ -53,7 +54,7 @@ class MongoLogEntry(NamedTuple):
     base: str | None = None
     shared: int = 0
     chain: tuple[Segment, ...] = ()
-    """Which logs hold the numbers up to `shared`, oldest first; all of them are in `batches`."""
+    """The logs that store the events up to `shared`, oldest first; all these are in `batches`."""
     tail: tuple[Batch, ...] = ()
     frozen: int = 0
     """How many batches of the tail are frozen and being moved into `batches`."""
@@ -76,7 +77,7 @@ class MongoLogEntry(NamedTuple):
 
     @property
     def rolled(self) -> int:
-        """The last event number in `batches`. All earlier numbers are there too."""
+        """The last event number in `batches`. All earlier numbers are in `batches` too."""
         return self.tail[0].first - 1 if self.tail else self.row.head
 
     @property
@@ -173,7 +174,8 @@ def stored(batch: Batch) -> Document:
 
 
 def listing(row: Row) -> Document:
-    """Return the fields that lists search by. Empty fields are omitted."""
+    """Return the fields of a row by which lists are filtered and sorted. Empty fields are
+    omitted."""
     fields = {name: value for name in _COLUMNS if (value := getattr(row, name)) is not None}
     if terms := catalog.row_terms(row):
         fields["terms"] = sorted(digest(*term) for term in terms)
@@ -243,7 +245,7 @@ def listed(
 
 
 def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
-    """Return the log with its row rebuilt from its events, and the update that stores it."""
+    """Return the log with a row that was rebuilt from its events, and the update that stores it."""
     after = entry._replace(row=row, version=entry.version + 1, erasures=entry.erasures + 1)
     after, update = listed(entry, after, anew=True)
     update["$set"]["erasures"] = after.erasures
@@ -251,7 +253,7 @@ def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
 
 
 def leased(entry: MongoLogEntry, lease: LeaseState) -> tuple[MongoLogEntry, Document]:
-    """Return the log with another lease, and the update that stores it."""
+    """Return the log with a new lease, and the update that stores it."""
     after = entry._replace(lease=lease, version=entry.version + 1)
     return after, {"$set": {**lease_fields(lease), "version": after.version}}
 
@@ -277,9 +279,9 @@ def dropped(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
 
 
 def buried(mark: str, now: int, whole: bool) -> Document:
-    """Return the update that reduces a deleted log to the data that its forks need, and marks it
-    with the id of the delete. `owned` stays set until everything that belongs to the session is
-    removed."""
+    """Return the update that marks a log as deleted, with the id of the delete, and removes all
+    fields that its forks do not need. `owned` stays set until everything that belongs to the
+    session is removed."""
     gone = ("thread", "doc", "tail", "owner", "since", "by", "chain", "drafts", *_LISTED)
     return {
         "$set": {
@@ -299,26 +301,26 @@ def buried(mark: str, now: int, whole: bool) -> Document:
 
 
 def segments(entry: MongoLogEntry) -> list[Segment]:
-    """Return which log stores which event numbers, oldest first, for the numbers that are in
-    `batches`."""
+    """Return the ranges of event numbers in `batches`, oldest first, each with the log that stores
+    the events."""
     return [*entry.chain, Segment(entry.log, entry.shared, entry.rolled)]
 
 
 def chain_at(entry: MongoLogEntry, at: int) -> tuple[Segment, ...]:
-    """Return which logs store the event numbers up to `at` of this log, for a fork at that
-    number."""
+    """Return the ranges of event numbers up to `at`, each with the log that stores the events, for
+    a fork at that number."""
     parts = [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]
     return tuple(part._replace(upto=min(part.upto, at)) for part in parts if part.after < at)
 
 
 def newborn(row: Row, *, state: int = LIVE) -> MongoLogEntry:
-    """Return a log that is not in the database yet."""
+    """Return the entry of a new log that is not in the database yet."""
     return MongoLogEntry(log=row.log, version=1, row=row, state=state)
 
 
 def forked(parent: MongoLogEntry, row: Row, at: int, state: int) -> MongoLogEntry:
-    """Return a log that is not in the database yet and shares the numbers up to `at`. All of these
-    events have already been moved out of the parent's tail."""
+    """Return the entry of a new fork that is not in the database yet and shares the events up to
+    number `at`. All of these events must already be moved out of the parent's tail."""
     chain = chain_at(parent, at)
     return MongoLogEntry(
         log=row.log,

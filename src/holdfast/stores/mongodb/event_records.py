@@ -31,8 +31,8 @@ _OPTIONAL = ("run", "actor", "cause")
 
 
 class PayloadRef(NamedTuple):
-    """The location of a payload: `pieces` chunks of a write, beginning at chunk `n`, at index `i`
-    in each."""
+    """The location of a separately stored payload: it is split over `pieces` chunks of one write,
+    beginning at chunk `n`, and is at index `i` in each chunk."""
 
     write: str
     n: int
@@ -45,7 +45,7 @@ class PayloadRef(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some events of one log, as a document stores them."""
+    """Consecutive events of one log, as one document stores them."""
 
     first: int
     ids: list[str]
@@ -86,14 +86,14 @@ def batch_id(log: str, first: int) -> str:
 
 
 def newest_of(ids: Iterable[str]) -> str:
-    """Return the greatest time-ordered id (UUIDv7) among the given ids. Returns an empty string if
-    there is none."""
+    """Return the greatest time-ordered id (UUIDv7) among the ids. Returns an empty string if there
+    is none."""
     return max((id for id in ids if _RISING.fullmatch(id)), default="")
 
 
 def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
-    """Return the ids that may be in a set whose greatest time-ordered id is `newest`: all given ids
-    except greater time-ordered ones."""
+    """Return the ids that may be in a set whose greatest time-ordered id is `newest`: all ids
+    except time-ordered ids that are greater."""
     return [id for id in ids if id <= newest or not _RISING.fullmatch(id)]
 
 
@@ -101,7 +101,7 @@ def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
 
 
 def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, PayloadRef]]:
-    """Divide the payloads of events into chunks. Returns the chunks, and the location of each
+    """Split the payloads of events into chunks. Returns the chunks, and the location of each
     payload."""
     chunks: list[list[bytes]] = []
     refs: dict[str, PayloadRef] = {}
@@ -219,8 +219,8 @@ def event_of(found: FoundEvent, data: bytes) -> Event:
 
 
 def blank(found: FoundEvent, data: Raw, damaged: bool) -> Record:
-    """Return the record with its data replaced. The location of a separately stored payload is kept
-    until the payload is removed too."""
+    """Return the record of an event with other data. The location of a separately stored payload is
+    kept until the payload is removed too."""
     event = event_of(found, bytes(data))
     link = hash_chain.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
     record = recorded(event, fingerprint(event), link)

@@ -1,4 +1,4 @@
-"""The head documents: read, cached, and changed by compare-and-set.
+"""Reads, caches and changes head documents; changes use compare-and-set.
 
 A process decides based on its copy of a head, and the server applies the change only if that copy
 is current. Within a process, the writers of one log take turns, so that they never compete with
@@ -36,7 +36,8 @@ LONGEST = 0.004  # the longest wait in seconds after a lost race
 
 
 class Missed:
-    """The head has changed. Read it again, then decide again."""
+    """The result of an attempt whose head was outdated. The head must be read again, and the change
+    decided again."""
 
 
 MISSED: Final = Missed()
@@ -49,7 +50,7 @@ def _live(key: Key) -> Document:
 
 
 class MongoHeads:
-    """The head documents that this process uses."""
+    """Reads, caches and changes the head documents of a store's logs."""
 
     def __init__(self, db: MongoDatabase, *, patience: float) -> None:
         self.db = db
@@ -63,7 +64,7 @@ class MongoHeads:
     # Reading
 
     async def read(self, key: Key) -> MongoLogEntry | None:
-        """Return the log that has this key now, if it exists."""
+        """Return the log that currently has this key, or None if it does not exist."""
         return self._read(key, await self.db.logs.find_one(_live(key), hint="key"))
 
     def _read(self, key: Key, doc: Document | None) -> MongoLogEntry | None:
@@ -77,8 +78,8 @@ class MongoHeads:
     async def newest(
         self, key: Key, count: int, log: str | None = None
     ) -> tuple[MongoLogEntry, list[Document]]:
-        """Return the log with this key, as `existing` does, and the documents with those of its own
-        newest `count` events that are no longer in the tail, newest first. One command reads
+        """Return the log with this key, as `existing` does, and the batches that contain those of
+        its newest `count` events that are no longer in the tail, newest first. One command reads
         both."""
         steps = [{"$match": _live(key)}, *newest_documents(key.scope, count)]
         docs = await (await self.db.logs.aggregate(steps, hint="key")).to_list()
@@ -87,19 +88,19 @@ class MongoHeads:
         return rules.existing(key, self._read(key, doc), log), near
 
     async def existing(self, key: Key, log: str | None = None) -> MongoLogEntry:
-        """Return the log with this key; raise if it does not exist, or is not the incarnation that
-        the caller expects."""
+        """Return the log with this key. Raises an error if it does not exist, or is not the
+        incarnation that the caller expects."""
         return rules.existing(key, await self.read(key), log)
 
     async def by_log(self, scope: Scope, log: str) -> MongoLogEntry | None:
-        """Return a log by its incarnation, in any state."""
+        """Return the log with this incarnation id, in any state, or None."""
         doc = await self.db.logs.find_one(named(scope, _id=log), hint="_id_")
         return None if doc is None else entries.decoded(doc)
 
     async def lease_time(self, entry: MongoLogEntry) -> int:
         """Return the time at which to decide whether the lease of a log is live. If the lease was
-        renewed at a later time than this process's estimate, the server's clock is read: either it
-        was set back since, or the estimate is behind."""
+        renewed later than this process's estimate of the time, the server's clock is read, because
+        either the clock was set back or the estimate is behind."""
         now = await self.db.clock.now()
         return now if entry.lease.renewed <= now else await self.db.clock.asked()
 
@@ -125,11 +126,11 @@ class MongoHeads:
     # Changing
 
     async def settle(self, key: Key, attempt: Attempt[T]) -> T:
-        """Run `attempt` with the cached head and return its result. If that head was outdated or
-        led to a rejection, run it again with the current head.
+        """Run `attempt` with the cached head and return its result. If that head was outdated, or
+        led to a rejection, run the attempt again with the current head.
 
-        The wait after a lost race does not grow: the writers of many processes all have the same
-        chance, and one of them always succeeds.
+        The wait between attempts does not grow: the writers of all processes have the same chance,
+        and one of them always succeeds.
         """
         async with self._turns.of(key):
             entry = self._recent.get(key)
@@ -211,7 +212,8 @@ class MongoHeads:
         return True
 
     def _rolling(self, entry: MongoLogEntry) -> asyncio.Task[None]:
-        """Return the task that moves the frozen part of a tail."""
+        """Return the task that moves the frozen part of a tail into `batches`; start it if
+        necessary."""
         name = (entry.log, entry.tail[0].first)
         task = self._rolls.get(name)
         if task is None:

@@ -43,8 +43,8 @@ BATCH_EVENTS = 256
 class Fork:
     """One fork operation, including its retries.
 
-    The new log is inserted hidden, and shown after a check that the parent still exists. So a
-    delete of the session either finds the new log, or makes the fork fail.
+    The new log is inserted hidden, and made visible after a check that the parent still exists. So
+    a concurrent delete of the session either finds the new log, or makes the fork fail.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Fork:
         self._new: MongoLogEntry | None = None
 
     async def run(self) -> None:
-        """Create a thread that shares the numbers up to `at`."""
+        """Create a thread that shares the events up to number `at`."""
         parent = await self._heads.settle(self._key, self._attempt)
         if parent is not None:
             await self._show()
@@ -85,13 +85,14 @@ class Fork:
         if settled is None:
             return MISSED
         await self._begin(settled)
-        # Only the parent's version changes, which shows that it still exists.
+        # Changing only the parent's version proves that the parent still exists.
         after = settled._replace(version=settled.version + 1)
         touched = await self._heads.swap(settled, after, {"$inc": {"version": 1}})
         return after if touched else MISSED
 
     async def _done(self) -> bool:
-        """Return whether the thread exists, created by this call or an identical one."""
+        """Return whether the thread already exists because this call or an identical one created
+        it."""
         there = await self._heads.read(self._target)
         if there is None:
             return False
@@ -147,7 +148,7 @@ async def show(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> bo
 
 
 async def discard(db: MongoDatabase, entry: MongoLogEntry) -> None:
-    """Abandon a hidden log; the next sweep removes it."""
+    """Mark a hidden log as abandoned; the next sweep removes it."""
     dead = {"$set": {"state": entries.DEAD}, "$inc": {"version": 1}}
     await db.logs.update_one(named(entry.scope, _id=entry.log, state=entry.state), dead)
 
@@ -158,7 +159,7 @@ async def discard(db: MongoDatabase, entry: MongoLogEntry) -> None:
 async def begin_restore(
     db: MongoDatabase, heads: MongoHeads, key: Key, parent: Parent | None
 ) -> MongoLogEntry:
-    """Create a hidden log to restore into."""
+    """Create a hidden log, into which events are then restored."""
     await _check_free(heads, key)
     now = await db.clock.now()
     if parent is None:
@@ -194,8 +195,8 @@ async def _check_free(heads: MongoHeads, key: Key) -> None:
 
 
 class Restoring:
-    """The write of some events of a restore, including its retries. The events keep their numbers,
-    ids and times."""
+    """The write of one group of restored events, including its retries. The events keep their
+    numbers, ids and times."""
 
     def __init__(
         self, db: MongoDatabase, project: Project, entry: MongoLogEntry, events: Sequence[Event]
@@ -204,7 +205,7 @@ class Restoring:
         self._project = project
         self._entry = entry
         self._events = events
-        self._seals = hash_chain.seals(events)  # another attempt writes the same
+        self._seals = hash_chain.seals(events)  # another attempt writes the same events
         self._checked = False
 
     async def run(self) -> MongoLogEntry:
@@ -228,7 +229,7 @@ class Restoring:
         return entry._replace(row=plan.row, newest=newest)
 
     async def _go_on(self) -> None:
-        """Record that the restore is still in progress."""
+        """Record that the restore still makes progress, so that no sweep discards it."""
         where = named(self._entry.scope, _id=self._entry.log, state=RESTORING)
         until = await self._db.clock.now() + rules.RESTORE_MS
         if (await self._db.logs.update_one(where, {"$set": {"until": until}})).matched_count == 0:
@@ -311,7 +312,7 @@ async def erase(
 
 
 async def _settle_base(heads: MongoHeads, scope: Scope, log: str, upto: int) -> None:
-    """Ensure that no tail of another log still holds the events that are about to be erased."""
+    """Move the events that are about to be erased out of the tail of the log that stores them."""
     while True:
         entry = await heads.by_log(scope, log)
         if entry is None or await heads.settled(entry, upto) is not None:
@@ -342,8 +343,8 @@ async def blank_events(
 async def _batches_with(
     db: MongoDatabase, scope: Scope, log: str, seqs: Sequence[int]
 ) -> AsyncGenerator[tuple[Document, list[FoundEvent]], None]:
-    """Yield the documents in `batches` that hold these events, each with those of the events that
-    it holds."""
+    """Yield the documents in `batches` that contain these events, each with the events found in
+    it."""
     todo = sorted(seqs)
     while todo:
         doc = await db.batches.find_one(
@@ -361,8 +362,8 @@ async def _batches_with(
 async def project_anew(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> None:
-    """Rebuild the row of a log from its own events, and write it. Events that are appended
-    meanwhile are added, so that the rebuild completes even if the log is busy. After an erasure the
+    """Rebuild the row of a log from its own events, and write it. Events that are appended during
+    the rebuild are added, so that it completes even if the log is busy. After an erasure the
     rebuild starts again, because the row may contain data that was just erased."""
     row: Row | None = None
     erasures = 0
@@ -389,13 +390,13 @@ async def projected(
 
 
 async def kept_of(db: MongoDatabase, entry: MongoLogEntry, seq: int) -> bytes | None:
-    """Return the stored link of an event of this log; None if it does not exist."""
+    """Return the stored link of an event of this log, or None if the event does not exist."""
     found = await found_events(db, entry, seq - 1, seq, 1, False)
     return found[0].record.get("link") if found else None
 
 
 async def link_of(heads: MongoHeads, key: Key, seq: int, *, log: str | None = None) -> str | None:
-    """Return the link of an event, which is either the log's own event or a shared one."""
+    """Return the link of an event, including events that the log shares with its parent."""
     entry = await heads.existing(key, log)
     rules.check_at(entry.row, seq, "seq")
     return hash_chain.ending(await kept_of(heads.db, entry, seq))

@@ -1,4 +1,4 @@
-"""Store methods that run a single function, repeated while the server is unavailable."""
+"""Builds store methods from single functions, which are retried while the server is unavailable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def on_database(job: Job[MongoDatabase, P, Awaitable[T]], *, long: bool = False) -> Method[P, T]:
-    """Return a store method that runs `job` on its database. If `long` is true, the job has more
+    """Return a store method that runs `job` on the store's database. With `long`, the job has more
     time."""
 
     def run(store: Any, call: Callable[[MongoDatabase], Awaitable[T]]) -> Awaitable[T]:
@@ -25,7 +25,7 @@ def on_database(job: Job[MongoDatabase, P, Awaitable[T]], *, long: bool = False)
 
 
 def on_heads(job: Job[MongoHeads, P, Awaitable[T]]) -> Method[P, T]:
-    """Return a store method that runs `job` on the heads of its logs."""
+    """Return a store method that runs `job` with the store's `MongoHeads`."""
 
     def run(store: Any, call: Callable[[MongoHeads], Awaitable[T]]) -> Awaitable[T]:
         done: Awaitable[T] = store._ride(lambda: call(store._heads))

@@ -24,7 +24,7 @@ from .payloads import Spill, events_of
 from .remove import finish
 from .schema import MongoDatabase
 
-NEAR = 100  # events that are read together with the head: at most 64 KiB each, so below 16 MB
+NEAR = 100  # events read together with the head; at most 64 KiB each, so less than 16 MB
 
 
 class MongoAppend:
@@ -46,7 +46,7 @@ class MongoAppend:
         self._looked: tuple[str, int] = ("", 0)
 
     async def run(self) -> Extension:
-        """Append the events, or detect that an earlier attempt already appended them."""
+        """Append the events, unless an earlier attempt already appended them."""
         try:
             done = await self._heads.settle(self._key, self._attempt)
         except HoldfastError:
@@ -58,7 +58,7 @@ class MongoAppend:
 
     async def _take_back(self, but: Batch | None) -> None:
         """Remove the chunks that no event refers to. If a reply was lost, it is unknown which
-        chunks are unused; `purge` removes them later."""
+        chunks are unused, and `purge` removes them later."""
         if not self._unsure:
             await self._spill.take_back(but=but)
 
@@ -112,8 +112,8 @@ class MongoAppend:
         return after if await self._heads.begin(after) else None
 
     async def _known_ids(self, entry: MongoLogEntry) -> dict[str, int]:
-        """Return the numbers of the given ids that are in the log. After a lost race, only the tail
-        is searched again, if it contains everything that was appended since."""
+        """Return the event number of each id that is found in the log. In a retry, only the tail is
+        searched, if it contains all events that were appended since the previous attempt."""
         log, upto = self._looked
         if log != entry.log or entry.rolled > upto:
             self._known = await known_in_batches(self._db, entry, self._ids)
@@ -125,7 +125,7 @@ class MongoAppend:
 async def drop_drafts(
     db: MongoDatabase, entry: MongoLogEntry, changes: Sequence[RowChange]
 ) -> None:
-    """Remove the drafts of messages that are complete."""
+    """Remove the drafts of messages that are now complete."""
     messages = [op.key for change in changes for op in change if op.do == "drop_draft"]
     if messages:
         await db.drafts.delete_many(
@@ -139,7 +139,7 @@ async def drop_drafts(
 async def seqs_of(
     heads: MongoHeads, key: Key, ids: Sequence[str], *, log: str | None = None
 ) -> dict[str, int]:
-    """Return the numbers of those ids that a log has."""
+    """Return the event number of each id that is found in the log."""
     return await known_ids(heads.db, await heads.existing(key, log), ids)
 
 

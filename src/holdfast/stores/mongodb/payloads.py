@@ -1,4 +1,4 @@
-"""Payloads that are stored separately, in chunks that are written before any event refers to
+"""Storage of large payloads in separate chunks, which are written before any event refers to
 them."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEND_BYTES = 8 << 20
 
 class Spill:
     """The separately stored payloads of one call. They are written once, even if the call needs
-    several attempts, and removed in the end if no event refers to them."""
+    several attempts, and are removed afterwards if no event refers to them."""
 
     def __init__(self, db: MongoDatabase) -> None:
         self._db = db
@@ -86,7 +86,7 @@ async def drop_chunks(db: MongoDatabase, scope: Scope, write: str) -> None:
 
 
 async def blank_chunks(db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRef]) -> None:
-    """Clear some payloads, and keep the other payloads in the same chunks."""
+    """Clear some payloads, but keep the other payloads in the same chunks."""
     for ref in refs:
         await db.chunks.update_many(
             named(scope, _id={"$in": ref.chunks}), {"$set": {f"parts.{ref.i}": b""}}
@@ -94,8 +94,8 @@ async def blank_chunks(db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRe
 
 
 async def used_writes(db: MongoDatabase, scope: Scope, log: str | None) -> set[str]:
-    """Return the writes whose chunks the events of a log refer to. Without a log, return those that
-    the blobs of the session refer to."""
+    """Return the writes whose chunks the events of a log refer to, or without a log, those that the
+    session's blobs refer to."""
     if log is None:
         return {doc["write"] async for doc in db.blobs.find(named(scope), {"write": 1})}
     used: set[str] = set()

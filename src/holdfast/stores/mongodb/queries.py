@@ -1,7 +1,7 @@
 """Queries over many sessions: rows, `find`, the inbox, runnable logs, and events by id.
 
-Each kind of query names its index explicitly, so that its plan is the same at a thousand sessions
-and at a hundred thousand.
+Each kind of query names its index explicitly, so that its query plan does not depend on the number
+of sessions.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 
 
 
 async def rows(db: MongoDatabase, keys: Sequence[Key]) -> list[Row | None]:
-    """Return the rows of several logs with one query. The query has one condition for each pair of
-    tenant and thread name (usually only one), which lists the sessions."""
+    """Return the rows of several logs with one query. The query has one condition for each
+    combination of tenant and thread name (usually only one), which lists the sessions."""
     sessions: dict[tuple[str, str], list[str]] = {}
     for key in dict.fromkeys(keys):
         sessions.setdefault((key.tenant, key.thread), []).append(key.session)
@@ -66,7 +66,8 @@ async def find(
 
 
 def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
-    """Return the condition for all documents after (value, tie) in the sort order of a query."""
+    """Return the condition for documents that come after (value, tie) in the sort order of a
+    query."""
     sign = "lt" if newest_first else "gt"
     return {
         place: {f"${sign}e": value},
@@ -75,7 +76,7 @@ def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
 
 
 def conditions(query: Query) -> tuple[Document, str]:
-    """Return the filter of a query, and the index that it uses."""
+    """Return the filter of a query, and the name of the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant}
     if query.session is None:
         where["thread"] = "main"
@@ -174,7 +175,7 @@ def _place(found: tuple[int, str, Pending]) -> tuple[int, str]:
 
 
 def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
-    """Return the filter of an inbox query, and the index that it uses."""
+    """Return the filter of an inbox query, and the name of the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant, "waits": {"$exists": True}}
     index = "waits"
     if query.assignee is not None:

@@ -1,4 +1,5 @@
-"""The data that a store keeps in addition to the log: leases, drafts, snapshots, blobs, claims."""
+"""The data that a store keeps in addition to the events: leases, drafts, snapshots, blobs,
+claims."""
 
 from __future__ import annotations
 
@@ -25,9 +26,8 @@ from .schema import MongoDatabase
 
 
 class Leasing:
-    """One change of a lease, including its retries. If the caller passes no mark for an
-    acquisition, a new mark is created, so that the acquisition can be recognised after a lost
-    reply."""
+    """One operation on a lease, including its retries. If the caller passes no mark, a new mark is
+    created, so that an acquisition can be recognised after a lost reply."""
 
     def __init__(self, db: MongoDatabase, heads: MongoHeads, mark: str | None = None) -> None:
         self._db = db
@@ -42,7 +42,7 @@ class Leasing:
             lease, state = rules.acquire(
                 entry.row, entry.lease, owner, ttl=ttl, steal=steal, mark=self._mark, now=now
             )
-            if state == entry.lease:  # an earlier attempt took it
+            if state == entry.lease:  # an earlier attempt acquired the lease
                 return replace(lease, reason=steal) if fresh else MISSED
             return lease if await self._set(entry, state) else MISSED
 
@@ -86,7 +86,8 @@ class Leasing:
 async def put_draft(
     heads: MongoHeads, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
-    """Store a piece together with the token of its lease, so that a late piece has no effect."""
+    """Store a piece of a draft with the token of its lease, so that a piece that arrives after the
+    lease was lost has no effect."""
     entry = await heads.existing(key)
     rules.check_fence(entry.row, entry.lease, fence)
     if not entry.drafts:
@@ -100,7 +101,7 @@ async def put_draft(
 
 
 async def _mark_drafts(heads: MongoHeads, key: Key, entry: MongoLogEntry | None) -> Missed | None:
-    """Record in the head that there may be drafts, so that appends know to drop them."""
+    """Record in the head that the log may have drafts, so that appends remove them."""
     entry = rules.existing(key, entry)
     if entry.drafts:
         return None
@@ -151,7 +152,7 @@ async def save_snapshot(
     try:
         await heads.db.snapshots.update_one(where, update, upsert=True)
     except DuplicateKeyError:
-        # It exists and is not older; or it was just created, and may be older.
+        # A snapshot exists that is not older, or was just created and may be older.
         await heads.db.snapshots.update_one(where, update)
 
 
@@ -229,7 +230,8 @@ async def blobs(db: MongoDatabase, scope: Scope) -> list[BlobRef]:
 async def claim(
     db: MongoDatabase, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
-    """Claim a name by compare-and-set, if it is free or held by `instead_of`; return the holder."""
+    """Claim a name by compare-and-set, if it is free or held by `instead_of`. Returns the session
+    that then holds it."""
     id = {"tenant": tenant, "name": name}
     while True:
         fields = {"tenant": tenant, "session": owner.session, "at": await db.clock.now()}
@@ -249,7 +251,7 @@ async def claim(
 
 
 async def claimed(db: MongoDatabase, tenant: str, name: str) -> Scope | None:
-    """Return the holder of a name."""
+    """Return the session that has claimed a name, or None."""
     doc = await db.claims.find_one({"_id": {"tenant": tenant, "name": name}})
     return None if doc is None else Scope(tenant, doc["session"])
 

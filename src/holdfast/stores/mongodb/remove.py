@@ -1,9 +1,9 @@
 """Deletion: hide the data at once, then remove it in steps that can be interrupted at any point.
 
-A deleted log's head document stays, marked as dead and reduced, until nothing of the log is left;
-events that its forks share stay as long as the forks do. The blobs and claims of a session are
-removed with its last thread: the dead head records that this is pending (`owned`), and no log of
-the session can be created before it is done.
+The head document of a deleted log is marked as dead, and stays until all data of the log is
+removed; events that its forks share stay as long as the forks exist. The blobs and claims of a
+session are removed with its last thread. The dead head records that this is pending (`owned`), and
+no log of the session can be created before it is done.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ STEP = 64  # batches read at a time
 
 
 class Delete:
-    """One delete operation, including its retries. The logs that it hid are marked with its id."""
+    """One delete operation, including its retries. The logs that it hides are marked with its
+    id."""
 
     def __init__(
         self,
@@ -71,13 +72,13 @@ class Delete:
 
     @property
     def _whole(self) -> bool:
-        """Whether the target is a session."""
+        """Whether the target is a whole session."""
         return not isinstance(self._target, Key)
 
     @property
     def _first(self) -> Key:
-        """The log that the caller's expected head and fence apply to: the target thread, or `main`
-        of the target session."""
+        """The key of the log to which the caller's expected head and fence apply: the target
+        thread, or `main` of the target session."""
         if isinstance(self._target, Key):
             return self._target
         return Key(self.scope.tenant, self.scope.session, "main")
@@ -99,7 +100,7 @@ class Delete:
     async def _hide_threads(self, *, but_main: bool) -> None:
         """Hide all threads of the session. With `but_main`, skip `main`, which was hidden before: a
         `main` that exists now was created later."""
-        # This update does not move the entries of the index that it uses. A fork that began before
+        # This update does not change the fields of the index that it uses. A fork that began before
         # its parent was hidden exists by now, and is found here; one that begins later fails.
         where = named(self.scope, state={"$in": [LIVE, FORKING]})
         if but_main:
@@ -109,7 +110,8 @@ class Delete:
             pass
 
     async def _hide_first(self, entry: entries.MongoLogEntry | None, fresh: bool) -> Missed | None:
-        """Hide the first log by compare-and-set, if it is as the caller expects."""
+        """Hide the target thread, or `main` of the target session, by compare-and-set, if its head
+        and lease are as the caller expects."""
         if self._tried and await self._db.logs.find_one(
             named(self.scope, state=DEAD, deleted=self._mark), hint="hidden"
         ):
@@ -129,7 +131,7 @@ class Delete:
 
 
 async def has_threads(db: MongoDatabase, scope: Scope) -> bool:
-    """Return whether a session exists."""
+    """Return whether a session exists, which means that it has a thread."""
     return await db.logs.find_one(named(scope, state=LIVE), {"_id": 1}, hint="key") is not None
 
 
@@ -240,7 +242,7 @@ async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
 
 
 async def shared_still(db: MongoDatabase, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-    """Return the parts of the deleted logs that forks still share. The result names no other
+    """Return which events of the deleted logs are still shared by forks. The result names no other
     session."""
     forks: dict[str, list[Document]] = {}
     where = named(scope, base={"$in": list(deleted)}, state=LIVE)

@@ -2,7 +2,7 @@
 
 Every document except a claim has `tenant` and `session`, and every query about one session names
 both, so that all collections can be sharded by them. Each query names its index explicitly, so that
-its plan does not depend on the data.
+its query plan does not depend on the data.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .failure import passing, translated
 Collection = AsyncCollection[Document]
 
 VERSION = 1
-# Raised with each index that needs no new version: programs that do not know it work without it.
+# Increased for each new index that older programs can work without, so VERSION stays the same.
 INDEX_EDITION = 1
 OLDEST_WIRE = 17  # the wire version of MongoDB 6.0
-WRITE_MS = 10_000  # after this time without a majority, a write counts as unanswered
+WRITE_MS = 10_000  # ms after which a write without a majority counts as a lost reply
 
 _MAIN = {"state": LIVE, "thread": "main"}
 
@@ -46,7 +46,7 @@ def _some(name: str, *fields: str, where: Document, **options: Any) -> IndexMode
 INDEXES: dict[str, list[IndexModel]] = {
     "logs": [
         _some("key", "tenant", "session", "thread", where={"state": LIVE}, unique=True),
-        # Covers all logs, and no update changes it: used for sharding, and to find all threads.
+        # Contains all logs, and no update changes it: for sharding, and to find all threads.
         _index("session", "tenant", "session"),
         _some("threads", "tenant", "session", "active", "_id", where={"state": LIVE}),
         _some("active", "tenant", "active", "_id", where=_MAIN),
@@ -87,8 +87,8 @@ INDEXES: dict[str, list[IndexModel]] = {
 
 @dataclass(frozen=True)
 class MongoDatabase:
-    """The collections of a database, each with the read and write concerns that the guarantees
-    need, and the clock."""
+    """The clock and the collections of a database. Each collection has the read and write concerns
+    that the store's guarantees need."""
 
     logs: Collection
     batches: Collection
@@ -137,7 +137,7 @@ def check_server(hello: Document) -> bool:
 
 
 async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None) -> MongoDatabase:
-    """Prepare the database and return it."""
+    """Check the server, prepare the database, and return its collections with a clock."""
 
     async def hello() -> Document:
         answer: Document = await place.client.admin.command("hello")
@@ -151,8 +151,8 @@ async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None
 
 
 async def prepare(db: MongoDatabase) -> None:
-    """Create the collections and indexes once, and add indexes that an older program did not know.
-    Safe if many processes open the database at the same time.
+    """Create the collections and indexes if necessary, and add indexes that an older program did
+    not create. Safe if many processes open the database at the same time.
 
     The mark that the database belongs to Holdfast is set before the first index, at version 0, so
     that another process can complete an interrupted preparation.
@@ -190,8 +190,8 @@ async def prepare(db: MongoDatabase) -> None:
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """Return the version of the collections at `url`, 0 if there are none, and the version that
-    this program knows. Changes nothing."""
+    """Return the version of the collections at `url` (0 if there are none), and the version that
+    this program supports. Changes nothing."""
     address = MongoAddress.of(url)
     client = await address.connect()
     meta = client[address.database]["meta"]

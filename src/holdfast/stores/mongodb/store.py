@@ -48,7 +48,7 @@ LONG = 60.0  # seconds for one attempt of a long call
 
 
 class MongoStore(BaseStore[MongoLogEntry]):
-    """A store in a MongoDB database."""
+    """A store in a MongoDB database. Open it with `holdfast.connect("mongodb://…")`."""
 
     kind = "mongodb"
 
@@ -191,14 +191,14 @@ class MongoStore(BaseStore[MongoLogEntry]):
         where = self._address.location
         files = Remains(
             where=f"{where}, the server's files",
-            what="old pages and journals, until the server overwrites them",
+            what="removed data in old pages and journals, until overwritten",
             remedy="run `compact` on each collection and member; backups have their own retention",
         )
         if not self._db.replicated:
             return (files,)
         oplog = Remains(
             where=f"{where}, oplog of each member",
-            what="the original changes, until newer ones displace them",
+            what="oplog entries with the removed data, until they are dropped",
             remedy="wait for the oplog's window, or shrink it with `replSetResizeOplog`",
         )
         return (oplog, files)

@@ -1,5 +1,5 @@
-"""Maintenance: recompute hashes, links, numbers, rows and claims for each log, and remove
-orphans."""
+"""Verification and repair: recompute the hashes, links, numbers, rows and claims of each log, and
+remove orphaned data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def check_log(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> list[Damage]:
     """Return the problems of one log, its row and its claims. A log that changes while it is read
-    may look damaged; such a log is read again."""
+    may look damaged, so it is read again."""
     for _ in range(TRIES):
         entry = await heads.by_log(scope, log)
         if entry is None or entry.state != LIVE:
@@ -53,7 +53,7 @@ async def check_log(
 
 
 class MongoLogCheck:
-    """The checks of `LogCheck` for a log whose head was already read."""
+    """Verifies one MongoDB log whose head was already read; see `LogCheck`."""
 
     lossy = False
 
@@ -88,7 +88,8 @@ class MongoLogCheck:
         return []
 
     async def _next_after(self, part: LogRange, seq: int) -> int:
-        """Return the last number before the next existing event."""
+        """Return the last number before the next existing event, so that a gap in the numbers can
+        be skipped."""
         entry = self._entry
         if part.log == entry.log and seq >= entry.rolled:
             return part.upto
@@ -119,7 +120,7 @@ async def repair(
     scope: Scope,
     log: str,
 ) -> list[Damage]:
-    """Erase damaged events, and rebuild rows. The damage is looked up again first."""
+    """Erase damaged events, and rebuild rows. The log is checked again first."""
     found = await check_log(db, heads, project, scope, log)
     lost = verify.lost(found)
     entry = await heads.by_log(scope, log)
@@ -144,7 +145,7 @@ async def repair(
 
 async def drop_orphans(db: MongoDatabase) -> Counter[str]:
     """Remove data that crashed calls left behind: events, payloads, drafts and snapshots of logs
-    that no longer exist, and chunks without references."""
+    that do not exist, and chunks that nothing refers to."""
     removed: Counter[str] = Counter()
     for name in ("batches", "chunks", "drafts", "snapshots"):
         removed[name] += await _drop_strays(db, getattr(db, name))
@@ -153,7 +154,7 @@ async def drop_orphans(db: MongoDatabase) -> Counter[str]:
 
 
 async def _drop_strays(db: MongoDatabase, collection: Collection) -> int:
-    """Remove the documents of logs that do not exist."""
+    """Remove documents that belong to logs that do not exist. Returns their number."""
     removed = 0
     by_log: list[Document] = [{"$match": {"log": {"$ne": None}}}, {"$group": _LOG}]
     young = await db.clock.now() - STALE_MS

@@ -1,7 +1,8 @@
-"""Notification of followers about changes: one change stream per process, and polling.
+"""Notifies followers of changes to their logs, by one change stream per process and by polling.
 
-On a replica set the server reports which heads changed, and slow polling of the followed logs is
-the fallback. On a standalone server there is only polling, at a higher rate.
+On a replica set, the change stream reports which heads changed, and the followed logs are also
+polled slowly in case a change is missed. On a standalone server there is only polling, at a higher
+rate.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ONLY_HEADS: list[Document] = [
 
 
 class ChangeWatch:
-    """Wakes the followers of one store. It runs only while there are followers."""
+    """Notifies the followers of one store of changes. It runs only while there are followers."""
 
     def __init__(self, db: MongoDatabase, wakes: Wakes) -> None:
         self._db = db
@@ -47,7 +48,7 @@ class ChangeWatch:
 
     @asynccontextmanager
     async def following(self, key: Key) -> AsyncIterator[None]:
-        """Watch a log for the duration of the block."""
+        """Context manager that watches a log for changes inside the block."""
         self._followed[key] += 1
         self._added.set()
         if not self._tasks:
@@ -71,7 +72,7 @@ class ChangeWatch:
     async def _poll(self) -> None:
         pause = SLOW if self._db.replicated else QUICK
         while True:
-            # The first poll of a log may wake its follower once without need.
+            # The first poll of a log may wake its follower although nothing changed.
             self._added.clear()
             try:
                 with cancellable():
@@ -86,7 +87,7 @@ class ChangeWatch:
                     await self._added.wait()
 
     async def _look(self, keys: list[Key]) -> None:
-        """Wake the followers whose log has changed."""
+        """Poll some logs, and notify the followers of those that changed."""
         ways = [named(key.scope, thread=key.thread, state=LIVE) for key in keys]
         wanted = {"tenant": 1, "session": 1, "thread": 1, "head": 1}
         found: dict[Key, tuple[str, int]] = {}
@@ -109,7 +110,7 @@ class ChangeWatch:
             try:
                 with cancellable():
                     async with await self._db.logs.watch(_ONLY_HEADS) as changes:
-                        self._wakes.wake_all()  # for changes before it was open
+                        self._wakes.wake_all()  # for changes before the change stream was open
                         async for change in changes:
                             self._heard(change)
             except PyMongoError:
@@ -125,7 +126,7 @@ class ChangeWatch:
             self._wakes.wake(self._keys[log], _head(change))
 
     async def aclose(self) -> None:
-        """Stop watching."""
+        """Stop watching for changes."""
         tasks, self._tasks = self._tasks, []
         await ended(*tasks)
         self._places.clear()
@@ -133,7 +134,7 @@ class ChangeWatch:
 
 
 def _head(change: Document) -> int | None:
-    """Return the number of the last event of a log, if the change is an append; None otherwise."""
+    """Return the number of the log's last event if the change is an append, else None."""
     part: Any = change
     for name in _HEAD:
         part = part.get(name, {})

@@ -1,8 +1,8 @@
-"""Changes of head documents, batched when many sessions write at the same time.
+"""Batching of changes to head documents when many sessions write at the same time.
 
-The number of commands in flight is limited; changes that arrive meanwhile are sent with the next
-command. The changes of one command are independent, and each has its own condition: a change whose
-condition fails does not affect the others.
+The number of commands in flight is limited; changes that arrive meanwhile are sent together in the
+next command. The changes of one command are independent, and each has its own condition: a change
+whose condition fails does not affect the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Change(NamedTuple):
 
 
 class Writes:
-    """The batched writes to the head documents of one store."""
+    """Sends the changes to the head documents of one store, in batches under load."""
 
     def __init__(self, logs: Collection, *, limit: float) -> None:
         self._logs = logs
@@ -69,7 +69,7 @@ class Writes:
         size = 0
         while self._waiting and len(group) < MOST and size < MOST_BYTES:
             change = self._waiting.pop(0)
-            if not change.done.done():  # otherwise its caller has given up
+            if not change.done.done():  # otherwise its caller was cancelled
                 group.append(change)
                 size += change.size
         return group
@@ -94,10 +94,10 @@ class Writes:
                     change.done.set_result(answer)
 
     async def _together(self, group: list[_Change]) -> list[bool | BaseException]:
-        """Send the changes in one command, and return which of them were applied. The server
-        reports only their number. If some were not applied, the marks in the heads show which,
-        unless a head has changed again. That case counts as a lost reply, and the caller checks for
-        its own write."""
+        """Send some changes in one command, and return which of them were applied. The server
+        reports only their number. If some were not applied, marks in the heads show which, unless a
+        head has changed again. That case counts as a lost reply, and the caller checks for its own
+        write."""
         changes = [UpdateOne(change.where, change.update, hint="_id_") for change in group]
         done = await self._logs.bulk_write(changes, ordered=False)
         if done.matched_count == len(group):

@@ -19,10 +19,10 @@ from asyncpg import Record
 from ...log.events import Key
 from .database import PostgresDatabase
 
-WRITERS = 4  # connections that append at a time, at most
-TOGETHER = 32  # appends per transaction
-# Seconds for which a batch waits until it is as large as the last one: the writers of the last one
-# are about to append again.
+WRITERS = 4  # the most connections that append at the same time
+TOGETHER = 32  # the most appends per transaction
+# Seconds for which a batch waits to become as large as the last one, because the writers of the
+# last one are about to append again.
 GATHER = 0.002
 LATE = 0.05  # seconds without a new batch after which another connection appends too
 
@@ -35,15 +35,15 @@ class _Waiting(NamedTuple):
 
 
 class Calls:
-    """Sends the calls of one statement, from any number of tasks."""
+    """Batches calls of one SQL statement that many tasks make at the same time."""
 
     def __init__(self, database: PostgresDatabase, sql: str) -> None:
         self._database = database
         self._sql = sql
         self._waiting: list[_Waiting] = []
-        self._enough = TOGETHER  # waiting calls with which the next batch starts at once
+        self._enough = TOGETHER  # with so many waiting calls, the next batch starts at once
         self._busy = 0
-        self._timer: asyncio.TimerHandle | None = None  # of the next batch
+        self._timer: asyncio.TimerHandle | None = None  # starts the next batch
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, key: Key, values: list[Any], within: float | None) -> Record:
@@ -64,7 +64,8 @@ class Calls:
         return await waiting.answer
 
     def _ended(self, size: int) -> None:
-        """Start the next batch after one of this size, as soon as it is as large."""
+        """Start the next batch after a batch of `size` calls has ended: at once if at least as many
+        calls are waiting, or else after a short delay."""
         self._busy -= 1
         if len(self._waiting) >= size:
             self._next()
@@ -73,8 +74,8 @@ class Calls:
             self._next_after(GATHER)
 
     def _next(self) -> None:
-        """Start the next batch, if a connection may be used. Otherwise it starts when one is
-        free."""
+        """Start the next batch if fewer than `WRITERS` connections are in use; otherwise it is
+        started when a batch ends."""
         if self._busy < WRITERS:
             some, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             self._enough = TOGETHER
@@ -85,7 +86,7 @@ class Calls:
         self._next_after(LATE)
 
     def _next_after(self, seconds: float) -> None:
-        """Start the next batch later, unless it starts before."""
+        """Start the next batch after a delay, unless another event starts it earlier."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

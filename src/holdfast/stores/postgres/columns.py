@@ -1,4 +1,4 @@
-"""Conversion of rows and events to columns, and back. Pure."""
+"""Conversion of rows and events to database columns, and back. Pure."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def searchable(value: str | None) -> str | None:
 
 
 def listed(old: Row | None, new: Row) -> list[list[Any] | None]:
-    """Return the rows of `terms` and `pending` for a log, as seven columns. The columns of a table
-    that did not change since `old` are None."""
+    """Return the values of a log's rows in the tables `terms` and `pending`, as seven columns. The
+    columns of a table that did not change since `old` are None."""
     terms: list[Any] | None = None
     if old is None:
         terms = digests(new) or None
@@ -74,16 +74,17 @@ def listed(old: Row | None, new: Row) -> list[list[Any] | None]:
 
 
 def digests(row: Row) -> list[bytes]:
-    """Return the terms for conditions on maps."""
+    """Return the hashes of a row's map entries, by which queries find them."""
     return sorted(digest(term) for term in catalog.row_terms(row))
 
 
 def digest(term: tuple[str, str, str]) -> bytes:
-    """Hash one (map, key, value) to a few bytes."""
+    """Hash a (map, key, value) to a few bytes."""
     return hashlib.sha256(encode(term)).digest()
 
 
 def dropped_drafts(changes: Iterable[RowChange]) -> list[str] | None:
-    """Return the messages that these changes complete. Returns None if there are none."""
+    """Return the ids of the messages that these changes complete, whose drafts can be removed.
+    Returns None if there are none."""
     dropped = [op.key for change in changes for op in change if op.do == "drop_draft"]
     return dropped or None

@@ -30,9 +30,9 @@ AnyPool: TypeAlias = "Pool[Record]"
 Isolation: TypeAlias = Literal["read_committed", "repeatable_read"]
 
 CONNECT = 10.0  # seconds to open a connection
-SLOW = 60.0  # seconds for a statement that moves much data; others have half the patience
-FOR_EVER = 86_400.0  # seconds for statements without a real limit
-# Every statement has an index to use, so the plan is the same for a small table and a large one.
+SLOW = 60.0  # seconds for a statement with much data; other statements have half the patience
+FOR_EVER = 86_400.0  # seconds; in effect no limit
+# Force index scans: every statement has an index, so its plan does not depend on table sizes.
 PLANS = dict.fromkeys(
     (
         "jit",
@@ -50,8 +50,8 @@ CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 class Link:
-    """A connection on which `hf.` means the store's schema. `prepared` contains its prepared
-    statements, if the connection is kept."""
+    """A connection that replaces the prefix `hf.` in statements by the store's schema. `prepared`
+    contains its prepared statements, if the connection is kept open."""
 
     def __init__(
         self, conn: Any, schema: str, within: float, prepared: dict[str, Any] | None = None
@@ -134,10 +134,10 @@ class PostgresDatabase:
         self.options = options
         self._owned = owned
         self._closed = False
-        self._careless = False  # whether the server would commit without waiting for a flush
+        self._careless = False  # whether the server's default is not to flush commits
         self._quick = max(1.0, options.patience / 2)
         self._kept: list[tuple[Any, dict[str, Any]]] = []
-        # The other connections are for transactions. In a pool that the caller owns, none is kept.
+        # The most connections that are kept outside of the pool; none if the caller owns the pool.
         self._keep = pool.get_max_size() // 3 if owned else 0
         self._clock_at = (0.0, 0)
 
@@ -146,7 +146,8 @@ class PostgresDatabase:
 
     @classmethod
     async def open(cls, url: str, *, pool: AnyPool | None = None) -> PostgresDatabase:
-        """Connect. If the caller passes a pool, it is used, and the caller closes it."""
+        """Open a pool of connections. If the caller passes a pool, it is used instead, and the
+        caller must close it."""
         options = Options(url)
         if pool is not None:
             return cls(pool, options, owned=False)
@@ -197,8 +198,8 @@ class PostgresDatabase:
             )
 
     async def _at_hand(self, job: Callable[[Link], Awaitable[T]], within: float | None) -> T:
-        """Run a single statement on an idle connection that is not returned to the pool. Acquiring
-        and releasing a pooled connection takes about 10% of the time of an append."""
+        """Run a single statement on an idle connection that stays outside of the pool. Acquiring
+        and releasing a pooled connection would take about 10% of the time of an append."""
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
         conn, prepared = self._kept.pop() if self._kept else (await self.pool.acquire(), None)
@@ -228,20 +229,20 @@ class PostgresDatabase:
                 raise
 
     async def see_to_flushing(self) -> None:
-        """Ensure that commits are flushed to disk, even if the server is configured not to wait for
-        this."""
+        """Ensure that commits wait for the flush to disk, even if the server's default is not to
+        wait."""
         setting = await self.run(lambda link: link.value("SHOW synchronous_commit"), whole=False)
         self._careless = setting == "off"
 
     @property
     def can_say(self) -> bool:
-        """Whether notifications can be sent. This is not possible if the connection for them would
-        be the only one in the caller's pool."""
+        """Whether this store can send notifications. It cannot if the connection for them would be
+        the only one in the caller's pool."""
         return self._owned or self.options.listen_url is not None or self.pool.get_max_size() > 1
 
     @property
     def can_listen(self) -> bool:
-        """Whether notifications can be received. This is not possible through a pooler that assigns
+        """Whether this store can receive notifications. It cannot through a pooler that assigns
         connections per transaction."""
         return self.can_say and (not self.options.pooled or self.options.listen_url is not None)
 
@@ -272,22 +273,22 @@ class PostgresDatabase:
     # The server's clock
 
     async def set_clock(self) -> None:
-        """Ask the server for the time, so that all machines use the same clock."""
+        """Read the server's clock, so that all machines use the same time."""
         began = time.monotonic()
         now = await self.run(lambda link: link.value(CLOCK), whole=False)
         self.hear_clock(began, now)
 
     def hear_clock(self, began: float, now: int) -> None:
-        """Record the server's time `now`, the reply to a query sent at `began`. It counts as the
-        time of the reply, so the local estimate is never ahead of the server, and due work is found
-        at once. If the reply took long, `now` may be too far behind, and is used only if it is
-        ahead of the current estimate."""
+        """Update the estimate of the server's clock with its time `now`, the reply to a query sent
+        at `began`. It counts as the time of the reply, so the estimate is never ahead of the
+        server, and due work is found at once. If the reply took long, `now` may be too far behind,
+        and is used only if it is ahead of the current estimate."""
         heard = time.monotonic()
         if heard - began < 1.0 or now > self.clock():
             self._clock_at = (heard, now)
 
     def clock(self) -> int:
-        """Return the server's time in ms, estimated from its last answer."""
+        """Return the server's time in ms, estimated from its last reply."""
         at, now = self._clock_at
         return now + int((time.monotonic() - at) * 1000)
 
@@ -325,8 +326,8 @@ async def _pool(options: Options) -> AnyPool:
 
 
 async def _leave(conn: Any) -> None:
-    """Do nothing when a connection is released, because no job changes a setting of its
-    connection."""
+    """Reset nothing when a connection is released to the pool, because no job changes its
+    settings."""
 
 
 # Parsing a URL. Errors do not repeat it, since it may contain a password.

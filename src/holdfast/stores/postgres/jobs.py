@@ -1,4 +1,4 @@
-"""Store methods that run a single function on a connection."""
+"""Builds store methods from single functions that run on a connection."""
 
 from __future__ import annotations
 

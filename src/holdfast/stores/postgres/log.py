@@ -1,8 +1,8 @@
-"""Appending to a log, reading it, and its row.
+"""Appending to a log, looking up events, and the log's row.
 
 `rules.extend` decides an append based on this process's copy of the log; the database checks that
 the copy is current (`append_function.py`). After several conflicts with other writers of the same
-log, the append is decided under the log's lock instead, where every writer gets a turn.
+log, the append locks the log before it decides, so that every writer succeeds eventually.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .database import SLOW, Link, PostgresDatabase
 
 HEADS = 1_024  # logs in the cache
 LARGE = 1 << 20  # bytes above which an append gets more time
-MISSES = 2  # lost races before an append waits for the lock
+MISSES = 2  # conflicts before an append waits for the lock
 
 _row = msgspec.json.Decoder(Row).decode
 
@@ -39,7 +39,7 @@ KEYED = "tenant = $1 AND session = $2 AND thread = $3"
 
 
 class PostgresLogEntry(NamedTuple):
-    """A log as stored in the table. `version` counts the changes of its row and its lease."""
+    """A log as it is stored in the table. `version` counts the changes of its row and its lease."""
 
     id: int
     version: int
@@ -50,8 +50,8 @@ class PostgresLogEntry(NamedTuple):
 
 
 class KnownHeads:
-    """The logs that this process wrote to last, and a queue of writers for each. An entry may be
-    outdated; the version in the database shows this when the entry is used."""
+    """A cache of the logs that this process wrote to recently, with a queue of writers for each. An
+    entry may be outdated; the version in the database shows this when the entry is used."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Key, PostgresLogEntry] = OrderedDict()
@@ -90,7 +90,7 @@ async def existing(
 
 
 async def entry_by_id(link: Link, id: int) -> PostgresLogEntry:
-    """Return a log that exists, in any state."""
+    """Return the log with this id, in any state. The log must exist."""
     record = await link.row(f"SELECT {ENTRY} FROM hf.logs WHERE id = $1", id)
     assert record is not None
     return entry_of(record)
@@ -116,7 +116,8 @@ def entry_of(record: Record) -> PostgresLogEntry:
 
 
 async def segments(link: Link, entry: PostgresLogEntry) -> list[Segment]:
-    """Return which log stores which event numbers, as (log, after, upto), oldest first."""
+    """Return the ranges of event numbers of a log, each with the log that stores the events, as
+    (log, after, upto), oldest first."""
     found = [(entry.id, entry.shared, entry.row.head)]
     if entry.base is not None:
         records = await link.rows(
@@ -132,8 +133,8 @@ async def segments(link: Link, entry: PostgresLogEntry) -> list[Segment]:
 
 
 async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of the given ids that are in the log, including shared events. Each id is
-    one seek in the index of ids; a plan that reads whole logs would need a sort."""
+    """Return the event number of each id that is found in the log, including shared events. Each id
+    is one seek in the index of ids; a plan that reads whole logs would need a sort."""
     parts = await segments(link, entry)
     records = await link.rows(
         "SELECT e.id, e.seq FROM unnest($1::bigint[], $2::bigint[]) AS part (log, upto)"
@@ -150,7 +151,7 @@ async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> 
 async def seqs(
     link: Link, key: Key, ids: Sequence[str], *, log: str | None = None
 ) -> dict[str, int]:
-    """Return the numbers of the given ids that are in the log with this key."""
+    """Return the event number of each id that is found in the log with this key."""
     return await known_ids(link, await existing(link, key, log, lock=""), ids)
 
 
@@ -161,7 +162,7 @@ Call = Callable[[list[Any]], Awaitable[Record]]
 
 
 class PostgresAppend:
-    """One append, from the cached log to its extension."""
+    """One append operation, including its retries."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class PostgresAppend:
         self._within = SLOW if request.size > LARGE else None
         self._entry: PostgresLogEntry | None = None
         self._known: dict[str, int] = {}
-        self._looked = False  # whether the two above come from the database
+        self._looked = False  # whether `_entry` and `_known` were read from the database
         self.version: tuple[int, int] | None = None  # id and version of the log that was written
 
     async def __call__(self) -> Extension:
@@ -202,7 +203,7 @@ class PostgresAppend:
         return self._calls.call(self._key, values, self._within)
 
     async def _in_turn(self, link: Link) -> Extension:
-        """Append in one transaction, in which reading the log locks it against other writers."""
+        """Append in one transaction that locks the log against other writers."""
         self._entry, self._known, self._looked = None, {}, False
         for _ in range(3):
             if (done := await self._try(lambda values: link.call(APPEND, *values))) is not None:
@@ -210,7 +211,7 @@ class PostgresAppend:
         raise AssertionError("the log changed while it was locked")
 
     async def _try(self, call: Call) -> Extension | None:
-        """Append if the cached log is current. Otherwise update the cache."""
+        """Append if the cached log is current. Otherwise update the cache and return None."""
         now = self._clock()
         plan = self._decided(now)
         if plan is not None and not plan.fresh:
@@ -250,8 +251,8 @@ class PostgresAppend:
             return None
 
     def _values(self, plan: Extension | None, now: int) -> list[Any]:
-        """Return the arguments of the database function. Without a plan, the function only
-        reads."""
+        """Return the arguments of the database function. If `plan` is None, the function only reads
+        the log."""
         key = [self._key.tenant, self._key.session, self._key.thread]
         if plan is None:
             return [*key, None, None, None, self._request.ids, *[None] * (_ARGUMENTS - 7)]
@@ -325,7 +326,7 @@ async def begin(
 
 
 async def write(link: Link, id: int, plan: Extension) -> None:
-    """Append events to a log that the caller has locked."""
+    """Append events to a log that the caller's transaction has locked."""
     events = plan.fresh
     await link.run(
         "INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data, link)"
@@ -348,7 +349,7 @@ async def write(link: Link, id: int, plan: Extension) -> None:
 
 
 async def save_row(link: Link, id: int, old: Row | None, new: Row) -> None:
-    """Replace the row `old`, which is None for a log that is not listed yet."""
+    """Replace the row of a log. `old` is None if the log is not listed yet."""
     await link.run(
         'UPDATE hf.logs SET version = version + 1, "user" = $2, workspace = $3, agent = $4,'
         " phase = $5, run = $6, created = $7, active = $8, stale_at = $9, wake = $10, doc = $11"

@@ -1,10 +1,10 @@
-"""Notification of followers in all processes that events were appended to a log.
+"""Notifies followers in all processes of new events.
 
-One connection per process sends the notices, after the commit and for many appends at once: a
-notice inside the append would make all appends of the database wait for one lock. A follower's
-process receives them on the same connection. A notice may be lost, with its sender or its
-connection, so followed logs are also polled from time to time, all with one query. Through a pooler
-a process cannot listen, so it only polls.
+One connection per process sends the notifications (NOTIFY), after the commit and for many appends
+at once; a NOTIFY inside of the append would make all appends of the database wait for one lock. A
+process with followers receives notifications on the same connection. A notification may be lost,
+with its sender or its connection, so followed logs are also polled from time to time, all with one
+query. Through a pooler a process cannot receive notifications, so it only polls.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .columns import encode
 from .database import Link, PostgresDatabase
 from .failure import passing
 
-LOOK = 1.0  # seconds between two polls while notices arrive
-POLL = 0.05  # seconds between two polls where notices cannot be received
-GATHER, OFTEN = 0.01, 0.05  # seconds in which appends share a notice, and the same under load
-LATELY = 0.2  # seconds since the last notice that count as load
+LOOK = 1.0  # seconds between two polls if notifications can be received
+POLL = 0.05  # seconds between two polls if notifications cannot be received
+GATHER, OFTEN = 0.01, 0.05  # seconds to collect appends for one notification; under load
+LATELY = 0.2  # load means that the last notification was sent less than these seconds ago
 LogVersion: TypeAlias = tuple[int, int]  # the id and the version of a log
 
-MOST = 400  # digests that fit into a notice of at most 8,000 bytes
+MOST = 400  # digests that fit into a notification of at most 8,000 bytes
 
 
 class PostgresNotices:
@@ -43,7 +43,7 @@ class PostgresNotices:
         self._channel = f"holdfast_{database.options.schema}"
         self._grown: set[str] = set()
         self._said = asyncio.Event()
-        self._silent = asyncio.Event()  # set while no notice is waiting
+        self._silent = asyncio.Event()  # set while no notification is waiting
         self._seen: dict[Key, LogVersion | None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._process = 0  # the server's process id of our connection
@@ -57,7 +57,7 @@ class PostgresNotices:
         `version` is the version of the log after an append."""
         self._wakes.tell(key, done)
         if version is not None and self._seen.get(key) == (version[0], version[1] - 1):
-            self._seen[key] = version  # the next poll need not wake the followers for this
+            self._seen[key] = version  # so the next poll does not wake the followers again
         if self._closed or not self._says or (name := digest(key)) in self._grown:
             return
         self._grown.add(name)
@@ -67,7 +67,7 @@ class PostgresNotices:
             self._begin(self._talk())
 
     def follow(self) -> None:
-        """Start listening for appends of other processes."""
+        """Start to receive notifications of appends by other processes."""
         if self._hears or self._closed:
             return
         self._hears = True
@@ -82,8 +82,8 @@ class PostgresNotices:
     # The connection
 
     async def _talk(self) -> None:
-        """Keep a connection open. Notifications are sent on it, and received on it if there is a
-        follower."""
+        """Keep the connection for notifications open. It sends notifications, and also receives
+        them while there are followers."""
         while True:
             try:
                 with cancellable():
@@ -92,7 +92,7 @@ class PostgresNotices:
                 if not passing(error):
                     # Followers still poll; a later append tries again to send.
                     await asyncio.sleep(LOOK)
-            self._wakes.wake_all()  # notices sent meanwhile were missed
+            self._wakes.wake_all()  # notifications sent meanwhile were missed
             await asyncio.sleep(LOOK / 4)
 
     async def _connected(self) -> None:
@@ -120,10 +120,10 @@ class PostgresNotices:
                 await self._said.wait()
                 await asyncio.sleep(OFTEN if time.monotonic() - said < LATELY else GATHER)
         finally:
-            # It may be the caller's connection, so it is returned unchanged.
+            # It may be a connection of the caller, so its listeners are removed.
             conn.remove_termination_listener(ended)
             if listening and not conn.is_closed():
-                with contextlib.suppress(Exception):  # it is broken, and nobody listens on it
+                with contextlib.suppress(Exception):  # the connection is broken
                     await conn.remove_listener(self._channel, self._heard)
 
     async def _say(self, conn: Any) -> None:
@@ -131,7 +131,7 @@ class PostgresNotices:
         while self._grown:
             some = [self._grown.pop() for _ in range(min(MOST, len(self._grown)))]
             try:
-                # Not worth a flush of the write-ahead log: the append itself is durable already.
+                # No flush of the write-ahead log is needed: the append itself is already durable.
                 await conn.execute(
                     "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)",
                     self._channel,
@@ -144,7 +144,7 @@ class PostgresNotices:
 
     def _heard(self, conn: object, process: int, channel: str, payload: object) -> None:
         if process == self._process:
-            return  # our own notice; our followers were woken before
+            return  # our own notification; our followers were already woken
         grown = set(str(payload).split())
         for key in self._wakes.followed():
             if digest(key) in grown:
@@ -153,7 +153,7 @@ class PostgresNotices:
     # Polling
 
     async def _look(self) -> None:
-        """Wake the followers whose log changed since the last poll."""
+        """Poll the followed logs, and wake the followers of those that changed."""
         while True:
             await asyncio.sleep(LOOK if self._listens else POLL)
             keys = self._wakes.followed()
@@ -168,8 +168,8 @@ class PostgresNotices:
             self._seen = {key: self._compared(key, now.get(key)) for key in keys}
 
     def _compared(self, key: Key, now: LogVersion | None) -> LogVersion | None:
-        """Wake the followers of a log if another process changed it. Returns the version that they
-        know then."""
+        """Wake the followers of a log if another process changed it. Returns the log's version that
+        the followers then know."""
         seen = self._seen.get(key)
         if seen is not None and now is not None and seen[0] == now[0] and seen[1] >= now[1]:
             return seen  # this process may have appended since the poll
@@ -177,7 +177,7 @@ class PostgresNotices:
         return now
 
     async def aclose(self) -> None:
-        """Send the remaining notices, then stop."""
+        """Send the remaining notifications, then stop."""
         self._closed = True
         tasks, self._tasks = self._tasks, []
         if tasks and self._grown:
@@ -200,5 +200,5 @@ async def _heads(link: Link, keys: list[Key]) -> dict[Key, LogVersion]:
 
 @lru_cache(maxsize=1 << 14)
 def digest(key: Key) -> str:
-    """Hash a key to a few characters, so that many fit into a notice."""
+    """Hash a key to a few characters, so that many fit into one notification."""
     return hashlib.sha256(encode(key)).hexdigest()[:16]

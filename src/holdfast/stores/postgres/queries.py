@@ -1,5 +1,5 @@
-"""Queries: rows by key, logs by event, `find`, the inbox, and runnable logs. Each is one statement
-that uses an index."""
+"""Queries: rows by key, logs by event id, `find`, the inbox, and runnable logs. Each is one SQL
+statement that uses an index."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ async def find(
 
 
 def _from(query: Query) -> tuple[str, Where]:
-    """Return the tables and conditions of a query. A condition on a map, if there is one, comes
-    first: its entries are sorted by `active`."""
+    """Return the FROM and WHERE clauses of a query. If there is a condition on a map, it comes
+    first, because its entries are sorted by `active`."""
     where = Where(numbered=True)
     source = "hf.logs AS l"
     terms = catalog.terms(query)

@@ -1,4 +1,4 @@
-"""Reading a log in pages of bounded size. Each event is checked."""
+"""Reading of a log in pages of limited size. Each event is checked against its hash."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ async def read_page(link: Link, key: Key, bounds: ReadBounds) -> Page:
 async def _in_parts(
     link: Link, key: Key, entry: PostgresLogEntry, bounds: ReadBounds
 ) -> tuple[list[Event], LogDamaged | None]:
-    """Return a page of the events of a log and of the logs whose events it shares."""
+    """Return a page of events of a fork, read from its own log and the logs whose events it
+    shares."""
     after, reverse, upto = bounds.after, bounds.reverse, bounds.upto(entry.row.head)
     parts = await segments(link, entry)
     events: list[Event] = []
@@ -98,7 +99,8 @@ def _page_sql(way: str) -> str:
 
 
 def _read(key: Key, records: Sequence[Stored]) -> tuple[list[Event], LogDamaged | None]:
-    """Return the events of records up to the first damaged one, and its error."""
+    """Return the events of the records before the first damaged one, and the error for the damaged
+    event, if any."""
     events: list[Event] = []
     for record in records:
         event = readable(record)
@@ -119,9 +121,9 @@ async def records_of(
     *,
     links: bool = False,
 ) -> list[Record]:
-    """Return some records of a log's own events. Large data ends the page early. Without `inline`,
-    the `data` of a large payload is None, and `size` and `sha256` describe the payload. With
-    `links`, the stored links are included."""
+    """Return a page of records of a log's own events. Large data ends the page early. Without
+    `inline`, the `data` of a large payload is None, and `size` and `sha256` describe the payload.
+    With `links`, the stored links are included."""
     way = "DESC" if reverse else "ASC"
     small = f"octet_length(data) <= {APART + FRAME}"
     data, size = "data", "octet_length(data)"
@@ -145,7 +147,7 @@ async def records_of(
 
 
 def readable(record: Stored) -> Event | None:
-    """Return the event of a record, or None if its data was altered."""
+    """Return the event of a record, or None if its data does not match its hash."""
     if record["data"] is None:
         stub = {"apart": {"size": record["size"], "sha256": record["sha256"]}}
         return event_of(record, msgspec.json.encode(stub))

@@ -1,4 +1,5 @@
-"""The data that a store keeps in addition to the log: leases, drafts, snapshots, blobs, claims."""
+"""The data that a store keeps in addition to the events: leases, drafts, snapshots, blobs,
+claims."""
 
 from __future__ import annotations
 
@@ -172,8 +173,8 @@ async def put_blob(link: Link, scope: Scope, data: bytes, sha256: str) -> BlobRe
 
 
 async def _exists(link: Link, scope: Scope) -> bool:
-    """Return whether the session has a thread. If so, that thread cannot be deleted until the
-    transaction ends."""
+    """Return whether the session has a thread. If so, the thread is locked against deletion until
+    the transaction ends."""
     found = await link.value(
         "SELECT 1 FROM hf.logs WHERE tenant = $1 AND session = $2 LIMIT 1 FOR SHARE",
         scope.tenant,
@@ -210,8 +211,8 @@ async def blobs(link: Link, scope: Scope) -> list[BlobRef]:
 async def claim(
     link: Link, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
-    """Insert the claim, or change a claim that `instead_of` holds, in one statement, so that only
-    one of several callers succeeds."""
+    """Claim a name, if it is free or held by `instead_of`, in one statement, so that only one of
+    several callers succeeds."""
     session = await link.value(
         "INSERT INTO hf.claims AS c (tenant, name, session) VALUES ($1, $2, $3)"
         " ON CONFLICT (tenant, name) DO UPDATE SET session ="

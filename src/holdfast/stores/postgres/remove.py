@@ -25,8 +25,9 @@ STEP_EVENTS = 2_000
 
 
 class Hide:
-    """Makes a session or a thread unreachable. Returns the counts for the receipt and the removed
-    rows. If the call is repeated after a lost reply, it accepts that the log no longer exists."""
+    """Hides a deleted session or thread from all callers. Returns the counts for the receipt and
+    the removed rows. If the call is repeated after a lost reply, it accepts that the log no longer
+    exists."""
 
     def __init__(self, target: Scope | Key, fence: Lease | None, expected: int | None) -> None:
         self._target = target
@@ -49,7 +50,7 @@ class Hide:
                 removed += await hide_log(link, entry)
             rows += [entry.row for entry in entries]
             if isinstance(target, Key):
-                break  # a session: once more, for forks created while we waited for its locks
+                break  # repeat for a session, because forks may be created while waiting for locks
         if (rows or target == scope) and not await has_threads(link, scope):
             removed += await _hide_scope(link, scope)
         return removed, rows
@@ -83,7 +84,7 @@ async def _entries(link: Link, target: Scope | Key) -> list[PostgresLogEntry]:
 
 
 async def has_threads(link: Link, scope: Scope) -> bool:
-    """Return whether a session exists."""
+    """Return whether a session exists, which means that it has a thread."""
     found = await link.value(
         "SELECT 1 FROM hf.logs WHERE tenant = $1 AND session = $2 LIMIT 1",
         scope.tenant,
@@ -93,7 +94,7 @@ async def has_threads(link: Link, scope: Scope) -> bool:
 
 
 async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
-    """Make one log unreachable, and reduce its row to the fields that its forks need."""
+    """Hide one log, and reduce its row to the fields that its forks need."""
     bare = Row(tenant="", session="", thread="", log=entry.row.log, head=entry.row.head)
     await link.run(
         "UPDATE hf.logs SET state = $2, version = version + 1, tenant = NULL, session = NULL,"
@@ -111,7 +112,7 @@ async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
 
 
 async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
-    """Remove everything that a session owns, together with its last thread."""
+    """Remove the session's blobs and claims, after its last thread was hidden."""
     names = (scope.tenant, scope.session)
     return Counter(
         {
@@ -124,8 +125,8 @@ async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
 
 
 async def hidden(tables: PostgresTables) -> list[int]:
-    """Return the hidden logs that have something to remove, including abandoned restores. Newest
-    first, so that a fork comes before the log that it was forked from."""
+    """Return the ids of hidden logs that still have data to remove, including abandoned restores.
+    They are sorted newest first, so that a fork comes before its parent."""
     link, now = tables.link, await tables.now()
     await link.run(
         "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
@@ -141,9 +142,9 @@ async def hidden(tables: PostgresTables) -> list[int]:
 
 
 async def sweep(link: Link, id: int) -> bool:
-    """Remove some events of a hidden log, except the events that its forks share. Returns whether
-    there may be more. One statement reads forks and events, so that no fork loses events that it
-    shares."""
+    """Remove a limited number of events of a hidden log, except the events that its forks share.
+    Returns whether there may be more to remove. One statement reads forks and events, so that no
+    fork loses events that it shares."""
     some = await link.run(
         "DELETE FROM hf.events WHERE log = $1 AND seq IN (SELECT seq FROM hf.events WHERE log = $1"
         " AND seq > coalesce((SELECT max(shared) FROM hf.logs WHERE base = $1), 0)"
@@ -164,12 +165,13 @@ async def sweep(link: Link, id: int) -> bool:
 
 
 async def discard(link: Link, log: str) -> None:
-    """Mark a restore as interrupted. `log` is the incarnation of its log."""
+    """Mark a restore as interrupted, so that its data is removed. `log` is the incarnation of its
+    log."""
     await link.run("UPDATE hf.logs SET until = -1 WHERE log = $1 AND state = $2", log, RESTORING)
 
 
 async def shared_still(link: Link, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-    """Return the parts of the deleted logs that forks still share. The result names no other
+    """Return which events of the deleted logs are still shared by forks. The result names no other
     session."""
     found = await link.rows(
         "SELECT dead.log, max(fork.shared), string_agg(DISTINCT fork.thread, ',')"

@@ -161,7 +161,7 @@ async def migrate(link: Link) -> None:
 
 
 async def found_in_transaction(link: Link) -> tuple[int, int]:
-    """Return the same as `found`, without an error that would abort the transaction."""
+    """Like `found`, but never causes an error that would abort the current transaction."""
     there = await link.value(
         "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'meta'",
         link.schema,
@@ -178,8 +178,8 @@ def outdated(schema: str) -> StoreError:
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """Return the version of the tables at `url`, and the version that this program knows. Changes
-    nothing."""
+    """Return the version of the tables at `url`, and the version that this program supports.
+    Changes nothing."""
     database = await PostgresDatabase.open(url)
     try:
         version, _ = await database.run(found, whole=False)

@@ -107,7 +107,7 @@ class PostgresStore(BaseStore[Restore]):
             lambda link: reading.read_page(link, key, bounds), whole=False, within=SLOW
         )
         if page[2] is not None:
-            # The log may have been deleted between two statements: read again, at one moment.
+            # The log may have been deleted between two statements: read again in one snapshot.
             page = await self._run(
                 lambda link: reading.read_page(link, key, bounds), snapshot=True, within=SLOW
             )
@@ -150,7 +150,7 @@ class PostgresStore(BaseStore[Restore]):
         return removed, [row.log for row in rows]
 
     async def _sweep(self, scope: Scope | None) -> None:
-        # More than once: a removed log may have been the last to share another's events.
+        # Repeat this: a removed log may have been the last fork that shared another log's events.
         while ids := await self._hidden():
             for id in ids:
                 while await self._run(partial(remove.sweep, id=id), within=SLOW):
@@ -164,12 +164,12 @@ class PostgresStore(BaseStore[Restore]):
         return (
             Remains(
                 where=where,
-                what="dead rows, until they are vacuumed and their space is used again",
+                what="removed data in dead rows, until vacuumed and overwritten",
                 remedy="run `holdfast purge`, or VACUUM FULL to free all space immediately",
             ),
             Remains(
                 where=f"{where}, write-ahead log",
-                what="the original changes",
+                what="entries with the removed data",
                 remedy="checkpoints recycle it; archives and backups follow their own retention",
             ),
         )
@@ -261,7 +261,7 @@ class PostgresStore(BaseStore[Restore]):
 
 
 async def _logs_of(link: Link, target: Scope | Key | None, after: int) -> list[int]:
-    """Return some of the logs to verify, in order of their ids."""
+    """Return a page of the ids of the logs to verify, in ascending order."""
     names = [getattr(target, name, None) for name in ("tenant", "session", "thread")]
     found = await link.rows(
         f"SELECT id FROM hf.logs WHERE state = {LIVE} AND id > $1"

@@ -1,4 +1,5 @@
-"""The tables on a connection, for the operations that the PostgreSQL and SQLite stores share."""
+"""The operations on tables that the PostgreSQL and SQLite stores share, implemented for a
+PostgreSQL connection."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from .read import readable, records_of
 
 
 class PostgresTables(NamedTuple):
-    """Implements `LogTables` for a transaction."""
+    """Implements the interface `LogTables` for a PostgreSQL transaction."""
 
     link: Link
     project: Project
@@ -121,7 +122,7 @@ class PostgresTables(NamedTuple):
 
     async def restoring(self, log: str) -> PostgresLogEntry:
         found = await self.link.row("SELECT id, state FROM hf.logs WHERE log = $1 FOR UPDATE", log)
-        # LIVE: it was done, and the reply was lost.
+        # If the state is LIVE, an earlier attempt did it, and its reply was lost.
         if found is None or found["state"] not in (RESTORING, LIVE):
             raise rules.restore_discarded()
         return await self.entry(found["id"])

@@ -1,7 +1,8 @@
-"""The port of an index of texts, and the values that it takes and returns.
+"""The interface of a full-text index, and the values that it takes and returns.
 
-An index is a projection that can be dropped at any time. It keeps how far it is in each log, and
-which events have which terms; no text. Only what it finds is read from the store.
+An index holds, for each log, the position up to which it is indexed, and the terms of each event;
+it stores no text. It can be dropped at any time and rebuilt from the logs. A search reads the
+events that the index finds from the store.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from ...log.catalog import Row
 from ...log.events import Event, Key, Scope
 from ...log.search import Condition, EventText, event_text, index_terms
 
-EDITION = 1  # of the terms and the tables: an index of another edition is dropped
+EDITION = 1  # version of the terms and tables; an index with another version is dropped
 
 
 class LogPosition(Struct, frozen=True, kw_only=True):
-    """How far the index is in a log: up to event `seq`, whose link is `link`. `rewinds` are the
-    rewinds up to there, as (number, event to which it went back). `epoch` changes whenever events
-    of the session are removed; None while that is in progress."""
+    """The position up to which a log is indexed: event `seq`, whose link is `link`. `rewinds` lists
+    the rewinds up to that event, as (number of the rewind, number of the event that it returned
+    to). `epoch` changes whenever events of the session are removed; it is None during a removal."""
 
     log: str
     key: Key
@@ -35,8 +36,8 @@ class LogPosition(Struct, frozen=True, kw_only=True):
 
 
 class Doc(Struct, frozen=True, kw_only=True):
-    """An event in the index. `extra` is a term that comes from another event; `crc` is the checksum
-    of all its terms."""
+    """The index entry of one event. `extra` is a term that comes from another event; `crc` is the
+    checksum of all terms."""
 
     seq: int
     at: int
@@ -49,7 +50,7 @@ class Doc(Struct, frozen=True, kw_only=True):
 
 
 class KeptDoc(Struct, frozen=True, kw_only=True):
-    """An event as the index has it: without its terms."""
+    """An index entry as read from the index: the checksum of its terms, without the terms."""
 
     id: int
     log: str
@@ -59,7 +60,7 @@ class KeptDoc(Struct, frozen=True, kw_only=True):
 
 
 class Advance(Struct, frozen=True, kw_only=True):
-    """The next events of a log: from a position to another."""
+    """The index entries of the next events of a log, between the positions `before` and `after`."""
 
     before: LogPosition
     after: LogPosition
@@ -67,7 +68,7 @@ class Advance(Struct, frozen=True, kw_only=True):
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """An event that may match. `id` is its place in the order of the results."""
+    """An event that may match a query. `id` is its position in the sort order of the results."""
 
     id: int
     seq: int
@@ -75,16 +76,16 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class NoIndex(Exception):
-    """The index was removed meanwhile."""
+    """The index does not exist, for example because another process removed it."""
 
 
 class TextIndex(Protocol):
-    """An index of texts in one database. Every method is one transaction. All but `exists` and
-    `create` raise `NoIndex` if the index was removed."""
+    """The interface of a full-text index in one database. Every method is one transaction. All
+    methods except `exists` and `create` raise `NoIndex` if the index was removed."""
 
     @property
     def keeps_words(self) -> bool:
-        """Whether removed words stay in the files until `optimize`."""
+        """Whether removed terms stay in the database files until `optimize` is called."""
         ...
 
     async def exists(self) -> bool:
@@ -92,70 +93,76 @@ class TextIndex(Protocol):
         ...
 
     async def create(self) -> bool:
-        """Create the index, unless it exists. Returns False if the database cannot have one."""
+        """Create the index if it does not exist. Returns False if the database does not support
+        one."""
         ...
 
     async def reset(self) -> None:
-        """Remove everything from the index."""
+        """Remove all entries from the index."""
         ...
 
     async def optimize(self) -> None:
-        """Remove what is left of removed terms."""
+        """Erase removed terms from the database files."""
         ...
 
     async def claim(self, owner: str, seconds: float) -> bool:
-        """Claim the work of indexing for some time. Returns False if another process has it."""
+        """Reserve the work of indexing for this process for some seconds. Returns False if another
+        process has reserved it."""
         ...
 
     async def mark(self, mark: str | None = None) -> str | None:
-        """Return up to where the store was indexed; set it if a mark is passed."""
+        """Return the mark of the changes that are indexed, as `ChangedLogs.mark`; store a new mark
+        if one is passed."""
         ...
 
     async def tenant(self, name: str) -> int:
-        """Return the number of a tenant, which is part of every term."""
+        """Return the number of a tenant. Every term of the tenant's events begins with it."""
         ...
 
     async def positions(self, rows: Sequence[Row]) -> list[LogPosition]:
-        """Return how far the index is in these logs."""
+        """Return the positions up to which these logs are indexed."""
         ...
 
     async def logs(self) -> list[LogPosition]:
-        """Return all logs of the index."""
+        """Return the positions of all indexed logs."""
         ...
 
     async def add(self, batch: Sequence[Advance]) -> int:
-        """Write the next events of some logs, except those that are not at the given position and
-        epoch any more. Returns the number of logs that were written."""
+        """Write index entries of some logs. Logs whose position or epoch has changed meanwhile are
+        skipped. Returns the number of logs that were written."""
         ...
 
     async def find(
         self, wanted: Sequence[Condition], below: int, least: int, limit: int
     ) -> list[Candidate]:
-        """Return events that have these terms, newest first."""
+        """Return events that match all conditions, newest first."""
         ...
 
     async def bury(self, scope: Scope, owner: str) -> list[LogPosition]:
-        """Stop the indexing of a session, and return its logs."""
+        """Suspend the indexing of a session before a removal, and return the positions of its
+        logs."""
         ...
 
     async def docs(self, log: str, after: int, limit: int) -> list[KeptDoc]:
-        """Return the events of a log that the index has."""
+        """Return the index entries of a log."""
         ...
 
     async def remove(self, docs: Sequence[tuple[KeptDoc, str]]) -> None:
-        """Remove events, given with their terms."""
+        """Remove index entries. The terms of each entry must be passed, because the index needs
+        them to remove the entry."""
         ...
 
     async def unbury(
         self, scope: Scope, owner: str, *, gone: Sequence[str], again: Sequence[str]
     ) -> bool:
-        """Allow the indexing of a session again. The logs `gone` are removed, the logs `again` are
-        indexed from the start. Returns False if `bury` was undone meanwhile, because it took too
-        long."""
+        """Resume the indexing of a session after a removal. The logs in `gone` are removed from the
+        index, the logs in `again` are indexed from the start. Returns False if the indexing was
+        already resumed, because the removal took too long."""
         ...
 
     async def abandoned(self, before: int) -> list[tuple[Scope, str]]:
-        """Return the sessions that were buried before a time and not since, with their owners."""
+        """Return the sessions, with their owners, whose indexing was suspended before a time and
+        never resumed."""
         ...
 
     async def aclose(self) -> None:
@@ -167,8 +174,8 @@ class TextIndex(Protocol):
 
 
 def doc_of(event: Event, key: Key, tenant: int, text: EventText | None = None) -> Doc | None:
-    """Return what the index keeps of an event; None if it has no text. A result names its tool if
-    `text` does."""
+    """Return the index entry of an event, or None if the event has no text. The tool in `text`, if
+    it differs from the event's own, is added as an extra term."""
     own = event_text(event)
     text = own if text is None else text
     if own is None or text is None:
@@ -181,7 +188,7 @@ def doc_of(event: Event, key: Key, tenant: int, text: EventText | None = None) -
 
 
 def terms_of(text: EventText, key: Key, tenant: int, extra: str | None) -> str:
-    """Return the terms of an event, in a fixed order."""
+    """Return the terms of an event as one string, in a fixed order."""
     terms = {term for passage in text.passages for term in index_terms(passage)}
     terms.add(session_term(key.session))
     terms.update(tool_term(tool) for tool in text.tools)
@@ -207,21 +214,23 @@ def role_term(role: str) -> str:
 # The order of results
 
 _TIE = 20  # bits
-LAST = (1 << 43) - 1  # ms; later times are sorted as this one
+LAST = (1 << 43) - 1  # ms; later times are sorted like this time
 
 
 def place_of(at: int, log: str, seq: int) -> int:
-    """Return the place of an event in the order of the results: by time, then by log and number."""
+    """Return the position of an event in the sort order of the results: by time, then by log and
+    number."""
     return floor_of(at) | (zlib.crc32(log.encode()) & 0xFF) << 12 | (seq & 0xFFF)
 
 
 def floor_of(at: int) -> int:
-    """Return the first place of a time."""
+    """Return the lowest position in the sort order for a time."""
     return min(max(at, 0), LAST) << _TIE
 
 
 def is_current(position: LogPosition, seq: int) -> bool:
-    """Return whether no rewind removed an event, as far as the index knows."""
+    """Return whether an event still belongs to the conversation, according to the rewinds in the
+    index."""
     last = position.seq
     for number, to in reversed(position.rewinds):
         if number <= last:

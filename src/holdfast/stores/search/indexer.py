@@ -1,8 +1,8 @@
-"""Brings an index up to date with the logs of a store, by batches.
+"""Updates a full-text index with the new events of a store's logs, in batches.
 
-The store names the logs that changed since a mark. For each, the indexer reads the events after its
-position, and the index takes them only if the position and the epoch of the session are still the
-same: then nothing of the session was removed since they were read.
+The store returns the logs that changed since a mark. For each log, the indexer reads the events
+after the indexed position. The index accepts them only if the position and the epoch of the session
+have not changed, so events that were removed meanwhile are never added.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ..port import Store
 from .index import Advance, Doc, LogPosition, TextIndex, doc_of
 from .matching import with_tool
 
-CLAIMED = 10.0  # seconds for which a process claims the work
-LOGS = 64  # logs and events that are written together
+CLAIMED = 10.0  # seconds for which a process reserves the work
+LOGS = 64  # logs and events that are written in one batch
 EVENTS = 1_000
-REST = 9  # times as long as a batch took, the indexer rests while nobody waits for it
+REST = 9  # pause after a batch, as a multiple of the batch's duration, while no caller waits
 LONGEST_REST = 1.0  # seconds
-TRIES = 5  # for a log of which events are removed meanwhile
-STALE_MS = 60_000  # after this time, a removal that did not end counts as interrupted
+TRIES = 5  # attempts for a log if events are removed at the same time
+STALE_MS = 60_000  # after this time, an unfinished removal counts as interrupted
 
 
 class ChangedLogs(Struct, frozen=True, kw_only=True):
-    """The logs that changed since a mark, and the mark after them. `whole` says that these are all
-    logs of the store."""
+    """The logs that changed since a mark, and the new mark. `whole` is true if these are all logs
+    of the store."""
 
     rows: Sequence[Row]
     mark: str
@@ -47,7 +47,7 @@ Report = Callable[[int, int], None]
 
 
 class Indexer:
-    """Reads logs of a store, and writes their terms to an index."""
+    """Reads the events of a store, and writes their terms to an index."""
 
     def __init__(self, store: Store, index: TextIndex, changes: Changes) -> None:
         self._store = store
@@ -58,9 +58,9 @@ class Indexer:
         """Set while a caller waits for the index."""
 
     async def catch_up(self, report: Report | None = None) -> bool:
-        """Index what changed. Returns whether the index then has all that was in the store when the
-        call began. It does not if another process claimed the work, or if events were removed
-        again and again."""
+        """Index all changes. Returns whether the index now contains all events that were in the
+        store when the call began. Returns False if another process is indexing, or if events of a
+        log were removed repeatedly meanwhile."""
         await self._finish_removals()
         changed = await self._changes(await self._index.mark() or None)
         if not (changed.rows or changed.whole):
@@ -86,14 +86,16 @@ class Indexer:
         return not left
 
     async def _rest(self, took: float) -> None:
-        """Leave the processor to others, until a caller waits for the index."""
+        """Pause to leave CPU time to other tasks, but no longer than until a caller waits for the
+        index."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(REST * took, LONGEST_REST)):
                 await self.hurry.wait()
 
     async def _has_strangers(self, rows: Sequence[Row]) -> bool:
-        """Return whether the index has logs that are not in the store any more, as after a backup
-        was restored. Their terms are not known any more."""
+        """Return whether the index contains logs that do not exist in the store, for example after
+        a backup was restored. The terms of their events cannot be computed, so only a reset removes
+        them."""
         known = {row.log for row in rows}
         strange = [position for position in await self._index.logs() if position.log not in known]
         if not strange:
@@ -105,7 +107,7 @@ class Indexer:
         )
 
     async def _finish_removals(self) -> None:
-        """Index the sessions again whose removal was interrupted."""
+        """Resume the indexing of sessions whose removal was interrupted."""
         for scope, owner in await self._index.abandoned(wall_clock() - STALE_MS):
             logs = await self._index.bury(scope, owner)
             rows = await self._store.rows([position.key for position in logs])
@@ -118,7 +120,7 @@ class Indexer:
             await self._index.unbury(scope, owner, gone=gone, again=again)
 
     async def _index_logs(self, rows: Sequence[Row]) -> int:
-        """Index some logs up to their heads. Returns the number of logs that could not be."""
+        """Index some logs up to their heads. Returns the number of logs for which this failed."""
         todo = list(rows)
         for _ in range(TRIES):
             todo = await self._index_once(todo)
@@ -128,7 +130,7 @@ class Indexer:
         return len(todo)
 
     async def _index_once(self, rows: Sequence[Row]) -> list[Row]:
-        """Index some logs up to their heads. Returns those to try again."""
+        """Try once to index some logs up to their heads. Returns the logs to retry."""
         buried: list[Row] = []
         batch: list[Advance] = []
         positions = await self._index.positions(rows)
@@ -157,7 +159,7 @@ class Indexer:
         return buried
 
     async def _continues(self, row: Row, position: LogPosition) -> bool:
-        """Return whether the log still has the events that the index has of it."""
+        """Return whether the indexed events of a log are still the events in the store."""
         if position.seq == 0:
             return True
         if position.seq > row.head:
@@ -165,12 +167,12 @@ class Indexer:
         try:
             link = await self._store.link(row.key, position.seq, log=row.log)
         except (SessionNotFound, LogReplaced):
-            return True  # deleted meanwhile, with its terms
+            return True  # it was deleted meanwhile, and its terms too
         return link == position.link
 
     async def _read(self, row: Row, position: LogPosition) -> Advance | None:
-        """Read the next events of a log. Returns None if there are none, as after a
-        delete."""
+        """Read the next events of a log, and return their index entries. Returns None if there are
+        no new events, for example because the log was deleted."""
         seq, rewinds = position.seq, list(position.rewinds)
         docs: list[Doc] = []
         names: dict[str, str] = {}
@@ -192,7 +194,7 @@ class Indexer:
                             docs.append(doc)
             except LogDamaged as error:
                 if seq == position.seq:
-                    seq = error.seq  # without this event
+                    seq = error.seq  # skip this event
             if seq == position.seq:
                 return None
             link = await self._store.link(row.key, seq, log=row.log)

@@ -1,5 +1,5 @@
-"""Checks candidates of a search against their events and rows. An index may be out of date, so
-every match is decided here."""
+"""Checks the candidates of a search against their events and rows. The index may be out of date, so
+this check decides which candidates match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..conversation import newest_first
 from ..pages import every_row
 from ..port import Store
 
-NAMED = 256  # events before a result in which the call that it belongs to is looked for
+NAMED = 256  # number of events before a tool result that are searched for its call
 
 IsCurrent = Callable[[Row, int], Awaitable[bool]]
 
@@ -41,11 +41,12 @@ class Matching:
         return all(label in main.labels for label in query.labels)
 
     def takes_thread(self, row: Row, main: Row) -> bool:
-        """Return whether a thread of such a session passes the filters."""
+        """Return whether a thread passes the filters; `main` is the row of the thread `main` of its
+        session."""
         return self._query.agent in (None, row.agent or main.agent)
 
     async def found(self, row: Row, main: Row, event: Event) -> Found | None:
-        """Return the match in an event, or None if it does not match."""
+        """Return the match in an event, or None if the event does not match the query."""
         query = self._query
         if query.kind not in (None, event.kind) or event.at < (query.since or 0):
             return None
@@ -75,7 +76,8 @@ class Matching:
     async def is_repeated(
         self, row: Row, event: Event, earlier: Sequence[Row], is_current: IsCurrent
     ) -> bool:
-        """Return whether an event is shared with one of these threads, which reports it."""
+        """Return whether an event is shared with one of the `earlier` threads, which already
+        reports it as a match."""
         if row.parent is None or event.seq > row.parent.at:
             return False
         for other in earlier:
@@ -84,13 +86,13 @@ class Matching:
                 if event.id in known and await is_current(other, known[event.id]):
                     return True
             except (SessionNotFound, LogReplaced):
-                continue  # deleted meanwhile
+                continue  # the thread was deleted meanwhile
         return False
 
 
 async def with_tool(store: Store, row: Row, event: Event, text: EventText) -> EventText:
-    """Return the text of a tool result together with the name of the tool, which another event
-    holds, shortly before."""
+    """Return the text of a tool result, with the name of the tool added. The name is read from an
+    earlier event, usually a few events before the result."""
     after = max(0, event.seq - NAMED)
     events = store.read(row.key, after=after, before=event.seq, reverse=True, log=row.log)
     try:
@@ -100,7 +102,7 @@ async def with_tool(store: Store, row: Row, event: Event, text: EventText) -> Ev
                     if call == text.call:
                         return replace(text, tools=(name,))
     except (SessionNotFound, LogReplaced, LogDamaged):
-        pass  # without its name
+        pass  # return the text without the tool's name
     return text
 
 
@@ -111,7 +113,8 @@ def threads_of(store: Store, tenant: str, session: str) -> AsyncGenerator[Row, N
 
 
 async def in_conversation(store: Store, row: Row, seq: int) -> bool:
-    """Return whether an event is in the conversation of a log, so that no rewind removed it."""
+    """Return whether an event still belongs to the conversation of a log, so that no rewind removed
+    it."""
     events = newest_first(store, row.key, log=row.log, last=row.head, after=seq - 1)
     async with aclosing(events):
         async for event in events:
@@ -121,7 +124,7 @@ async def in_conversation(store: Store, row: Row, seq: int) -> bool:
 
 
 async def event_at(store: Store, key: Key, log: str, seq: int) -> Event | None:
-    """Return an event, or None if it does not exist any more or is damaged."""
+    """Return an event, or None if it no longer exists or is damaged."""
     events = store.read(key, after=seq - 1, before=seq + 1, log=log)
     try:
         async with aclosing(events):

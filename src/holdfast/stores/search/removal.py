@@ -1,9 +1,9 @@
-"""Removes terms from an index before their events are deleted or erased in the store.
+"""Removes events from a full-text index before they are deleted or erased in the store.
 
-First the indexing of the session is stopped, then the terms are removed, with the texts that are
-still there; then the events are removed from the store, and the session is indexed again. If that
-is interrupted, the session is indexed again later (`Indexer`). No caller can bypass it, because
-`Store.delete` and `Store.erase` contain it.
+A removal suspends the indexing of the session, removes the terms from the index, removes the events
+from the store, and resumes the indexing. The terms are computed from the events, so the index comes
+first. If a removal is interrupted, `Indexer` later indexes the session again. `Store.delete` and
+`Store.erase` call this, so no caller can bypass it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from ..port import Store
 from .index import KeptDoc, LogPosition, NoIndex, TextIndex, terms_of
 from .matching import event_at
 
-STEP = 500  # events that are removed together
+STEP = 500  # events that are removed at a time
 
 
 class UnknownTerms(Exception):
-    """The terms of an event in the index cannot be computed any more."""
+    """The terms of an indexed event cannot be computed, because its text is missing or has
+    changed."""
 
 
 @asynccontextmanager
 async def removing(
     store: Store, index: TextIndex, target: Scope | Key, seqs: Sequence[int] | None = None
 ) -> AsyncGenerator[None, None]:
-    """Context manager around the removal of a session, a thread, or events of a thread, from the
-    store."""
+    """Context manager: removes a session, a thread, or events of a thread from the index. The block
+    removes them from the store."""
     if not await index.exists():
         yield
-        if await index.exists():  # created meanwhile, so it may have read what was removed
+        if await index.exists():  # it was created meanwhile, and may contain the removed events
             await index.reset()
         return
     scope = target.scope if isinstance(target, Key) else target
@@ -48,21 +49,21 @@ async def removing(
         await _remove(store, index, target, logs, seqs)
         yield
     except BaseException:
-        # It is not known what was removed from the store: look again at what is left.
+        # It is unknown which events the store removed: index the remaining events again.
         with suppress(NoIndex):
             await index.unbury(scope, owner, gone=(), again=names)
         raise
     gone = names if seqs is None else []
     with suppress(NoIndex):
         if not await index.unbury(scope, owner, gone=gone, again=()):
-            await index.reset()  # it took so long that the session was indexed again meanwhile
+            await index.reset()  # the removal took so long that the session was indexed again
 
 
 async def _buried(index: TextIndex, scope: Scope, owner: str) -> list[LogPosition]:
     try:
         return await index.bury(scope, owner)
     except NoIndex:
-        return []  # it was removed this moment
+        return []  # the index was just removed
 
 
 async def _remove(
@@ -72,7 +73,8 @@ async def _remove(
     logs: Sequence[LogPosition],
     seqs: Sequence[int] | None,
 ) -> None:
-    """Remove terms from the index. If the terms of an event are not known any more, everything."""
+    """Remove events from the index. If the terms of an event cannot be computed, the whole index is
+    reset."""
     try:
         if isinstance(target, Key) and seqs is not None:
             await _remove_events(store, index, target, logs, set(seqs))
@@ -82,7 +84,7 @@ async def _remove(
     except UnknownTerms:
         await index.reset()
     except NoIndex:
-        pass  # it was removed meanwhile, with all terms
+        pass  # the whole index was removed meanwhile
 
 
 async def _remove_log(store: Store, index: TextIndex, position: LogPosition) -> None:
@@ -107,7 +109,8 @@ async def _remove_log(store: Store, index: TextIndex, position: LogPosition) -> 
 async def _remove_events(
     store: Store, index: TextIndex, target: Key, logs: Sequence[LogPosition], seqs: set[int]
 ) -> None:
-    """Remove events of a thread, also from the threads that share them."""
+    """Remove events of a thread from the index, including the entries of other threads that share
+    these events."""
     tenant = await index.tenant(target.tenant)
     ids: dict[int, str] = {}
     for position in sorted(logs, key=lambda one: one.key != target):

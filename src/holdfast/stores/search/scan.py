@@ -1,5 +1,6 @@
-"""Search without an index: reads session after session, the newest first, and the events of each
-thread backwards. One call reads a bounded number of events; the cursor continues from there."""
+"""Full-text search without an index: reads the sessions from newest to oldest, and the events of
+each thread backwards. One call reads a limited number of events, and returns a cursor to
+continue."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ from ..pages import existing_row
 from ..port import Store
 from .matching import Matching, in_conversation, threads_of
 
-MOST_EVENTS = 5_000  # that one call reads
+MOST_EVENTS = 5_000  # that one call reads at most
 MOST_SESSIONS = 1_000
 
 
 class _Place(Struct, frozen=True):
-    """Where a scan continues: `after` is the cursor of the sessions before this one, which `began`
-    at a time; `thread` (its place among the threads) and `before` name the next event of the
-    session."""
+    """The position at which a scan continues. `after` is the cursor of the list of sessions, up to
+    the current `session`, which was created at time `began`. `thread` is the sort key of the
+    current thread, and `before` is the number of the event before which to continue."""
 
     after: str | None = None
     session: str | None = None
@@ -37,12 +38,12 @@ class _Place(Struct, frozen=True):
 async def scan(
     store: Store, query: SearchQuery, *, cursor: str | None = None, limit: int = 20
 ) -> SearchPage:
-    """Return one page of matches, read from the events themselves."""
+    """Return one page of matches, by reading the events."""
     return await _Scan(store, query, limit).page(cursor)
 
 
 async def no_index() -> AsyncGenerator[IndexProgress, None]:
-    """Yield nothing: the progress of a store without an index."""
+    """Yield nothing: a store without an index has no indexing progress."""
     none: tuple[IndexProgress, ...] = ()
     for progress in none:
         yield progress
@@ -76,7 +77,7 @@ class _Scan:
             return msgspec.json.decode(str(place), type=_Place)
         except msgspec.MsgspecError as error:
             raise InvalidValue(
-                field="cursor", problem="is of another index", remedy="start from the first page"
+                field="cursor", problem="belongs to a search with an index", remedy="start again"
             ) from error
 
     @property
@@ -84,14 +85,14 @@ class _Scan:
         return len(self._hits) >= self._limit or self._events <= 0 or self._sessions <= 0
 
     async def _next_session(self, place: _Place) -> _Place | None:
-        """Search one session. Returns where to continue."""
+        """Search one session. Returns the position at which to continue, or None at the end."""
         main, after = await self._session(place.after)
         if main is None:
             return None
         self._sessions -= 1
         same = main.session == place.session
         if place.session is not None and not same and main.created >= place.began:
-            # A session that is newer than the first page.
+            # This session was created after the search began: skip it.
             return None if after is None else msgspec.structs.replace(place, after=after)
         if self._matching.takes_session(main):
             stopped = await self._search(main, place if same else _Place())
@@ -101,7 +102,7 @@ class _Scan:
         return None if after is None else _Place(after)
 
     async def _session(self, after: str | None) -> tuple[Row | None, str | None]:
-        """Return the next session, and the cursor of the sessions up to it."""
+        """Return the row of the next session, and the cursor of the session after it."""
         query = self._query
         if query.session is not None:
             return await existing_row(self._store, Key(query.tenant, query.session, "main")), None
@@ -116,8 +117,8 @@ class _Scan:
         return (page.items[0] if page.items else None), page.cursor
 
     async def _search(self, main: Row, place: _Place) -> tuple[Row, int] | None:
-        """Search the threads of a session. If the page is full before the end, returns the thread
-        and the number before which to continue."""
+        """Search the threads of a session. If a limit is reached before the end, returns the thread
+        and the number of the event before which to continue."""
         earlier: list[Row] = []
         async with aclosing(threads_of(self._store, main.tenant, main.session)) as found:
             rows = [row async for row in found if self._matching.takes_thread(row, main)]
@@ -151,9 +152,9 @@ class _Scan:
                             self._hits.append(hit)
                 return None
             except (SessionNotFound, LogReplaced):
-                return None  # deleted meanwhile
+                return None  # the thread was deleted meanwhile
             except LogDamaged as error:
-                last = error.seq - 1  # search goes on before the damaged event
+                last = error.seq - 1  # continue before the damaged event
         return None
 
     async def _in_conversation(self, row: Row, seq: int) -> bool:
@@ -161,6 +162,6 @@ class _Scan:
 
 
 def _order(row: Row) -> tuple[int, bool, str]:
-    """Return the place of a thread among the threads of its session: a fork comes after the thread
-    that it was forked from, also if both were created in the same moment."""
+    """Return the sort key of a thread within its session. A fork is sorted after its parent, even
+    if both were created at the same time."""
     return row.created, row.parent is not None, row.thread

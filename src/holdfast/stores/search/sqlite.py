@@ -1,7 +1,8 @@
-"""An index of texts in an SQLite file of its own, next to the database: FTS5 without the texts.
+"""A full-text index in a separate SQLite file next to the database. It uses FTS5 and stores terms,
+but no texts.
 
-FTS5 removes the terms of an event only if it is given them; `docs` has their checksum. The file is
-not part of the data: it can be removed at any time, also while it is open.
+To remove an event, FTS5 needs its terms; the table `docs` has their checksum. The file can be
+deleted at any time, even while it is open, because it can be rebuilt from the logs.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ T = TypeVar("T")
 APPLICATION = 0x486F6C73  # "Hols"
 BUSY_MS = 30_000
 BUCKETS = 256
-ERASES_AT_ONCE = (3, 42)  # the first version of SQLite that overwrites removed terms
-# FTS5 takes every character outside of ASCII as part of a term.
+ERASES_AT_ONCE = (3, 42)  # the first version of SQLite that can overwrite removed terms at once
+# FTS5 treats every character outside of ASCII as part of a term.
 TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE tenants (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -67,7 +68,8 @@ _LOG = "log, tenant, session, thread, seq, link, rewinds"
 
 
 class SqliteTextIndex:
-    """An index in the file `path`. A new file gets the permissions of the file `like`."""
+    """A full-text index in the SQLite file `path`. A new file gets the permissions of the file
+    `like`."""
 
     def __init__(self, path: str, like: str) -> None:
         self.path = path
@@ -105,7 +107,7 @@ class SqliteTextIndex:
         return done
 
     def _drop(self) -> None:
-        """Remove a damaged index, which can always be built again."""
+        """Delete the file of a damaged index, which can be rebuilt from the logs."""
         if self._conn is not None:
             self._conn.close()
             self._conn = None
@@ -119,7 +121,7 @@ class SqliteTextIndex:
     # The file
 
     def _open(self, *, create: bool) -> sqlite3.Connection | None:
-        """Return the connection to the file that is at the path now."""
+        """Return a connection to the file that currently exists at the path."""
         found = _identity(self.path)
         if self._conn is not None and found != self._file:
             self._conn.close()
@@ -302,7 +304,7 @@ class SqliteTextIndex:
                     "UPDATE logs SET seq = 0, link = NULL, rewinds = '[]' WHERE log = ?", (log,)
                 )
             if again:
-                _set_meta(conn, "mark", "")  # so that these logs are looked at
+                _set_meta(conn, "mark", "")  # so that the indexer checks these logs
             left = False
             for log in gone:
                 (docs,) = conn.execute(
@@ -313,7 +315,7 @@ class SqliteTextIndex:
                 left = left or bool(docs)
                 conn.execute("DELETE FROM logs WHERE log = ?", (log,))
             if left:
-                _reset(conn)  # their terms are not known any more
+                _reset(conn)  # the terms of these events can no longer be computed
             return bool(was)
 
         return await self._run(unbury)
@@ -346,11 +348,12 @@ def _is_damaged(error: sqlite3.Error) -> bool:
 
 
 def _prepared(path: str, *, create: bool) -> sqlite3.Connection | None:
-    """Open the file, and create the tables. An index of another edition is dropped."""
+    """Open the file, and create the tables. The tables of an index of another `EDITION` are dropped
+    first."""
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         conn.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        # Changed pages are overwritten, and no second file keeps them for long.
+        # Overwrite removed data, and keep no copy of it in a journal for long.
         conn.execute("PRAGMA secure_delete = ON")
         conn.execute("PRAGMA journal_mode = TRUNCATE")
         conn.execute("PRAGMA synchronous = NORMAL")
@@ -404,7 +407,7 @@ def _set_meta(conn: sqlite3.Connection, name: str, value: str) -> None:
 
 
 def _epoch(conn: sqlite3.Connection, scope: Scope) -> str | None:
-    """Return the epoch of a session, or None while events of it are removed."""
+    """Return the epoch of a session, or None while events of the session are being removed."""
     names = (scope.tenant, scope.session)
     if conn.execute("SELECT 1 FROM buried WHERE tenant = ? AND session = ?", names).fetchone():
         return None
@@ -444,7 +447,8 @@ def _decoded(record: Sequence[Any]) -> LogPosition:
 
 
 def _advance(conn: sqlite3.Connection, advance: Advance) -> bool:
-    """Write the next events of a log, if it is still at the position before them."""
+    """Write the index entries of a log's next events. Returns False if the log's position or epoch
+    has changed."""
     before, after = advance.before, advance.after
     if before.epoch is None or _position(conn, before.log, before.key) != before:
         return False
@@ -468,7 +472,7 @@ def _advance(conn: sqlite3.Connection, advance: Advance) -> bool:
 def _add_doc(conn: sqlite3.Connection, log: int, name: str, doc: Doc) -> None:
     known = conn.execute("SELECT 1 FROM docs WHERE log = ? AND seq = ?", (log, doc.seq)).fetchone()
     if known:
-        return  # indexed again from the start, and not removed before
+        return  # already indexed: the log is indexed again from the start
     id = place_of(doc.at, name, doc.seq)
     while True:
         try:
@@ -478,12 +482,12 @@ def _add_doc(conn: sqlite3.Connection, log: int, name: str, doc: Doc) -> None:
             )
             break
         except sqlite3.IntegrityError:
-            id += 1  # another event has this place
+            id += 1  # another event has this id
     conn.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (id, doc.terms))
 
 
 def _expression(wanted: Sequence[Condition]) -> str:
-    """Return the query as FTS5 reads it. The terms have no quotes."""
+    """Return the conditions as an FTS5 query. Terms never contain quotes."""
     parts = [(f'"{one.term}"' + (" *" if one.prefix else ""), one.negative) for one in wanted]
     positive = " AND ".join(text for text, negative in parts if not negative)
     return f"({positive})" + "".join(f" NOT {text}" for text, negative in parts if negative)

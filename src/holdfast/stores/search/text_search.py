@@ -1,5 +1,5 @@
-"""The search of a store that has an index: brings the index up to date, asks it, and checks what it
-finds."""
+"""Full-text search for a store that has an index. A search updates the index, queries it, and
+checks the candidates against their events."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from .scan import scan
 
 logger = logging.getLogger("holdfast.search")
 
-PATIENCE = 1.0  # seconds that a search waits for the index
-PERIOD = 2.0  # seconds between two looks at what changed, after the first search
-CANDIDATES = 2_000  # that one call checks
+PATIENCE = 1.0  # seconds that a search waits for an update of the index
+PERIOD = 2.0  # seconds between two updates of the index in the background
+CANDIDATES = 2_000  # that one call checks at most
 STEP = 64
 LAST = (1 << 63) - 1
 
 
 class TextSearch:
-    """Searches one store by its index. The index is created by the first search, and brought up to
-    date by each; from then on it is also brought up to date in the background."""
+    """Searches one store with an index. The first search creates the index, and each search updates
+    it; after the first search it is also updated in the background."""
 
     def __init__(self, store: Store, index: TextIndex, changes: Changes) -> None:
         self._store = store
@@ -71,7 +71,7 @@ class TextSearch:
         return SearchPage(hits=hits, cursor=after, behind=behind)
 
     async def reindex(self) -> AsyncGenerator[IndexProgress, None]:
-        """Create the index anew, and yield the progress."""
+        """Rebuild the index, and yield the progress."""
         if not await self._index.create():
             return
         await self._index.reset()
@@ -84,18 +84,20 @@ class TextSearch:
     def removing(
         self, target: Scope | Key, seqs: Sequence[int] | None = None
     ) -> AbstractAsyncContextManager[None]:
-        """Context manager around the removal of events from the store."""
+        """Return a context manager that removes events from the index. The block removes them from
+        the store."""
         return removing(self._store, self._index, target, seqs)
 
     def left_behind(self, where: str) -> tuple[Remains, ...]:
-        """Return what removed events leave in the index, which is at `where`."""
+        """Return the data of removed events that remains in the index file, for the receipt of a
+        removal. `where` is the location of the index."""
         if not self._index.keeps_words:
             return ()
-        what = "single words of the search index, in no order"
-        return (Remains(where=where, what=what, remedy="holdfast purge"),)
+        what = "removed words in the search index file, without their order"
+        return (Remains(where=where, what=what, remedy="run `holdfast purge`"),)
 
     async def purge(self) -> None:
-        """Remove what is left of removed words."""
+        """Erase removed terms from the index file."""
         if await self._index.exists():
             await self._index.optimize()
 
@@ -108,7 +110,8 @@ class TextSearch:
     # Indexing
 
     async def _waited(self) -> bool:
-        """Bring the index up to date at full speed, for a bounded time. Returns whether it is."""
+        """Update the index at full speed, for a limited time. Returns whether the index is up to
+        date."""
         self._waiting += 1
         self._indexer.hurry.set()
         try:
@@ -119,8 +122,8 @@ class TextSearch:
                 self._indexer.hurry.clear()
 
     async def _caught_up(self, within: float) -> bool:
-        """Bring the index up to date, for some time at most. Returns whether it is; otherwise the
-        work goes on."""
+        """Wait for an update of the index, for at most `within` seconds. Returns whether the index
+        is up to date; otherwise the update continues in the background."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within
         while (left := end - loop.time()) > 0:
@@ -134,14 +137,16 @@ class TextSearch:
             if begun:
                 if self._running.result():
                     return True
-                await asyncio.sleep(0.02)  # another process indexes
+                await asyncio.sleep(0.02)  # another process is indexing
         return False
 
     async def _catch_up(self) -> bool:
         try:
             return await self._indexer.catch_up(self._report)
         except (StoreError, NoIndex) as error:
-            logger.warning("the search index is not up to date: %s", error)
+            logger.warning(
+                "updating the search index failed, so searches may miss new events: %s", error
+            )
             return False
 
     def _report(self, done: int, total: int) -> None:
@@ -157,7 +162,7 @@ class TextSearch:
     async def _find(
         self, query: SearchQuery, matching: Matching, below: int, limit: int
     ) -> tuple[list[Found], int | None]:
-        """Return matches, and the place below which to continue."""
+        """Return a page of matches, and the position below which the next page begins."""
         wanted = _conditions(query, matching, await self._index.tenant(query.tenant))
         least = 0 if query.since is None else floor_of(query.since)
         hits: list[Found] = []
@@ -185,7 +190,7 @@ class TextSearch:
 
 
 class _Check:
-    """Checks candidates against the rows and events of the store."""
+    """Checks candidates of the index against the rows and events of the store."""
 
     def __init__(self, store: Store, index: TextIndex, matching: Matching) -> None:
         self._store = store
@@ -194,7 +199,7 @@ class _Check:
         self._rows: dict[Key, Row] = {}
 
     async def load(self, candidates: Sequence[Candidate]) -> None:
-        """Read the rows of candidates, and of their sessions."""
+        """Read the rows of the candidates' threads, and of the main threads of their sessions."""
         keys = {candidate.position.key for candidate in candidates}
         keys |= {Key(key.tenant, key.session, "main") for key in keys}
         if keys:
@@ -222,7 +227,8 @@ class _Check:
         return hit
 
     async def _is_current(self, row: Row, seq: int, *, position: LogPosition | None = None) -> bool:
-        """Return whether no rewind removed an event, also none that is not in the index yet."""
+        """Return whether an event still belongs to the conversation. Also considers rewinds that
+        are not indexed yet."""
         if position is None:
             (position,) = await self._index.positions([row])
         rewinds = list(position.rewinds)
@@ -248,20 +254,21 @@ class _Check:
 
 
 def _below(query: SearchQuery, cursor: str | None) -> int:
-    """Return the place below which a page begins."""
+    """Return the position in the sort order below which a page begins."""
     below = LAST if query.until is None else floor_of(query.until)
     if cursor is None:
         return below
     place, tie = read_cursor(query, cursor)
     if isinstance(tie, str):
         raise InvalidValue(
-            field="cursor", problem="is of a search without an index", remedy="start again"
+            field="cursor", problem="belongs to a search without an index", remedy="start again"
         )
     return min(below, place)
 
 
 def _conditions(query: SearchQuery, matching: Matching, tenant: int) -> list[Condition]:
-    """Return the terms that the index is asked for. Each has the number of the tenant."""
+    """Return the conditions of a query for the index. Each term begins with the number of the
+    tenant."""
     text = matching.text
     found = conditions(text)
     if query.session is not None:

@@ -1,4 +1,4 @@
-"""Encryption at rest: a store that wraps any other store, and its keys."""
+"""Encryption at rest: a store that encrypts the content of any other store, and its keys."""
 
 from .keys import Vault
 

@@ -1,4 +1,4 @@
-"""The data keys of all tenants: read from the store, created, and re-encrypted."""
+"""Reads, creates and re-encrypts the data keys of all tenants of a store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .key_rings import Claim, DataKey, Ring, claim_of, data_key, locked, new_dat
 from .keys import RESERVED, Master, Vault
 
 TENANTS = 4_096  # tenants whose keys are cached
-NOWHERE = 1_000  # unknown key ids that are cached
+NOWHERE = 1_000  # ids of missing keys that are remembered
 TENANT = "tenant:"
 AGAIN = 60.0  # seconds for which a missing key is not looked up again
 TRIED = 8  # tenants whose keys are tried when a store is opened
@@ -37,9 +37,9 @@ class DataKeyInfo(Struct, frozen=True):
 
 
 class Resealed(Struct, frozen=True):
-    """The result of a re-encryption: the number of a tenant's data keys that were re-encrypted with
-    the vault's first key, and the master keys of the data keys that were not, because the vault
-    does not have these master keys."""
+    """The result of a re-encryption for one tenant: the number of data keys that were re-encrypted
+    with the vault's first key, and the names of the master keys in `left`, which encrypt the
+    remaining data keys and are not in the vault."""
 
     tenant: str
     changed: int
@@ -47,8 +47,8 @@ class Resealed(Struct, frozen=True):
 
 
 class Rings:
-    """The data keys of the tenants of a store. The keys of a tenant are read when they are first
-    needed."""
+    """The data keys of the tenants of a store. The keys of a tenant are read on first use, and
+    cached."""
 
     def __init__(self, store: Store, vault: Vault) -> None:
         self._store = store
@@ -59,11 +59,11 @@ class Rings:
         self._turns = KeyedLocks[str]()
 
     def known(self, tenant: str) -> Ring | None:
-        """Return the keys of a tenant, if they are cached."""
+        """Return the data keys of a tenant if they are cached, else None."""
         return self._rings.get(tenant)
 
     async def reading(self, tenant: str) -> Ring:
-        """Return the keys of a tenant, for decryption."""
+        """Return the data keys of a tenant for decryption."""
         ring = self._rings.get(tenant)
         if ring is None:
             async with self._turns.of(tenant):
@@ -71,8 +71,8 @@ class Rings:
         return ring
 
     async def again(self, tenant: str, wanted: str) -> Ring:
-        """Read the keys of a tenant again, because `wanted` was not among them, and return them. A
-        missing key is not looked up again for some time."""
+        """Read the data keys of a tenant again, because the key `wanted` was not found, and return
+        them. If it is still missing, it is not looked up again for some time."""
         ring = await self.reading(tenant)
         if self._nowhere.get((tenant, wanted), 0.0) < time.monotonic():
             async with self._turns.of(tenant):
@@ -84,9 +84,9 @@ class Rings:
         return ring.surely()
 
     async def writing(self, tenant: str) -> Ring:
-        """Return the keys of a tenant, including a key for encryption. A new key is created unless
-        the tenant has a key that was created under the vault's first master key and is encrypted
-        with it."""
+        """Return the data keys of a tenant, including a key for encryption. A new key is created
+        unless the tenant has a key that was created under the vault's first master key and is
+        encrypted with it."""
         ring = await self.reading(tenant)
         if ring.current is None or tenant not in self._marked:
             async with self._turns.of(tenant):
@@ -111,7 +111,7 @@ class Rings:
             raise self._unable(tried[0])
 
     async def check_tenant(self, tenant: str) -> None:
-        """Reject a tenant to which the store could not write. Changes nothing."""
+        """Raise an error if the store cannot write to this tenant. Changes nothing."""
         ring = await self.reading(tenant)
         if ring.empty:
             await self._checked_empty(tenant)
@@ -132,7 +132,7 @@ class Rings:
         return [name.removeprefix(TENANT) for name in names if name.startswith(TENANT)]
 
     async def listed(self, tenant: str) -> list[DataKeyInfo]:
-        """Return the data keys of a tenant, as the store has them."""
+        """Return information about the data keys of a tenant, read from the store."""
         return [
             DataKeyInfo(
                 tenant, claim.id, claim.master, claim.made, self._key(tenant, claim) is not None
@@ -182,7 +182,7 @@ class Rings:
             elif key.id not in keys or key.master == self._vault.masters(tenant)[0].name:
                 keys[key.id] = key
         first = self._vault.masters(tenant)[0].name
-        # Compare both: the holder of an old master key must not choose the key for new data.
+        # Compare both, so that the owner of an old master key cannot choose the key for new data.
         able = [key for key in keys.values() if (key.made, key.master) == (first, first)]
         ring = Ring(
             tenant,
@@ -207,13 +207,13 @@ class Rings:
             raise self._unable(ring)
         await self._mark(
             tenant
-        )  # before the key exists, so that every tenant with a key is registered
+        )  # before the key is created, so that every tenant with a key is registered
         key = new_data_key(self._vault.masters(tenant)[0], tenant)
         await self._store.claim(tenant, key.claim, Scope(tenant, RESERVED))
         return await self._load(tenant)
 
     async def _checked_empty(self, tenant: str) -> Ring:
-        """Reject a tenant that has sessions and no keys."""
+        """Check that a tenant without data keys has no sessions, and return its empty ring."""
         found = await self._store.find(Query(tenant=tenant), limit=1)
         ring = await self._load(tenant)  # every encrypted session began after a key was created
         if found.items and ring.empty:
@@ -231,6 +231,6 @@ class Rings:
                     return KeyMissing(problem=problem, tenant=key.tenant, key="")
         return InvalidValue(
             field="vault",
-            problem=f"tenant {key.tenant!r} has sessions here that are not encrypted",
+            problem=f"tenant {key.tenant!r} has sessions in this store that are not encrypted",
             remedy="move them to an encrypted store with `holdfast copy --move`",
         )

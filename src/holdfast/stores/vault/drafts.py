@@ -1,8 +1,8 @@
-"""Drafts of an encrypted store. Each piece of a draft is one line of text.
+"""Encryption of drafts. Each piece of a draft is one line of text.
 
-The inner store joins pieces by their offset in characters. An encrypted piece has another length,
-so each piece is appended after the existing text and records its own offset. A piece that is too
-long for one line has several lines, which are valid only together.
+The inner store joins pieces by their offset in characters. An encrypted piece has a different
+length, so each piece is appended after the stored text and contains its own offset. A piece that is
+too long for one line has several lines, which are valid only together.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MESSAGES = 4_096  # messages whose stored length is cached
 
 
 class VaultDrafts:
-    """Encrypts drafts before they are stored. Caches the length of each draft in the inner store:
-    the offset at which its next piece is appended."""
+    """Encrypts drafts before they are stored. Caches the length of each draft in the inner store,
+    because the next piece is appended there."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,7 +34,7 @@ class VaultDrafts:
     async def put(
         self, ring: Ring, key: Key, message: str, offset: int, text: str, fence: Lease
     ) -> None:
-        """Store a piece after the existing ones."""
+        """Encrypt a piece of a draft, and store it after the existing pieces."""
         place = _place(key, message, fence.token)
         parts = [text]
         if len(text.encode()) > MOST:
@@ -65,7 +65,7 @@ class VaultDrafts:
 
 
 def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft | None:
-    """Decrypt the text of a draft, up to the first piece that was not encrypted for its position.
+    """Decrypt the text of a draft, up to the first piece that cannot be decrypted for its position.
     Returns None if no piece is complete."""
     place = _place(key, draft.message, draft.token)
     pieces: dict[int, str] = {}

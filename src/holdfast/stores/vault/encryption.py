@@ -1,4 +1,5 @@
-"""Encryption and decryption of events, rows and snapshots. Each value is bound to its location."""
+"""Encryption and decryption of events, rows and snapshots. Each encrypted value is bound to its
+location, so it cannot be moved to another."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from . import key_rings
 from .key_rings import PLAIN, Ring, UnknownKey, Unsealed
 
 VERSIONS = NEWER - BOXED - 1  # the highest version of an event that can be encrypted
-REASON_BYTES = 340  # of an erasure's reason, which must not be longer than a name once encrypted
-RESTORED_BYTES = 2_900  # the same for a restored event: it must still count as erased
+REASON_BYTES = 340  # the longest reason of an erasure; encrypted, it must fit into a name
+RESTORED_BYTES = 2_900  # the same for restored events, which must still count as erased
 TEXT = "box:"  # prefix of an encrypted text
 ERASED = ("erased",)
 TITLES = ("title", "first_message", "hold")
@@ -42,8 +43,8 @@ _erased = msgspec.json.Decoder(_Erased).decode
 
 
 class Boxed(NewEvent, frozen=True, kw_only=True, gc=True):
-    """An event with encrypted data. The data is bound to the event's number and time as soon as
-    they are known."""
+    """An event with encrypted data. The data is bound to the event's number and time when these are
+    known."""
 
     tie: Callable[[int, int], str]
 
@@ -83,8 +84,8 @@ def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent]) -> list[Boxed]:
 
 
 def boxed_restored(ring: Ring, key: Key, event: Event) -> Event:
-    """Encrypt an event of a log that is restored. An erased event stays erased, so that the row of
-    the log counts it as erased."""
+    """Encrypt an event for a restore. An erased event stays erased, so that the row of the log
+    counts it as erased."""
     reason = _reason(event)
     if reason is None or event.v > VERSIONS:
         return boxed(ring, key, event).numbered(event.seq, event.at)
@@ -127,7 +128,7 @@ def _bound(event: NewEvent, v: int) -> tuple[Any, ...]:
 
 
 def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
-    """Decrypt the reason of an erased event, or of the placeholder for a lost one."""
+    """Decrypt the reason of an erased event, or of the placeholder for a lost event."""
     try:
         reason = _erased(event.data).erased
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -139,8 +140,8 @@ def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
 
 
 def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
-    """Encrypt the reason of an erasure, so that it cannot be forged without the keys. It is the
-    same in all forks."""
+    """Encrypt the reason of an erasure, so that it cannot be forged without the keys. The result is
+    the same in all forks."""
     data = erased(reason)
     if len(data) > REASON_BYTES:
         raise InvalidValue(

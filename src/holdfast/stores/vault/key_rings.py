@@ -1,13 +1,13 @@
 """The data keys of a tenant, and encryption with them.
 
-A data key is stored as a claim of a session that does not exist. The claim has the name of its
-master key, its own id, the name of the master key it was created under, and the encrypted key.
-Claims are durable, shared by all processes, and can be replaced one by one, so a tenant's keys can
-be re-encrypted while the store is in use. The list of tenants that have keys is stored in the same
-way.
+A data key is stored as a claim of a reserved session. The claim contains the name of the master key
+that encrypts the data key, the id of the data key, the name of the master key it was created under,
+and the encrypted data key. Claims are durable, shared by all processes, and can be replaced one by
+one, so a tenant's keys can be re-encrypted while the store is in use. The list of tenants that have
+keys is stored in the same way.
 
-Every session has its own key, derived from a data key, so that no two share a nonce. Encrypted data
-is bound to the place it was written for.
+Every session has its own key, derived from a data key, so that no two sessions share a nonce.
+Encrypted data is bound to the location it was written to.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLAIM = "vault"
 NONCE = 12
 ID = 16  # characters of a data key's id
 TIE = 16  # bytes of a binding to a number
-TAG = 24  # characters of a box that include its whole tag
+TAG = 24  # last characters of a box, which contain its whole tag
 OVERHEAD = ID + NONCE + 16  # bytes that `encrypt_bytes` adds
 SESSIONS = 4_096  # sessions of a tenant whose keys are cached
 
@@ -112,7 +112,8 @@ Ciphers = OrderedDict[tuple[str, str], SessionCiphers]
 class Ring:
     """The data keys of one tenant that the vault can decrypt. Immutable. `current` is the key for
     encryption. `locked` maps the ids of keys that cannot be decrypted to the names of their master
-    keys. If `sure` is true, a key that is not in the ring does not exist."""
+    keys. If `sure` is true, the keys were just read, so a key that is not in the ring does not
+    exist."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class Ring:
         self._ciphers: Ciphers = OrderedDict() if ciphers is None else ciphers
 
     def surely(self) -> Ring:
-        """Return the same ring, marked as `sure`, after the keys were read again."""
+        """Return the same ring with `sure` set, after the keys were read again."""
         return Ring(
             self.tenant,
             self.keys,
@@ -144,16 +145,17 @@ class Ring:
 
     @property
     def empty(self) -> bool:
-        """Whether no data of the tenant was ever encrypted."""
+        """Whether the tenant has no data keys, so that none of its data was ever encrypted."""
         return not (self.keys or self.locked)
 
     def encrypt(self, session: str, place: tuple[Any, ...], data: bytes, more: bytes = b"") -> str:
-        """Encrypt data to text that is valid only at this location and with the same `more`."""
+        """Encrypt data to text. It can be decrypted only with the same session, place and
+        `more`."""
         id, sealed = self._sealed(session, place, data, more)
         return f"{id}:{base64.b64encode(sealed).decode()}"
 
     def encrypt_bytes(self, session: str, place: tuple[Any, ...], data: bytes) -> bytes:
-        """Encrypt data to bytes that are valid only at this location."""
+        """Encrypt data to bytes. They can be decrypted only with the same session and place."""
         id, sealed = self._sealed(session, place, data, b"")
         return id.encode() + sealed
 
@@ -273,6 +275,6 @@ def _bound_key(*names: str) -> bytes:
 
 
 def _derived(secret: bytes, *names: str) -> bytes:
-    """Derive the key of one session of a tenant."""
+    """Derive a key for one session of a tenant from a data key."""
     info = _encode(("holdfast", 1, *names))
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)

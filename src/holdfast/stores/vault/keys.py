@@ -1,9 +1,9 @@
-"""A vault: the master keys that encrypt a store's data keys, and their sources.
+"""The vault: the master keys that encrypt a store's data keys.
 
-Master keys belong to the host, one or more per tenant. The first key encrypts, and all keys
-decrypt. Master keys never encrypt data directly: each tenant has its own random **data keys**,
-which the store keeps encrypted with a master key. So changing a master key rewrites only a few
-bytes per tenant.
+You provide the master keys, one or more for all tenants or per tenant. The first key encrypts, and
+all keys decrypt. Master keys never encrypt data directly: each tenant has its own random **data
+keys**, which the store keeps encrypted with a master key. So changing a master key rewrites only a
+few bytes per tenant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ...errors import InvalidValue
 from ...log.events import ADK_STATE_TENANT
 
-RESERVED = "holdfast.vault"  # the session, and the tenant, that hold only keys
+RESERVED = "holdfast.vault"  # name of the session and tenant that store only keys
 ENV = "env:"
 KEY_BYTES = 32
 FILE_BYTES = 1 << 20
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Master(NamedTuple):
-    """One master key, and the name that marks the data keys it encrypts."""
+    """One master key, with the name that identifies it in the stored data keys."""
 
     name: str
     secret: bytes
@@ -139,7 +139,7 @@ def _master(field: str, key: object) -> Master:
 
 def _check_name(field: str, name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _refused(field, "has no name of 1 to 64 letters, digits, '.', '_' or '-'")
+        raise _refused(field, "needs a name of 1 to 64 letters, digits, '.', '_' or '-'")
 
 
 def _no_file(path: str | os.PathLike[str], problem: str) -> InvalidValue:

@@ -66,8 +66,8 @@ class VaultStore(WrappedStore, CheckedStore):
         await self._rings.check_keys()
 
     async def check_tenant(self, tenant: str) -> None:
-        """Reject a tenant to which the store could not write (`KeyMissing`, or `InvalidValue` if
-        its sessions are not encrypted); changes nothing."""
+        """Raise an error if the store cannot write to this tenant: `KeyMissing`, or `InvalidValue`
+        if the tenant's sessions are not encrypted. Changes nothing."""
         await self._rings.check_tenant(tenant)
 
     # The log
@@ -99,7 +99,8 @@ class VaultStore(WrappedStore, CheckedStore):
         )
 
     async def _writing(self, key: Key, *, create: bool = False) -> Ring:
-        """Return the keys for writing to a log. A key is created with the first log of a tenant."""
+        """Return the data keys for writing to a log. The first log of a tenant creates a data
+        key."""
         ring = await self._rings.reading(key.tenant)
         if ring.empty and not create:
             rules.found(key, await self.inner.row(key))
@@ -148,8 +149,9 @@ class VaultStore(WrappedStore, CheckedStore):
             ) from error
 
     async def _opened(self, tenant: str, open: Callable[[Ring], T], size: int = 0) -> T:
-        """Call `open` with the keys of the tenant and return its result; read the keys again if
-        another process created one meanwhile."""
+        """Call `open` with the data keys of the tenant and return its result. If the data is
+        encrypted with an unknown key, read the keys again and retry, because another process may
+        have created it."""
         ring = await self._rings.reading(tenant)
         try:
             return await _large(size, open, ring)
@@ -226,7 +228,8 @@ class VaultStore(WrappedStore, CheckedStore):
     async def search(
         self, query: SearchQuery, *, cursor: str | None = None, limit: int = 20
     ) -> SearchPage:
-        """Search by decrypting: an index of the words would reveal them."""
+        """Search by decrypting and reading the events, because an index of the words would reveal
+        them."""
         return await scan(self, query, cursor=cursor, limit=limit)
 
     def reindex(self) -> AsyncGenerator[IndexProgress, None]:
@@ -357,7 +360,8 @@ class VaultStore(WrappedStore, CheckedStore):
                 yield damage
 
     async def _say_erased(self, damage: Damage) -> None:
-        """Erase an event that the inner store replaced, so that the erasure is authenticated."""
+        """Erase an event that a repair of the inner store replaced by a placeholder, so that the
+        placeholder is authenticated with the keys."""
         if damage.key is not None and damage.seq is not None:
             await self.erase(damage.key, [damage.seq], reason="damaged")
 
@@ -414,8 +418,8 @@ class VaultStore(WrappedStore, CheckedStore):
             return [event.kind async for event in events] == [REWOUND]
 
     async def _first_own(self, row: Row) -> int:
-        """Return the number after which a log's own events begin. Shared events are reported with
-        the parent while it exists."""
+        """Return the number after which a log's own events begin. Damage of shared events is
+        reported for the parent log while it exists."""
         if row.parent is None or not row.parent.at:
             return 0
         parent = await self.inner.row(Key(row.tenant, row.session, row.parent.thread))
@@ -448,7 +452,7 @@ async def _large(size: int, do: Callable[[*P], T], *given: *P) -> T:
 
 
 def _check_place(place: Scope | Key) -> None:
-    """Reject requests to write to the reserved session or tenant of the keys."""
+    """Reject the reserved session and tenant, in which the keys are stored."""
     if RESERVED in (place.tenant, place.session):
         raise InvalidValue(
             field="session" if place.session == RESERVED else "tenant",
