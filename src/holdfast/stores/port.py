@@ -1,5 +1,5 @@
-"""The store port: the interface of a store, the data that it keeps, and its guarantees. One adapter
-per database implements it.
+"""The `Store` protocol: the methods of a store, their guarantees, and the types that they use. One
+adapter per database implements it.
 
 `holdfast.testing.StoreContract` states these guarantees as tests. Every method is required, and
 every key includes a tenant. All methods raise `InvalidValue` for arguments outside the limits and
@@ -41,14 +41,14 @@ class Draft(Struct, frozen=True):
 
 
 class BlobRef(Struct, frozen=True):
-    """The name of a blob within its session."""
+    """A reference to a blob of a session: the SHA-256 that names it, and its size in bytes."""
 
     sha256: str
     size: int
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """The state of `log` after event `seq`, as computed by the fold named `version`."""
+    """The state of `log` after event `seq`, as computed by version `version` of the fold."""
 
     log: str
     seq: int
@@ -68,7 +68,8 @@ class Damage(Struct, frozen=True, kw_only=True):
 
 
 class StoreInfo(Struct, frozen=True, kw_only=True):
-    """A description of a store. `location` never contains a credential. `lease_with_append` says
+    """The properties of a store. `location` never contains a credential. `apart` is the size in
+    bytes above which `read(inline=False)` omits the data of an event. `lease_with_append` says
     whether `append` takes `acquire=` and `release=`, and `acquire` takes `mark=`."""
 
     kind: str
@@ -82,7 +83,8 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """Logs, rows, leases, drafts, blobs, claims and snapshots in one database."""
+    """A store of logs, with their rows, leases, drafts, blobs, claims and snapshots, in one
+    database."""
 
     async def append(
         self,
@@ -138,7 +140,8 @@ class Store(Protocol):
         ...
 
     async def seqs(self, key: Key, ids: Sequence[str], *, log: str | None = None) -> dict[str, int]:
-        """Return the numbers of those event ids that a log has, including events that it shares."""
+        """Return the numbers of the events with these ids, including events that the log shares.
+        Ids that the log does not contain are omitted."""
         ...
 
     async def locate(self, tenant: str, id: str) -> list[Key]:
@@ -150,7 +153,8 @@ class Store(Protocol):
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
         """Return the link of an event: 64 hexadecimal digits that bind the event to all events
         before it. The link of the newest event is `Row.link`. A link never changes, even when data
-        is erased. Returns None if an older program wrote the event."""
+        is erased. Returns None if an older release, which did not compute links, wrote the
+        event."""
         ...
 
     def follow(
@@ -184,8 +188,9 @@ class Store(Protocol):
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        """Replace the data of events with `{"erased": reason}`, here and in all forks. The row is
-        rebuilt and snapshots are dropped; numbers, ids, kinds and times stay."""
+        """Replace the data of events with `{"erased": reason}`, in this log and in all forks that
+        share the events. The row is rebuilt and snapshots are dropped; numbers, ids, kinds and
+        times stay."""
         ...
 
     async def delete(
@@ -218,7 +223,8 @@ class Store(Protocol):
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
     ) -> Page[Pending]:
-        """Return a page of the inbox over all sessions of a tenant, oldest first."""
+        """Return a page of the pending items of all sessions of a tenant (the inbox), oldest
+        first."""
         ...
 
     async def search(
@@ -256,8 +262,8 @@ class Store(Protocol):
         ...
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        """Return logs of these agents that need a driver and have no live lease, longest due
-        first."""
+        """Return logs of these agents that need a driver and have no live lease. Logs that have
+        been due for the longest time come first."""
         ...
 
     async def acquire(
@@ -309,8 +315,8 @@ class Store(Protocol):
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         """Return the bytes of a blob of this session, or raise `BlobNotFound`. Bytes that do not
-        match the hash are rejected, unless `checked` is false. Pass `checked=False` for a blob that
-        was stored under another hash than that of its bytes."""
+        match the hash are rejected, unless `checked` is false. Pass `checked=False` if the blob was
+        stored with a `sha256` other than the hash of its bytes."""
         ...
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
@@ -341,7 +347,8 @@ class Store(Protocol):
         ...
 
     async def purge(self) -> Receipt:
-        """Remove remains of deleted and erased data from free pages and logs of the backend."""
+        """Remove remains of deleted and erased data from the free pages and write-ahead logs of the
+        database."""
         ...
 
     def info(self) -> StoreInfo:
