@@ -71,7 +71,7 @@ def connect(url: str, *, vault: Vault | None = None, portal: bool = False) -> Co
     if opener is None or not colon:
         raise InvalidValue(
             field="url",
-            problem=f"has no known scheme ({scheme!r})" if colon else "has no scheme",
+            problem=f"has an unknown scheme ({scheme!r})" if colon else "has no scheme",
             remedy="use one of " + ", ".join(f"{name}:" for name in OPENERS),
         )
     if file is None and vault is None:

@@ -20,7 +20,7 @@ from .pages import every_row
 from .port import Damage, Store
 
 GONE = "the anchored log no longer exists: it was deleted, or deleted and created again"
-OTHER = "its hash differs from the anchor: this event or an earlier event was altered"
+OTHER = "its link differs from the anchor: this event or an earlier event was altered"
 
 
 class Anchor(Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ async def _compared(store: Store, anchor: Anchor) -> Damage | None:
     key, seq = anchor.key, anchor.seq
     row = await store.row(key)
     if row is not None and seq > row.head and row.log == anchor.log:
-        detail = f"events up to {seq} are missing, although an anchor covers them"
+        detail = f"events up to {seq} are missing, although an anchor includes them"
         return Damage(problem="missing", detail=detail, key=key, seq=row.head + 1)
     if await store.link(key, seq, log=anchor.log) == anchor.link:
         return None

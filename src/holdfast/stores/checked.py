@@ -188,7 +188,9 @@ def _put_draft(key: Key, message: str, offset: int, text: str, **_: Any) -> None
     check_name("message", message)
     check_count("offset", offset, least=0)
     if not isinstance(text, str):
-        raise InvalidValue(field="text", problem=f"is {type(text).__name__}", remedy="pass a str")
+        raise InvalidValue(
+            field="text", problem=f"is of type {type(text).__name__}", remedy="pass a str"
+        )
     try:
         check_size("text", text.encode(), LIMITS.draft_bytes)
     except UnicodeEncodeError as error:

@@ -201,7 +201,7 @@ async def _compare_one(job: _Job, log: MeasuredLog) -> ThreadCopy:
         return found("new")
     upto = min(row.head, log.end)
     if await chain_of(job.target, key, upto, row.log) != await _chain(job, log, upto):
-        return found("conflict", "differs from the thread of that name in the target")
+        return found("conflict", "differs from the thread with the same name in the target")
     if row.head < log.end:
         return found("conflict", f"the target has only the first {row.head} events")
     if job.move and log.row.sealed is None and row.head > log.end:

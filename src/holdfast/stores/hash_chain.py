@@ -47,13 +47,13 @@ class Seal(NamedTuple):
     salt: bytes
 
     def of(self, event: NewEvent) -> Seal:
-        """Return the seal for an event whose data changed when the event was numbered. The salt
+        """Return the seal of an event whose data changed when the event got its number. The salt
         stays the same."""
         return Seal(fingerprint(event), self.salt)
 
 
 def seals(events: Sequence[NewEvent]) -> list[Seal]:
-    """Return new seals for events that are about to be appended."""
+    """Return the hash and a new random salt for each event that is about to be appended."""
     salts = current().token_bytes(SALT * len(events))
     return [
         Seal(fingerprint(event), salts[SALT * n : SALT * (n + 1)]) for n, event in enumerate(events)
@@ -135,8 +135,8 @@ def is_erased(kept: bytes | None) -> bool:
 
 
 class LinkWalk:
-    """Checks the links of a log event by event, and reports each event that does not follow from
-    the events before it. If an older program wrote the log, its row has no link, and the chain may
+    """Checks the links of a log event by event, and reports each event whose link does not match
+    the events before it. If an older release wrote the log, its row has no link, and the chain may
     begin again after any number."""
 
     def __init__(

@@ -42,13 +42,14 @@ class MeasuredLog(Struct, frozen=True, kw_only=True):
 
 
 def link(chain: bytes, event: Event) -> bytes:
-    """Return the chain extended by one event. The hash covers all fields of the event."""
+    """Return the hash of a log up to `event`. `chain` is the hash up to the event before it. The
+    hash covers all fields of the events."""
     rest = msgspec.json.encode((event.seq, event.at, event.run, event.actor, event.cause))
     return hashlib.sha256(chain + fingerprint(event) + rest).digest()
 
 
 async def chain_of(store: Store, key: Key, end: int, log: str | None = None) -> bytes:
-    """Compute the chain over events 1…end of a log."""
+    """Compute the hash chain over events 1…end of a log."""
     chain = START
     async with aclosing(store.read(key, before=end + 1, log=log)) as events:
         async for event in events:

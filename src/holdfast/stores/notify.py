@@ -110,8 +110,8 @@ async def follow(
     log: str | None,
     begun: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Event | CaughtUp, None]:
-    """Read to the end of the log, yield `CaughtUp`, then continue with each wake-up. `begun` is
-    called before the first wait."""
+    """Implement `Store.follow`: yield the existing events, then `CaughtUp`, then the new events at
+    each wake-up. `begun` is called before the first wait."""
     row = found(key, await store.row(key), log)
     follower = Follower(row.log, after)
     caught_up = False

@@ -57,8 +57,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 class Damage(Struct, frozen=True, kw_only=True):
-    """One problem that `verify` found. `broken` is an event that does not follow from the events
-    before it; `unlinked` is an event for which that cannot be checked."""
+    """One problem that `verify` found. `broken` means that an event does not match the events
+    before it; `unlinked` means that this cannot be checked for an event."""
 
     problem: Literal["unreadable", "missing", "torn", "broken", "unlinked", "row", "claim"]
     detail: str
@@ -241,8 +241,8 @@ class Store(Protocol):
         ...
 
     def reindex(self) -> AsyncGenerator[IndexProgress, None]:
-        """Drop the index of the texts and create a new one, and yield the progress. Yields nothing
-        if the store has no index. The index can be dropped at any time: no other data depends on
+        """Drop the full-text index and build it again, and yield the progress. Yields nothing if
+        the store has no index. The index can be dropped at any time: no other data depends on
         it."""
         ...
 

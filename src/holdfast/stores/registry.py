@@ -148,7 +148,9 @@ class StoreRegistry:
             raise UnknownStore(kind=str(kind), available=self.kinds)
         if not isinstance(options, Mapping | None):
             raise InvalidValue(
-                field="options", problem=f"are {type(options).__name__}", remedy="pass a mapping"
+                field="options",
+                problem=f"are of type {type(options).__name__}",
+                remedy="pass a mapping",
             )
         for name, value in (options or {}).items():
             _check_option(kind, self._kinds[kind].allow, name, value)
@@ -237,7 +239,7 @@ def _at(kind: str, url: str) -> Builder:
     if schemes is not None and url.partition(":")[0] not in schemes:
         raise InvalidValue(
             field="kinds",
-            problem=f"the URL of {kind!r} has the scheme of another kind",
+            problem=f"the URL of {kind!r} has the scheme of another kind of store",
             remedy=f"start it with {schemes[0]}:, or rename the kind",
         )
 

@@ -87,8 +87,8 @@ class Extension(Struct, frozen=True):
 
 
 def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
-    """Return the row of a new log, under a new incarnation. For a fork, return the row after number
-    `at`, whose link is `base`."""
+    """Return the row of a new log, under a new incarnation. For a fork, `at` is the number of the
+    last shared event, and `base` is the link of that event."""
     log = new_id()
     return Row(
         tenant=key.tenant,
@@ -141,8 +141,8 @@ def exists(key: Key) -> SessionExists:
 
 
 class AppendRequest(Struct, frozen=True, kw_only=True):
-    """The arguments of an append, and the seals of its events. If the append is attempted again,
-    the same request is used."""
+    """The arguments of an append, and the seal (hash and salt) of each event. Every attempt of the
+    append uses the same request."""
 
     key: Key
     events: Sequence[NewEvent]
@@ -260,7 +260,7 @@ def extended(
     changes: Sequence[RowChange],
     seqs: tuple[int, ...] = (),
 ) -> Extension:
-    """Return the result of extending the log of `row` by these events."""
+    """Return what to write when these events are appended to the log of `row`."""
     links, link = linked(row, fresh, seals)
     after = apply(row, fresh, changes, link)
     hashes = [seal.hash for seal in seals]

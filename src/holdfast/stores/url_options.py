@@ -82,7 +82,7 @@ OPTIONS: dict[str, dict[str, UrlOption]] = {
     "sqlite": {
         "durability": _DURABILITY,
         "mode": UrlOption(
-            0o600, _read_mode, "use 0600, or octal digits that also let others read or write: 0640"
+            0o600, _read_mode, "use 0600, or other octal permissions for a file, such as 0640"
         ),
     },
     "postgres": {

@@ -17,7 +17,7 @@ from ..log.events import Event, Key, Scope
 from .hash_chain import LinkWalk
 from .port import Damage
 
-ALTERED = "differs from its hash"
+ALTERED = "its data does not match its hash"
 
 
 class StoredEvent(NamedTuple):
@@ -117,7 +117,7 @@ async def _check_events(log: LogCheck, part: LogRange, walk: LinkWalk) -> list[D
 
 
 def _missing(key: Key, seq: int, upto: int) -> Damage:
-    return Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq)
+    return Damage(problem="missing", detail=f"up to event {upto}", key=key, seq=seq)
 
 
 async def _check_row(log: LogCheck) -> list[Damage]:
@@ -125,9 +125,9 @@ async def _check_row(log: LogCheck) -> list[Damage]:
     if row is None:
         return []
     if not catalog.agrees(log.row, row):
-        detail = "differs from its log"
+        detail = "does not match its log"
     elif not await log.is_indexed(row):
-        detail = "the index of the row differs from the row"
+        detail = "the index entries of the row do not match the row"
     else:
         return []
     return [Damage(problem="row", detail=detail, key=log.row.key)]

@@ -22,7 +22,7 @@ GONE = ".gone-"  # part of the name of a blob folder that a delete has renamed
 
 
 class StorePaths:
-    """The paths of the files of a store."""
+    """Computes the paths of a store's log files, large payloads and folders of blobs."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -81,8 +81,8 @@ class StoreFolder:
         return start
 
     def cut(self, path: Path, size: int) -> None:
-        """Truncate a file after its last intact line. This is not rolled back, because the removed
-        bytes are not an event."""
+        """Truncate a file to `size`, the end of its last intact line. This is not rolled back,
+        because the removed bytes are not an event."""
         os.ftruncate(self._file(path, make=False), size)
         self._grown.setdefault(path, size)
 

@@ -345,7 +345,7 @@ def _check_format(root: Path) -> None:
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
         raise InvalidValue(
             field="url",
-            problem=f"{str(path)!r} is not readable",
+            problem=f"{str(path)!r} is damaged",
             remedy='restore it with the content {"holdfast": 1}',
         ) from error
     if found > VERSION:

@@ -107,7 +107,7 @@ class LogTables(Protocol[E]):
     # Events
 
     async def known_ids(self, entry: E, ids: Sequence[str]) -> dict[str, int]:
-        """Return the numbers of the given ids that are in the log, including shared events."""
+        """Return the numbers of the events with these ids that are in the log or shared with it."""
         ...
 
     async def kept(self, log: int, seq: int) -> bytes | None:
@@ -133,7 +133,8 @@ class LogTables(Protocol[E]):
         ...
 
     async def erasing(self, parts: dict[int, list[int]], reason: str) -> None:
-        """Prepare to erase the events with these numbers from these logs, all or none."""
+        """Called before events are erased, with their numbers by log, so that a crash cannot leave
+        only some of them erased."""
         ...
 
     # Restores
@@ -159,7 +160,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def has_terms(self, id: int, row: Row) -> bool:
-        """Return whether the stored search terms of a log match its row."""
+        """Return whether the entries of a log in the table `terms` match its row."""
         ...
 
     async def pending_ids(self, id: int) -> set[str]:

@@ -300,8 +300,8 @@ def _row_sql(places: tuple[int, ...]) -> str:
 
 
 def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
-    """Update the search terms of a log's labels and other maps. They include `active`, so that
-    results are sorted by it."""
+    """Update the index entries of a log's labels and other maps in the table `terms`. They include
+    `active`, so that results are sorted by it."""
     before = {(old.tenant, *term, old.active, id) for term in catalog.row_terms(old)}
     after = {(new.tenant, *term, new.active, id) for term in catalog.row_terms(new)}
     conn.executemany(

@@ -122,7 +122,8 @@ class PayloadStorage:
         return event_of(record, data)
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
-        """Prepare to erase the events with these numbers from these logs, all or none."""
+        """Called before events are erased, with their numbers by log, so that a crash cannot leave
+        only some of them erased."""
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]

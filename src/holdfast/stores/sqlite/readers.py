@@ -90,7 +90,7 @@ class Readers:
                 damage = error
                 await self._writer.rebuild(damage)
         raise StoreUnavailable(
-            problem=f"{self._file.path!r} is replaced repeatedly: try again later"
+            problem=f"{self._file.path!r} was replaced repeatedly during a read: try again later"
         )
 
     def _check_open(self) -> None:

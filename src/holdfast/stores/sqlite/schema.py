@@ -219,12 +219,12 @@ def translation(error: sqlite3.Error | OSError, path: str | None = None) -> Stor
     if is_damage(error):
         what = "the database file" if path is None else f"database file {path!r}"
         return StoreDamaged(problem=f"{what} is damaged ({error}): replace it with a backup")
-    return StoreError(problem=f"the store failed: {error}")
+    return StoreError(problem=f"the database reported an error: {error}")
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether an error means that the database file is damaged."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the errors above say more precisely where
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code, without details
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 

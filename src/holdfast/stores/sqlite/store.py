@@ -336,7 +336,7 @@ def _open(file: DatabaseFile, synchronous: str, mode: int) -> tuple[sqlite3.Conn
         schema.folder_of(path)
         if Path(path).is_dir():
             raise InvalidValue(
-                field="url", problem=f"{path!r} is a folder", remedy="use a file in it"
+                field="url", problem=f"{path!r} is a folder", remedy="pass the path of a file"
             )
         lock = FileLock(path + ".lock", mode=_mode_of(path, mode))
         undo.callback(lock.close)
