@@ -25,7 +25,7 @@ Lease: TypeAlias = envelope.Lease
 
 
 class Acquire(Struct, frozen=True):
-    """A request to acquire the lease together with an append, for `ttl` seconds."""
+    """An argument of `append`: acquire the lease in the same step, for `ttl` seconds."""
 
     owner: str
     ttl: float = 15.0
@@ -100,21 +100,22 @@ class Store(Protocol):
     ) -> Appended:
         """Append events to a log, all or none. Returns when the events are durable.
 
-        Checks run in this order: limits; the log exists and is the incarnation `log`
-        (`SessionNotFound`, `LogReplaced`), or `create` begins it; known ids are skipped and report
-        their numbers, and if all ids are known, the call succeeds; the log is not sealed
-        (`SessionMoved`); `fence` is the newest lease (`LeaseLost`); the head is `expected`
-        (`HeadMoved`). An event whose id is known is not compared: the first content stays.
+        Checks run in this order: the arguments are within the limits; the log exists and is the
+        incarnation `log` (`SessionNotFound`, `LogReplaced`), or `create` is true and creates it;
+        events whose id is already in the log are skipped, and their existing numbers are returned
+        (if this applies to all events, the call succeeds); the log is not sealed (`SessionMoved`);
+        `fence` is the newest lease (`LeaseLost`); the head is `expected` (`HeadMoved`). The content
+        of a skipped event is not compared: the log keeps the first content.
 
-        With `acquire`, the same step takes the lease and returns it as `Appended.lease`; while
-        another lease is live, nothing is written (`LeaseHeld`). If any id is known, nothing is
-        written and no lease is taken: events that are not in the log get the number 0. If all ids
-        are known, `Appended.lease` is the lease that this append took earlier, if it is still the
-        newest, so that a call whose reply was lost can be repeated.
+        With `acquire`, the same step acquires the lease and returns it as `Appended.lease`; while
+        another lease is live, nothing is written (`LeaseHeld`). If any id is already in the log,
+        nothing is written and no lease is acquired: events that are not in the log get the number
+        0. If all ids are in the log, `Appended.lease` is the lease that this append acquired
+        earlier, if it is still the newest, so that a call whose reply was lost can be repeated.
 
         With `release`, which is also the fence, the same step releases the lease. If all ids are
-        known and this lease is still the newest, `Appended.lease` is that lease, because the caller
-        still holds it.
+        already in the log and this lease is still the newest, `Appended.lease` is that lease,
+        because the caller still holds it.
         """
         ...
 
@@ -161,12 +162,13 @@ class Store(Protocol):
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
         """Yield the events after a number, then one `CaughtUp`, then each new event, without end.
-        Nothing is missed or repeated, whichever process appends. Raises `SessionNotFound` or
-        `LogReplaced` when the log is deleted or replaced."""
+        Each event is yielded exactly once, whichever process appends it. Raises `SessionNotFound`
+        or `LogReplaced` when the log is deleted or replaced."""
         ...
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        """Create `thread` in the same session. The thread shares events 1…at and adds `first`.
+        """Create `thread` in the same session. It shares the events 1…at of this log, and `first`
+        is its own first event.
 
         The shared events keep number, id and time, even when the parent is deleted. Repeating the
         call with the same `first` has no effect. Raises `SessionExists` if another thread has that
@@ -177,8 +179,8 @@ class Store(Protocol):
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        """Write a whole log, keeping numbers, ids and times. The log becomes visible when it is
-        complete.
+        """Create a log from existing events, which keep their numbers, ids and times. The log
+        becomes visible when it is complete.
 
         With `parent`, pass only the events after `parent.at`; the earlier events are shared with
         that thread of the session.
@@ -190,7 +192,7 @@ class Store(Protocol):
     ) -> Receipt:
         """Replace the data of events with `{"erased": reason}`, in this log and in all forks that
         share the events. The row is rebuilt and snapshots are dropped; numbers, ids, kinds and
-        times stay."""
+        times do not change."""
         ...
 
     async def delete(
@@ -308,9 +310,9 @@ class Store(Protocol):
         ...
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        """Store bytes that belong to a session. The same bytes are stored once. By default, the
-        blob is named by the SHA-256 of the bytes; `sha256` overrides this name, for example with
-        the hash of the bytes before encryption."""
+        """Store bytes that belong to a session. Storing the same bytes again has no effect. By
+        default, the blob is named by the SHA-256 of the bytes; `sha256` overrides this name, for
+        example with the hash of the bytes before encryption."""
         ...
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:

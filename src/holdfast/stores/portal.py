@@ -298,8 +298,8 @@ class _Restore:
         self._restoring: asyncio.Task[None] | None = None
 
     async def put(self, batch: list[Event] | None) -> bool:
-        """Hand over the next events; None marks the end. Return False if the restore has already
-        ended."""
+        """Pass the next events to the restore; None marks the end. Returns False if the restore has
+        already ended."""
         if self._restoring is None:
             self._restoring = asyncio.create_task(self._begin(self._events()))
         putting = asyncio.create_task(self._given.put(batch))

@@ -128,8 +128,8 @@ def found(key: Key, row: Row | None, log: str | None = None) -> Row:
 
 
 def existing(key: Key, log: L | None, incarnation: str | None = None) -> L:
-    """Return `log`. Raises `SessionNotFound` if it is None, and `LogReplaced` if it is not the
-    given incarnation."""
+    """Return `log`. Raises `SessionNotFound` if it is None, and `LogReplaced` if it is not of the
+    expected incarnation."""
     found(key, log.row if log else None, incarnation)
     assert log is not None
     return log
@@ -499,7 +499,7 @@ def forked(
 
 def check_restored(row: Row, events: Sequence[Event], known: Iterable[str]) -> None:
     """Raise `InvalidValue` if the next events of a restore are not numbered consecutively, or if an
-    id occurs twice. `known` are those of their ids that are already in the log."""
+    id occurs twice. `known` contains ids of these events that are already in the log."""
     dense(events, row.head)
     ids = {event.id for event in events}
     if len(ids) < len(events) or not ids.isdisjoint(known):

@@ -125,7 +125,8 @@ def read_option(kind: str, name: str, text: str) -> Any:
 
 
 def reject_unknown(kind: str, left: Mapping[str, str]) -> None:
-    """Raise `InvalidValue` if options are left that this kind of store does not have."""
+    """Raise `InvalidValue` if `left` contains any option, because this kind of store does not have
+    it."""
     if left:
         known = [*OPTIONS[kind], "vault"]
         raise InvalidValue(
