@@ -77,7 +77,7 @@ def test_a_conflict_and_a_failure_do_not_keep_the_others_back(
     ended = cli(*arguments)
     assert ended.code == 1
     assert "customer-42  conflict  " in ended.out
-    assert "    thread main: differs from the thread of that name in the target\n" in ended.out
+    assert "thread main: differs from the thread with the same name in the target\n" in ended.out
     assert "nobody  failed  no thread 'main' of session 'nobody' in tenant 'main': " in ended.out
     assert ended.out.endswith("3 sessions: 1 conflict, 1 failed, 1 copied\n")
     assert len(cli("show", "customer-42", "--store", there, "--json").json["events"]) == 1

@@ -94,7 +94,7 @@ def test_what_is_no_store_is_told(tmp_path: Path, cli: Cli) -> None:
         ("sqlite:{}/other.db", "is a database of another program"),
         ("sqlite:{}/text", "is not an SQLite database"),
         ("file:{}/dir", "has no readable format.json"),
-        ("nosuch:{}", "has no known scheme"),
+        ("nosuch:{}", "has an unknown scheme"),
     ]:
         ended = cli("migrate", "--check", "--store", store.format(tmp_path))
         assert (ended.code, ended.out) == (1, "")

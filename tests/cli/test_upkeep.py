@@ -43,7 +43,8 @@ def test_damage_is_listed_and_changes_the_exit_code(memory: MemoryStore, cli: Cl
     spoil_row(memory, key("customer-42", "what-if"))  # of a log with lost events, no row is known
     ended = cli("verify")
     assert ended.code == 1
-    assert "damaged  customer-42 / main event 2: unreadable, differs from its hash" in ended.out
+    damage = "unreadable, its data does not match its hash"
+    assert f"damaged  customer-42 / main event 2: {damage}" in ended.out
     assert "2 findings; `holdfast repair` repairs what can be repaired" in ended.out
     found = cli("verify", "customer-42", "--json").lines
     assert [damage["problem"] for damage in found] == ["unreadable", "row"]
@@ -110,7 +111,7 @@ def test_repair_lists_what_it_did_and_what_is_left(memory: MemoryStore, cli: Cli
     spoil_row(memory)
     ended = cli("repair")
     assert ended.code == 0
-    assert "repaired customer-42 / main: row, differs from its log" in ended.out
+    assert "repaired customer-42 / main: row, does not match its log" in ended.out
     assert "1 finding: 1 repaired" in ended.out
     spoil_event(memory)
     ended = cli("repair", "customer-42")

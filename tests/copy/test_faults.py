@@ -123,7 +123,7 @@ async def test_a_source_that_changes_behind_the_copy_is_noticed(
 
 async def test_a_target_that_lists_it_otherwise_is_noticed(source: Store) -> None:
     await shop(source)
-    with pytest.raises(StoreError, match="has a row that differs from the source"):
+    with pytest.raises(StoreError, match="has a row that differs in source and target"):
         await copy_session(source, MemoryStore(project=lambda event: ()), SHOP)
 
 

@@ -253,6 +253,6 @@ async def test_a_move_back_says_that_the_sealed_session_is_in_the_way(
     assert back.status == "conflict"
     details = [thread.detail for thread in back.threads if thread.status == "conflict"]
     assert details
-    assert all(detail and detail.endswith("delete its remains there first") for detail in details)
+    assert all(detail and detail.endswith("delete it there first") for detail in details)
     await source.delete(SHOP)
     assert (await copy_session(target, source, SHOP, move=True)).status == "moved"

@@ -87,7 +87,7 @@ async def test_a_missing_batch_is_told_and_hides_nothing_behind_it(
     assert told.value.seq == last
     assert [e.seq for e in await read_all(store, after=last)] == list(range(last + 1, COUNT + 1))
     (damage,) = [damage async for damage in store.verify()]
-    assert (damage.problem, damage.seq, damage.detail) == ("missing", first, f"up to {last}")
+    assert (damage.problem, damage.seq, damage.detail) == ("missing", first, f"up to event {last}")
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ Opener = Callable[[str], Awaitable[Store]]
 
 
 class Connecting:
-    """A store that is about to be opened. Await it, or use it with `async with`, which also closes
-    the store."""
+    """The result of `connect`: await it to open the store, or use it with `async with`, which also
+    closes the store."""
 
     def __init__(self, open: Callable[[], Awaitable[Store]]) -> None:
         self._open = open
@@ -71,7 +71,7 @@ def connect(url: str, *, vault: Vault | None = None, portal: bool = False) -> Co
     if opener is None or not colon:
         raise InvalidValue(
             field="url",
-            problem=f"has no known scheme ({scheme!r})" if colon else "has no scheme",
+            problem=f"has an unknown scheme ({scheme!r})" if colon else "has no scheme",
             remedy="use one of " + ", ".join(f"{name}:" for name in OPENERS),
         )
     if file is None and vault is None:
@@ -160,7 +160,7 @@ async def _file(url: str) -> Store:
 
 
 def _local(kind: str, url: str) -> tuple[str, dict[str, Any]]:
-    """Return the path and the options of a store on this machine."""
+    """Parse the URL of a SQLite or file store. Returns its path and its options."""
     place, given = split_url(url)
     options = read_options(kind, given)
     reject_unknown(kind, given)
@@ -181,8 +181,8 @@ async def _mongodb(url: str) -> Store:
 
 @contextmanager
 def needing(extra: str, *packages: str, needed_for: str = "") -> Iterator[None]:
-    """Raise `MissingExtra`, which names the extra to install, when one of its packages is
-    missing."""
+    """Context manager: raise `MissingExtra`, which names the extra to install, if an import in the
+    block fails because one of `packages` is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

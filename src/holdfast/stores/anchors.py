@@ -1,4 +1,4 @@
-"""Anchors: links of logs, kept outside the store as evidence.
+"""Anchors: links (chained hashes) of logs, kept outside the store as evidence against tampering.
 
 An attacker with write access to the whole database can alter an event and recompute all links. An
 anchor that is kept elsewhere stays unchanged: it records the link of an event, and the link depends
@@ -20,11 +20,11 @@ from .pages import every_row
 from .port import Damage, Store
 
 GONE = "the anchored log no longer exists: it was deleted, or deleted and created again"
-OTHER = "its hash differs from the anchor: this event or an earlier event was altered"
+OTHER = "its link differs from the anchor: this event or an earlier event was altered"
 
 
 class Anchor(Struct, frozen=True, kw_only=True):
-    """The link that event `seq` of a log had at a given time (UTC in ms)."""
+    """The link (chained hash) of event `seq` of a log, recorded at the time `at` (UTC in ms)."""
 
     tenant: str
     session: str
@@ -42,8 +42,8 @@ class Anchor(Struct, frozen=True, kw_only=True):
 async def anchors(
     store: Store, tenant: str, session: str | None = None
 ) -> AsyncGenerator[Anchor, None]:
-    """Yield the current anchors of all logs of a tenant, or of one session. A log that was written
-    only by an older program has no anchor."""
+    """Yield the current anchors of all logs of a tenant, or of one session. A log has no anchor if
+    all its events were written by an older release, which did not compute links."""
     async with aclosing(_rows(store, tenant, session)) as rows:
         async for row in rows:
             link = row.link
@@ -75,7 +75,8 @@ async def _rows(store: Store, tenant: str, session: str | None) -> AsyncGenerato
 
 
 async def held(store: Store, kept: Iterable[Anchor]) -> AsyncGenerator[Damage, None]:
-    """Compare a store with anchors, and yield the differences since the anchors were created."""
+    """Compare a store with anchors. Yields a `Damage` for each log that was deleted, shortened or
+    altered since its anchor was created."""
     for anchor in kept:
         try:
             found = await _compared(store, anchor)
@@ -89,7 +90,7 @@ async def _compared(store: Store, anchor: Anchor) -> Damage | None:
     key, seq = anchor.key, anchor.seq
     row = await store.row(key)
     if row is not None and seq > row.head and row.log == anchor.log:
-        detail = f"events up to {seq} are missing, although an anchor covers them"
+        detail = f"events up to {seq} are missing, although an anchor includes them"
         return Damage(problem="missing", detail=detail, key=key, seq=row.head + 1)
     if await store.link(key, seq, log=anchor.log) == anchor.link:
         return None

@@ -1,5 +1,5 @@
-"""`BaseStore`: the methods of the store port that are the same in every store that keeps logs
-itself."""
+"""`BaseStore`, the base class of the stores that write logs themselves (it is not used by wrappers
+of other stores)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ R = TypeVar("R")  # a store's state of a restore in progress
 
 
 class BaseStore(CheckedStore, ABC, Generic[R]):
-    """Base class that implements append, read, restore, erase and delete. Each store implements the
-    abstract methods."""
+    """Implements append, read, restore, search, erase and delete. Each database store implements
+    the abstract methods that these use."""
 
     async def append(
         self,
@@ -56,7 +56,7 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
 
     @abstractmethod
     async def _append(self, request: AppendRequest) -> Extension:
-        """Decide on an append, write it, and notify followers."""
+        """Check an append, write its events, and notify followers."""
 
     def read(
         self,
@@ -79,7 +79,7 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        await self._sweep(key.scope)  # discards what a crashed restore left behind
+        await self._sweep(key.scope)  # removes the data of restores that crashed
         restore = await self._begin_restore(key, parent)
         try:
             async for some in batches(events):
@@ -93,7 +93,7 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
 
     @abstractmethod
     async def _begin_restore(self, key: Key, parent: Parent | None) -> R:
-        """Create a log without a key, to restore events into."""
+        """Create a hidden log, without a key, that receives the restored events."""
 
     @abstractmethod
     async def _restore_some(self, restore: R, events: list[Event]) -> R:
@@ -109,10 +109,10 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
 
     @abstractmethod
     def _restored(self, key: Key) -> None:
-        """Notify followers of a restored log."""
+        """Notify followers that a log was restored."""
 
     _texts: TextSearch | None = None
-    """The search by an index, for stores that have one."""
+    """The search index. None if the store has none; then a search scans the events."""
 
     async def search(
         self, query: SearchQuery, *, cursor: str | None = None, limit: int = 20
@@ -127,8 +127,8 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     def _removing(
         self, target: Scope | Key, seqs: Sequence[int] | None = None
     ) -> AbstractAsyncContextManager[None]:
-        """Context manager around the removal of events, which removes their words from the
-        index."""
+        """Return a context manager for the removal of events. It also removes their words from the
+        search index."""
         return nullcontext() if self._texts is None else self._texts.removing(target, seqs)
 
     async def erase(
@@ -142,7 +142,8 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     async def _erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> dict[str, int]:
-        """Replace the data of events. Returns the counts for the receipt."""
+        """Replace the data of events with `{"erased": reason}`. Returns how many payloads and
+        snapshots were removed, for the receipt."""
 
     async def delete(
         self, target: Scope | Key, *, fence: Lease | None = None, expected: int | None = None
@@ -159,18 +160,21 @@ class BaseStore(CheckedStore, ABC, Generic[R]):
     async def _hide(
         self, target: Scope | Key, fence: Lease | None, expected: int | None
     ) -> tuple[Counter[str], list[str]]:
-        """Make a session or a thread unreachable, and notify followers. Returns the counts for the
-        receipt and the incarnations of the deleted logs."""
+        """Make a session or a thread unreachable, and notify followers. Returns how many logs,
+        events, blobs, etc. were removed, for the receipt, and the incarnations of the deleted
+        logs."""
 
     @abstractmethod
     async def _sweep(self, scope: Scope | None) -> None:
-        """Remove hidden logs (at least those of the given session), except the events that forks
-        share."""
+        """Remove the data of deleted logs, except events that forks share: at least for the session
+        `scope`, or for all sessions if it is None."""
 
     @abstractmethod
     async def _shared_still(self, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-        """Return the parts of the deleted logs that forks still share."""
+        """Return entries of the receipt for events of the deleted logs that are kept because forks
+        share them."""
 
     @abstractmethod
     def _left_behind(self) -> tuple[Remains, ...]:
-        """Return the places where the backend keeps deleted and erased data for a while."""
+        """Return entries of the receipt that say where the database keeps deleted and erased data
+        for a while, such as free pages."""

@@ -1,4 +1,4 @@
-"""Names of blobs, and the check of their bytes. Pure."""
+"""Names of blobs, and checks that the bytes of a blob match its hash. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def blob_name(data: bytes, sha256: str | None = None) -> str:
-    """Return the name of a blob: the given one, or the hash of its bytes."""
+    """Return the name of a blob: `sha256` if it is passed, otherwise the SHA-256 of the bytes."""
     return hashlib.sha256(data).hexdigest() if sha256 is None else sha256
 
 
 def is_blob(data: bytes, sha256: str) -> bool:
-    """Return whether these bytes have this hash."""
+    """Return whether `sha256` is the SHA-256 of `data`."""
     return hashlib.sha256(data).hexdigest() == sha256
 
 
 def found_blob(scope: Scope, ref: BlobRef, data: bytes | None, *, checked: bool) -> bytes:
-    """Return the bytes of a blob. Raises an error if the blob does not exist or, with `checked`,
-    does not match its hash."""
+    """Return `data`, the stored bytes of a blob. Raises `BlobNotFound` if it is None or, with
+    `checked`, if it does not match the hash."""
     if data is None or (checked and not is_blob(data, ref.sha256)):
         raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
     return data

@@ -1,8 +1,8 @@
-"""The argument checks that all stores share; they run before every method of the port.
+"""Argument checks that all stores share. They run before each method of the `Store` protocol.
 
 A store that inherits `CheckedStore` implements the methods of `holdfast.Store` without checking
-their arguments: each method receives only values that every store can keep. All stores therefore
-reject the same values with the same `InvalidValue`.
+their arguments: each method receives only valid values. All stores therefore reject the same values
+with the same `InvalidValue`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .rules import check_lease
 class CheckedStore:
     """Base class of stores: checks the arguments of each method that a subclass defines.
 
-    A coroutine raises when it is awaited; `read`, `follow`, `verify` and `reindex`
-    raise when they are called.
+    `read`, `follow`, `verify` and `reindex` raise `InvalidValue` when they are called; all other
+    methods raise it when the call is awaited.
     """
 
     info: Callable[..., StoreInfo]
@@ -59,7 +59,7 @@ def _checked_stream(method: Callable[..., Any], check: Callable[..., object]) ->
     return call
 
 
-# One function per set of arguments; each ignores what it does not check.
+# One function per signature; each ignores the arguments that it does not check.
 
 
 def _append(
@@ -171,7 +171,7 @@ def _claim(tenant: str, name: str, owner: Scope, **_: Any) -> None:
     if owner.tenant != tenant:
         raise InvalidValue(
             field="owner",
-            problem=f"belongs to tenant {owner.tenant!r}, but the claim to {tenant!r}",
+            problem=f"belongs to tenant {owner.tenant!r}, but the claim is for tenant {tenant!r}",
             remedy="claim the name in the owner's tenant",
         )
 
@@ -188,7 +188,9 @@ def _put_draft(key: Key, message: str, offset: int, text: str, **_: Any) -> None
     check_name("message", message)
     check_count("offset", offset, least=0)
     if not isinstance(text, str):
-        raise InvalidValue(field="text", problem=f"is {type(text).__name__}", remedy="pass a str")
+        raise InvalidValue(
+            field="text", problem=f"is of type {type(text).__name__}", remedy="pass a str"
+        )
     try:
         check_size("text", text.encode(), LIMITS.draft_bytes)
     except UnicodeEncodeError as error:
@@ -238,7 +240,8 @@ STREAMS = frozenset(
     {"read", "follow", "verify", "reindex"}
 )  # methods that return an async generator
 
-# `renew` and `release` take a lease that a store made; `purge`, `info` and `aclose` take nothing.
+# Not checked: `renew` and `release` take a lease that a store made; `purge`, `info` and `aclose`
+# have no arguments.
 CHECKS: dict[str, Callable[..., object]] = {
     "append": _append,
     "read": _read,

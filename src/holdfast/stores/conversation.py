@@ -1,6 +1,6 @@
-"""Reading the conversation of a log: its newest messages, or its events backwards. Events that a
-rewind removed are skipped, so that the cost depends on what is read and not on the length of the
-log."""
+"""Functions that read the newest messages of a log, or its events in reverse order. Events that a
+rewind removed are skipped, so that the cost depends on the number of events returned and not on the
+length of the log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from ..log.transcript import ROLES, Message, transcript
 from .pages import existing_row
 from .port import Store
 
-SKIPPED = 256  # events to read and drop at most; to skip more, a new read is started
+SKIPPED = 256  # one read discards at most this many events; to skip more, a new read starts
 
 
 async def newest_first(
     store: Store, key: Key, *, log: str, last: int, after: int = 0
 ) -> AsyncGenerator[Event, None]:
     """Yield the events of the conversation as it was right after event `last`, newest first, back
-    to event `after` (exclusive). Rewind events that are part of this history are included."""
+    to event `after` (exclusive). Events that a rewind removed are skipped; the rewind itself is
+    included."""
     while last > after:
         to = last
         read = store.read(key, after=after, before=last + 1, reverse=True, log=log)
@@ -39,14 +40,15 @@ async def newest_first(
 
 
 async def messages_of(store: Store, key: Key, limit: int | None = None) -> list[Message]:
-    """Return the newest `limit` messages of a thread, oldest first; without a limit, all."""
+    """Return the newest `limit` messages of a thread, oldest first. Without `limit`, returns all
+    messages."""
     row = await existing_row(store, key)
     if limit is None:
         return transcript([event async for event in store.read(key, log=row.log)])
     check_count("limit", limit, least=1)
     found: list[Event] = []
     messages, removed = 0, set[int]()
-    # A call and its outcome may be far apart, but the message with the call comes first.
+    # A tool result may be far from its call, but it always comes after the message with the call.
     async with aclosing(newest_first(store, key, log=row.log, last=row.head)) as read:
         async for event in read:
             found.append(event)

@@ -1,8 +1,8 @@
-"""Copying and moving sessions from one store to another, through the port alone.
+"""Copies and moves sessions from one store to another, using only the methods of `Store`.
 
-A thread is measured, restored, and measured again in the target. Threads that already exist in the
-target are compared and never overwritten, so you can complete an interrupted copy by running it
-again. A move seals the source before reading it.
+Each thread is hashed in the source, written to the target, and hashed again there to verify the
+copy. Threads that already exist in the target are compared and never overwritten, so you can
+complete an interrupted copy by running it again. A move seals the source before reading it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ LEASE = 60.0  # seconds
 
 class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a copy for one thread. `closed` is the number of events that were added to
-    close open items; `new` means that the thread does not exist in the target and was not
-    copied."""
+    close open items. The status `new` means that the thread does not exist in the target and was
+    not copied."""
 
     thread: str
     status: Literal["copied", "same", "new", "conflict"]
@@ -63,7 +63,8 @@ class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class SessionCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a copy for one session. `blobs` and `claims` are the numbers of blobs and names
-    that did not exist in the target. `held` lists names that another session holds there."""
+    that the copy added to the target. `held` lists the names that another session of the target
+    holds."""
 
     source: Scope
     target: Scope
@@ -75,7 +76,7 @@ class SessionCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Job(Struct, frozen=True, kw_only=True):
-    """The source, the target and the mode of one copy operation."""
+    """The parameters of one copy: source, target, session, and whether it is a move."""
 
     source: Store
     target: Store
@@ -107,19 +108,21 @@ async def copy_session(
     dry_run: bool = False,
     progress: Callable[[int], None] = lambda events: None,
 ) -> SessionCopy:
-    """Copy a session with its threads, blobs and names, into `tenant` if one is given.
+    """Copy a session with its threads, blobs and claimed names. The copy belongs to `tenant`, by
+    default to the same tenant as the source.
 
-    Events keep number, id and time, and forks share events again. If a thread differs from the one
-    in the target, or a name is taken, that is a conflict and nothing is written.
+    Events keep number, id and time, and forks share events with their parents again. If a thread
+    differs from the one in the target, or another session holds a name, the result is a conflict
+    and nothing is written.
 
-    A plain copy closes everything that is open: pending items are settled as `abandoned` and an
-    active run ends as `interrupted`, so that nothing is approved or done twice. A move keeps
-    everything as it is and leaves the source sealed. It raises `LeaseHeld` while the session has a
-    driver, and `SessionMoved` if it was moved elsewhere. Repeat the call to complete an interrupted
+    A copy without `move` closes open items: pending items are settled as `abandoned` and an active
+    run ends as `interrupted`, so that nothing is approved or done twice. A move copies the events
+    unchanged and leaves the source sealed. It raises `LeaseHeld` while the session has a driver,
+    and `SessionMoved` if it was moved to another store. Repeat the call to complete an interrupted
     copy.
 
-    Raises `StoreError` if the source changes during the copy, or if the written events do not read
-    back the same. `progress` is called with the number of events written.
+    Raises `StoreError` if the source changes during the copy, or if the events read back from the
+    target differ from the source. `progress` is called with the number of events written.
     """
     there = Scope(scope.tenant if tenant is None else tenant, scope.session)
     check_key(scope)
@@ -148,9 +151,9 @@ async def undo_move(
 ) -> int:
     """Reopen the threads that a move to `target` sealed. Returns the number of reopened threads.
 
-    Raises `SessionExists` if the target has any part of the session (delete it there first), and
-    `SessionMoved` if the session was moved elsewhere, because a session must never continue in two
-    places.
+    Raises `SessionExists` if a thread of the session exists in the target (delete the session there
+    first), and `SessionMoved` if the session was moved to another store, because a session must
+    never continue in two stores.
     """
     there = Scope(scope.tenant if tenant is None else tenant, scope.session)
     name = await place_name(target, scope, there)
@@ -166,7 +169,8 @@ async def undo_move(
 
 
 async def place_name(store: Store, scope: Scope, there: Scope) -> str:
-    """Return the name under which `session.moved` records a store, without credentials."""
+    """Return the name of a store, without credentials, which the event `session.moved` records as
+    the destination."""
     info = store.info()
     place = info.location
     if info.kind in ("sqlite", "file"):
@@ -188,7 +192,7 @@ async def _compare_one(job: _Job, log: MeasuredLog) -> ThreadCopy:
 
     def found(status: Literal["same", "new", "conflict"], detail: str | None = None) -> ThreadCopy:
         if detail is not None and row is not None and row.sealed is not None:
-            detail += "; the session was moved away from the target: delete its remains there first"
+            detail += "; the session was moved away from the target: delete it there first"
         return ThreadCopy(thread=log.thread, status=status, events=log.end, detail=detail)
 
     key = job.key(log.thread)
@@ -197,7 +201,7 @@ async def _compare_one(job: _Job, log: MeasuredLog) -> ThreadCopy:
         return found("new")
     upto = min(row.head, log.end)
     if await chain_of(job.target, key, upto, row.log) != await _chain(job, log, upto):
-        return found("conflict", "differs from the thread of that name in the target")
+        return found("conflict", "differs from the thread with the same name in the target")
     if row.head < log.end:
         return found("conflict", f"the target has only the first {row.head} events")
     if job.move and log.row.sealed is None and row.head > log.end:
@@ -262,7 +266,7 @@ async def _write(
                 done[log.thread] = await _restore(job, log, Parent(base.thread, log.shared))
             else:
                 done[log.thread] = await _restore(job, log, parent)
-        # Includes what an earlier, interrupted copy left.
+        # Also deletes the temporary thread of an earlier, interrupted copy.
         if base is not None and parent is None and await job.target.row(base) is not None:
             await job.target.delete(base)
     return done
@@ -277,8 +281,9 @@ def base_of(scope: Scope, chain: bytes) -> Key:
 async def restore_base(
     store: Store, base: Key, events: AsyncGenerator[Event, None], shared: int
 ) -> None:
-    """Write the events that a fork shared with a parent that no longer exists, so that the fork can
-    share them again. The last event keeps drivers away until this thread is deleted."""
+    """Write a temporary thread with the events that a fork shared with a deleted parent, so that
+    the fork can share them with this thread. Its last event ends the run, so that no driver
+    acquires the thread before it is deleted."""
 
     async def closed() -> AsyncGenerator[Event, None]:
         async with aclosing(events):
@@ -305,8 +310,8 @@ async def _restore(job: _Job, log: MeasuredLog, parent: Parent | None) -> Thread
 async def _events(
     job: _Job, log: MeasuredLog, after: int, end: int, added: Iterable[Event]
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of the source, followed by the added events. The source's events must match
-    the measurement."""
+    """Yield the events of the source, followed by the added events. Raises `StoreError` if the
+    source's events do not match the measured hash."""
     async with aclosing(measured(job.source, log, after=after, end=end)) as events:
         async for event in events:
             yield event
@@ -316,7 +321,8 @@ async def _events(
 
 
 async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> None:
-    """Compare the source and the target with the measurement."""
+    """Raise `StoreError` if the source changed during the copy, or if the copy in the target
+    differs from it."""
     key = job.key(log.thread)
     chain = log.chain[log.end]
     if await chain_of(job.source, log.row.key, log.end, log.row.log) != chain:
@@ -329,21 +335,21 @@ async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> No
         problem = "differs from the source after the copy: delete the copy, then copy it again"
         raise failed(log, problem)
     if row.head == head and _bare(log.row, added) != _bare(row, log.tail):
-        raise failed(log, "has a row that differs from the source: run `holdfast verify`")
+        raise failed(log, "has a row that differs in source and target: run `holdfast verify`")
 
 
 def _bare(row: Row, more: Sequence[Event]) -> Row:
-    """Return a row after `more` events, without the fields that may differ between a log and its
-    copy: sealing the source and closing the copy change different fields."""
+    """Return a row for the comparison of a log with its copy: with the events `more` applied, and
+    without the fields that may differ."""
     if more:
         row = catalog.apply(row, more, [catalog.project(event) for event in more])
     return replace(row, tenant="", log="", head=0, last=0, link=None)
 
 
 async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
-    """Claim the names of the session. Returns the newly claimed names and an empty list. If another
-    session holds some of the names, claims none of them and returns those names as the second
-    value."""
+    """Claim the names of the session in the target. Returns the newly claimed names and an empty
+    tuple. If other sessions hold some of the names, claims nothing and returns an empty list and
+    those names."""
     have = set(await job.target.claims(job.there))
     taken: list[str] = []
     held: list[str] = []
@@ -358,7 +364,7 @@ async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
 
 
 async def _give_up(job: _Job, names: Sequence[str]) -> None:
-    """Release the names of a session if no part of the session was copied."""
+    """Release the claimed names after an error, unless a thread was already copied."""
     with suppress(HoldfastError):
         if not await threads_of(job.target, job.there):
             await _unclaim(job, names)
@@ -390,13 +396,13 @@ async def _check_move(job: _Job, logs: Sequence[MeasuredLog]) -> None:
         if row is not None and row.log == log.row.log:
             raise InvalidValue(
                 field="target",
-                problem="is the store that the session is in",
+                problem="is the store that already contains the session",
                 remedy="pass another store",
             )
 
 
 async def _move(job: _Job) -> dict[str, ThreadCopy]:
-    """Seal the source and copy it; repeat if a thread was created meanwhile."""
+    """Seal the source and copy it; repeat if a thread was created in the source meanwhile."""
     name = await place_name(job.target, job.scope, job.there)
     done: dict[str, ThreadCopy] = {}
     while True:
@@ -414,8 +420,8 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
 
 
 async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) -> None:
-    """Seal every open thread. Raises `LeaseHeld` if a thread has a driver. `actor` is recorded with
-    the event."""
+    """Append `session.moved`, with the destination `to`, to every thread that is not sealed. Raises
+    `LeaseHeld` if a thread has a driver. `actor` is recorded with the event."""
     while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
         await _tell(store, open, "session.moved", {"to": to}, actor)
 
@@ -435,7 +441,7 @@ async def unseal(
 
 
 def check_place(row: Row, name: str) -> None:
-    """Reject a thread that was moved elsewhere."""
+    """Raise `SessionMoved` if a thread was moved to a store other than `name`."""
     if row.sealed not in (None, name):
         raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 

@@ -1,5 +1,6 @@
-"""Creation of a store for a command that may fail. If the new store has no session in the end, its
-files and the folders created for it are removed. Databases on a server are left unchanged."""
+"""Cleanup after a command that created a store and then failed. If the new store contains no
+session, its files and the folders created for it are removed. Databases on a server are not
+changed."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from ..file_lock import FileLock
 from .sql.tables import DEAD
 from .url_display import place
 
-AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # the files of a SQLite store
+AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # suffixes of the files of a SQLite store
 
 
 class StoreCreation:
-    """A block that may create the store at a URL: use it with `with` or `async with`. If a store on
-    this machine did not exist before, it is removed when the block raises an `Exception` or `drop`
-    is set. With `folders`, missing parent folders are created, and removed in the same case. A
-    store that has a session, or that another process has open, stays."""
+    """Context manager for a block that may create the store at a URL. If the store is on this
+    machine and did not exist before, its files are removed when the block raises an `Exception` or
+    `drop` is set. With `folders`, missing parent folders are created first, and removed together
+    with the store. A store that contains a session, or that another process has open, is kept."""
 
     def __init__(self, url: str, *, folders: bool = False) -> None:
         self._path = place(url)
@@ -69,7 +70,7 @@ class StoreCreation:
 
 
 def remove_unused(path: Path, *, file: bool) -> None:
-    """Remove the files of a store that has no session, and that no other process has open."""
+    """Remove the files of a store, unless it contains a session or another process has it open."""
     database = path if file else path / "index.db"
     if not database.exists() or _used(database):
         return

@@ -1,4 +1,4 @@
-"""Which events may be erased, for all stores. Pure."""
+"""Checks of the events that a caller wants to erase, shared by all stores. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .rules import LeaseState, check_fence
 
 
 def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease | None) -> list[int]:
-    """Return the numbers to erase, without duplicates. Raises `InvalidValue` for a number that the
-    log does not have."""
+    """Check the arguments of an erase. Returns the event numbers in order, without duplicates.
+    Raises `InvalidValue` for a number that the log does not have."""
     for seq in seqs:
         check_count("seqs", seq, least=1, most=row.head)
     if fence is not None:
@@ -24,12 +24,13 @@ def check_erase(row: Row, lease: LeaseState, seqs: Sequence[int], fence: Lease |
 
 
 def check_erasable(events: Iterable[tuple[int, str, bytes | None]]) -> None:
-    """Raise `InvalidValue` for a rewind among these (number, kind, kept bytes): without it, the
-    conversation would come back. One that a repair replaced may be erased again."""
+    """Raise `InvalidValue` if one of the events (number, kind, stored link) is a rewind: if it were
+    erased, the messages that it removed would reappear. A rewind whose data was already erased by a
+    repair is accepted."""
     for seq, kind, kept in events:
         if kind == REWOUND and not is_erased(kept):
             raise InvalidValue(
                 field="seqs",
                 problem=f"event {seq} is a rewind, which cannot be erased",
-                remedy="erase the messages; a rewind has no copy of them",
+                remedy="erase the messages instead; a rewind does not contain their text",
             )

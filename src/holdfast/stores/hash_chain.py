@@ -1,15 +1,16 @@
-"""The links of a log: each event is bound to all events before it. Pure, except for salts.
+"""The links of a log, a hash chain: each link depends on an event and on all events before it.
 
 The **link** of an event is a SHA-256 over the previous link, a mark, and the event without its
 data: number, id, kind, version, run, actor, cause and time. The **mark** is a SHA-256 over a salt
 and the event's hash, so it binds the data. When the data is erased, the salt is erased too: the
 mark stays, the links remain valid, and the mark reveals nothing about the erased data. The chain of
-a log begins with a link of the log's own name. The chain of a fork begins with the link of the
-event at which the fork left its parent.
+a log begins with a hash of the log's key and incarnation. The chain of a fork begins with the link
+of the event at which the fork left its parent.
 
 Each event is stored with a format byte followed by its content: `w` with salt and link; `e` with
 mark and link, if the data is erased; `x` with a link, if the event was damaged and then erased.
-Events that an older program wrote have no such bytes.
+Events that an older release wrote have no such bytes. The functions are pure, except that salts are
+random.
 """
 
 from __future__ import annotations
@@ -39,19 +40,20 @@ _sha256 = hashlib.sha256
 
 
 class Seal(NamedTuple):
-    """The values that bind an event: its hash, and the salt of its mark."""
+    """The inputs from which an event's link is computed: the hash of the event, and a random
+    salt."""
 
     hash: bytes
     salt: bytes
 
     def of(self, event: NewEvent) -> Seal:
-        """Return the seal for an event whose data changed when the event was numbered. The salt
+        """Return the seal of an event whose data changed when the event got its number. The salt
         stays the same."""
         return Seal(fingerprint(event), self.salt)
 
 
 def seals(events: Sequence[NewEvent]) -> list[Seal]:
-    """Return new seals for events that are about to be appended."""
+    """Return the hash and a new random salt for each event that is about to be appended."""
     salts = current().token_bytes(SALT * len(events))
     return [
         Seal(fingerprint(event), salts[SALT * n : SALT * (n + 1)]) for n, event in enumerate(events)
@@ -59,24 +61,25 @@ def seals(events: Sequence[NewEvent]) -> list[Seal]:
 
 
 def origin(key: Key, log: str, after: int = 0, base: bytes = b"") -> bytes:
-    """Return the link before the first event of a log. For a fork, `after` and `base` are the
-    number and the link at which it left its parent. If the chain of links begins later, `after` is
-    the number before the first link."""
+    """Return the start value of a log's chain, used as the link before the first event. For a fork,
+    `after` and `base` are the number and the link of the event at which it left its parent. If the
+    first events of a log have no links, `after` is the number of the last event without a link."""
     named = _encode(("holdfast", 1, key.tenant, key.session, key.thread, log, after))
     return _sha256(named + base).digest()
 
 
 def anew(log: str, after: int) -> bytes:
-    """Return the link that begins a new chain after an event number. The link does not include the
-    key of the log, because a deleted log whose events a fork still shares has no key."""
+    """Return the start value for a chain that begins again after event `after`, because that event
+    has no link. The value does not include the key of the log, because a deleted log whose events a
+    fork still shares has no key."""
     return origin(Key("", "", ""), log, after)
 
 
 def linked(
     row: Row, events: Sequence[Event], given: Sequence[Seal]
 ) -> tuple[list[bytes], str | None]:
-    """Return the bytes to store with each of the next events of the log of `row`, and the link of
-    the log after them."""
+    """Compute the links of the next events of a log. Returns the bytes to store with each event,
+    and the link of the last event."""
     if not events:
         return [], row.link
     link = _read(row.link) or anew(row.log, row.head)
@@ -104,8 +107,9 @@ def _link(before: bytes, mark: bytes, event: Event) -> bytes:
 
 
 def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes | None:
-    """Return the bytes to store with an event whose data is being erased; the data had this hash.
-    With `damaged`, the event itself was altered, and its link is kept without a check."""
+    """Return the bytes to store with an event after its data is erased. `hash` is the hash of the
+    event with its data. With `damaged`, the event itself was altered, and its link is kept without
+    a check."""
     if kept is None or damaged:
         return kept and b"x" + link_in(kept)
     if kept[:1] != b"w":
@@ -120,18 +124,19 @@ def link_in(kept: bytes | None) -> bytes:
 
 
 def ending(kept: bytes | None) -> str | None:
-    """Return the link of a log's last event in the form that its row stores."""
+    """Return the link in the bytes that are stored with a log's last event, in hexadecimal; None if
+    there is none."""
     return link_in(kept).hex() or None
 
 
 def is_erased(kept: bytes | None) -> bool:
-    """Return whether these bytes are stored with an event whose data was erased."""
+    """Return whether the bytes stored with an event show that its data was erased."""
     return kept is not None and kept[:1] in (b"e", b"x")
 
 
 class LinkWalk:
-    """Checks the links of a log event by event, and reports each event that does not follow from
-    the events before it. If an older program wrote the log, its row has no link, and the chain may
+    """Checks the links of a log event by event, and reports each event whose link does not match
+    the events before it. If an older release wrote the log, its row has no link, and the chain may
     begin again after any number."""
 
     def __init__(
@@ -143,19 +148,20 @@ class LinkWalk:
         deleted: str | None = None,
         lossy: bool = False,
     ) -> None:
-        """Start before the events after `after`. These are the log's own events, or events of a
-        `deleted` log that this log shares. `left` is the bytes stored with the event at which a
-        fork left its parent; None if they are unknown. With `lossy`, a placeholder may replace a
-        lost event."""
+        """Prepare to check the events after number `after`. These are the log's own events, or
+        events of the log `deleted` that this log shares. `left` is the bytes stored with the event
+        at which a fork left its parent; None if they are unknown. With `lossy`, a placeholder may
+        replace a lost event."""
         self._row = row
         self._log, self._lossy = deleted or row.log, lossy
         begun = None if left is None else origin(row.key, row.log, after, link_in(left))
         self._before = begun
         self._linked = False  # whether the last event had a link
-        self._bare = False  # whether it had no link, and that was not reported
+        self._bare = False  # whether the last event had no link, and this was not reported
 
     def look(self, event: Event, hash: bytes, kept: bytes | None) -> list[Damage]:
-        """Check the next event, whose data matches its hash. Returns the problem, or None."""
+        """Check the next event, whose data matches its hash. Returns the problem, if there is
+        one."""
         before, was_linked = self._before, self._linked
         self.skip(kept)
         if kept is None:
@@ -191,7 +197,8 @@ class LinkWalk:
         self.skip(None)
 
     def end(self) -> list[Damage]:
-        """Check the end of the log. Returns the problem, or None."""
+        """Check that the last event matches the link in the log's row. Returns the problem, if
+        there is one."""
         link = self._row.link
         ends = not self._bare and (not self._before or _read(link) == self._before)
         sound = link is None or ends

@@ -1,4 +1,5 @@
-"""Store methods that run a single function, such as a function of a connection or a transaction."""
+"""`store_method`, which turns a function of a connection or of a transaction into a store
+method."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 def store_method(
     job: Job[C, P, R], run: Callable[[Any, Callable[[C], R]], Awaitable[T]]
 ) -> Method[P, T]:
-    """Make `job` a store method. `run` supplies the first argument of `job`, such as a connection;
-    the other parameters of `job` are those of the method."""
+    """Turn `job` into an async store method. `run` supplies the first argument of `job`, such as a
+    connection; the other parameters of `job` are those of the method."""
 
     @wraps(job)
     async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:

@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class KeyedLocks(Generic[K]):
-    """`async with locks.of(key)` admits one task at a time for each key."""
+    """A lock per key: `async with locks.of(key)` admits one task at a time for each key."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[K, asyncio.Lock] = WeakValueDictionary()

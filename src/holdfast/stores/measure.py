@@ -1,5 +1,5 @@
-"""The measurement of a session, read through the store port: a hash chain over each log, the fork
-points, and the open items. `copy` uses it to write a copy and to verify the copy."""
+"""Measures a session: a hash chain over each log, the fork points, and the open items. `copy` uses
+the result to write a copy and to verify it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .pages import every_row
 from .port import Store
 
 START = bytes(32)  # the chain before the first event
-SOME, SIZE = 256, 1 << 20  # events to fold at a time, and bytes of data
+SOME, SIZE = 256, 1 << 20  # maximum number of events, and bytes of data, to fold at a time
 
 
 class MeasuredLog(Struct, frozen=True, kw_only=True):
-    """One log, measured up to event `end`. The events after `end` are in `tail`; they only record
-    where the log was moved. `chain` maps `end`, and each requested number, to the hash of the
+    """One log, measured up to event `end`. If the log was moved away, `tail` holds the events after
+    `end`, which record the move. `chain` maps `end`, and each requested number, to the hash of the
     events up to that number. Events up to `shared` belong to the log that this log was forked
     from."""
 
@@ -42,13 +42,14 @@ class MeasuredLog(Struct, frozen=True, kw_only=True):
 
 
 def link(chain: bytes, event: Event) -> bytes:
-    """Return the chain extended by one event. The hash covers all fields of the event."""
+    """Return the hash of a log up to `event`. `chain` is the hash up to the event before it. The
+    hash covers all fields of the events."""
     rest = msgspec.json.encode((event.seq, event.at, event.run, event.actor, event.cause))
     return hashlib.sha256(chain + fingerprint(event) + rest).digest()
 
 
 async def chain_of(store: Store, key: Key, end: int, log: str | None = None) -> bytes:
-    """Compute the chain over events 1…end of a log."""
+    """Compute the hash chain over events 1…end of a log."""
     chain = START
     async with aclosing(store.read(key, before=end + 1, log=log)) as events:
         async for event in events:
@@ -112,8 +113,8 @@ async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
 async def measured(
     store: Store, log: MeasuredLog, *, after: int = 0, end: int | None = None
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of a log. Raises `StoreError` after the last event if the events do not
-    match the measurement; the caller must then discard them."""
+    """Yield the events of a measured log. Raises `StoreError` after the last event if the events do
+    not match the measured hash; the caller must then discard them."""
     end = log.end if end is None else end
     chain = log.chain.get(after, START)
     read = store.read(log.row.key, after=after, before=end + 1, log=log.row.log)
@@ -157,7 +158,8 @@ async def _measure(store: Store, row: Row, marks: Collection[int]) -> MeasuredLo
 
 
 async def _tail(store: Store, row: Row) -> tuple[Event, ...]:
-    """Return the event that sealed a log, and the events appended with it."""
+    """Return the event that sealed a log and the events after it. Empty if the log is not
+    sealed."""
     found: list[Event] = []
     if row.sealed is None:
         return ()
@@ -187,15 +189,16 @@ async def _shared(store: Store, row: Row) -> int:
 
 
 def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None]]:
-    """Return the logs in an order in which they can be restored. Each log comes with the earlier
-    thread to share its first events with, or None if its parent no longer exists."""
+    """Return the logs in an order in which they can be restored. With each log comes the earlier
+    thread that it shares its first events with; None if it shares none, or if its parent no longer
+    exists."""
     order: list[tuple[MeasuredLog, Parent | None]] = []
     offers: dict[tuple[int, bytes], str] = {}
     left = list(logs)
     while left:
         wanted = [(log.shared, log.chain.get(log.shared, START)) for log in left]
         ready = [i for i, at in enumerate(wanted) if at[0] == 0 or at in offers]
-        if not ready:  # the longest can be the parent of the others
+        if not ready:  # the fork that shares most can be the parent of the others
             ready = [max(range(len(left)), key=lambda i: wanted[i][0])]
         for i in ready:
             parent = offers.get(wanted[i])
@@ -207,8 +210,8 @@ def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None
 
 
 def closing(log: MeasuredLog, now: int) -> list[Event]:
-    """Return the events that close a log, so that nothing in it is pending, running or due. The
-    result is the same for every call with the same log."""
+    """Return the events that close a log, so that nothing in it is pending, running or due. Each
+    call for the same log returns the same event ids."""
     events = [
         NewEvent.of(
             "pending.settled",

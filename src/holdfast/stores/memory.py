@@ -1,6 +1,7 @@
-"""A store in this process's memory: the reference for the behaviour of every store.
+"""`MemoryStore`, a store in the memory of this process. Its behaviour is the reference for all
+stores.
 
-Nothing here awaits between a check and its write, which makes each call a transaction.
+No method awaits between a check and the write that depends on it, so each call is a transaction.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from .verify import LogRange, StoredEvent, check_log
 
 @dataclass(eq=False)
 class _Log:
-    """One log. Events with numbers up to `shared` belong to its base."""
+    """One log in memory. Events with numbers up to `shared` are kept in `base`, from which it was
+    forked."""
 
     row: Row
     base: _Log | None = None
@@ -59,7 +61,7 @@ class _Log:
         return log.events[seq - log.shared - 1]
 
     def kept(self, seq: int) -> bytes | None:
-        """Return the stored link of an event of this log; None if it does not exist."""
+        """Return the bytes with the link of an event; None if the event has no link."""
         log = self.owner(seq)
         return log.links[seq - log.shared - 1] if seq else b""
 
@@ -148,8 +150,8 @@ class MemoryStore(BaseStore[_Log]):
         return sorted(found)
 
     def _holds(self, log: _Log, id: str) -> bool:
-        """Return whether an event was appended to this log, or to a deleted one that it
-        continues."""
+        """Return whether an event with this id was appended to this log, or to a deleted log from
+        which this log was forked."""
         if (seq := log.known(id)) is None:
             return False
         holder = log.owner(seq)
@@ -203,7 +205,7 @@ class MemoryStore(BaseStore[_Log]):
         self._logs[key] = restore
 
     async def _discard(self, restore: _Log, error: BaseException) -> None:
-        pass  # nothing refers to it
+        pass  # the restored log is garbage-collected
 
     def _restored(self, key: Key) -> None:
         self._wakes.wake(key)
@@ -272,7 +274,7 @@ class MemoryStore(BaseStore[_Log]):
         return removed, [log.row.log for log in deleted]
 
     async def _sweep(self, scope: Scope | None) -> None:
-        pass  # forks refer to the events that they share; nothing else does
+        pass  # deleted logs are garbage-collected when no fork refers to them
 
     async def _shared_still(self, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
         return []
@@ -469,7 +471,7 @@ class MemoryStore(BaseStore[_Log]):
 
 
 class _MemoryCheck:
-    """The checks of `LogCheck` for a log in memory."""
+    """Reads a log in memory for `verify.check_log`."""
 
     lossy = False
 
@@ -508,6 +510,5 @@ class _MemoryCheck:
 
 
 def _copied(row: Row) -> Row:
-    """Return a copy of the row, as other stores do, so that the caller's changes do not affect the
-    store."""
+    """Return a copy of the row, so that the caller's changes do not affect the store."""
     return msgspec.json.decode(msgspec.json.encode(row), type=Row)

@@ -1,4 +1,4 @@
-"""The schema version of a store, read without changing it. Opening a store migrates it."""
+"""Reads the schema version of a store without changing the store. (Opening a store migrates it.)"""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .url_options import check_path, split_url
 
 
 class SchemaState(Struct, frozen=True):
-    """The schema version of a store (0 if it is empty), and the version that this program knows."""
+    """The schema version of a store (0 if it is empty), and the newest version that this release
+    knows."""
 
     found: int
     known: int
@@ -31,7 +32,7 @@ class SchemaState(Struct, frozen=True):
 
     @property
     def too_new(self) -> bool:
-        """Whether this program is too old to open the store."""
+        """Whether this release of Holdfast is too old to open the store."""
         return self.found > self.known
 
 
@@ -57,7 +58,7 @@ async def schema_of(url: str) -> SchemaState:
 def _in_file(path: str) -> SchemaState:
     if not Path(path).exists():
         return SchemaState(0, schema.VERSION)
-    # No journal means that no process has the database open: do not leave an empty one behind.
+    # Without a journal, no process has the database open; `immutable` creates no empty journal.
     mode = "mode=ro" if Path(path + "-wal").exists() else "immutable=1"
     uri = f"file:{quote(str(Path(path).absolute()))}?{mode}"
     with (
@@ -87,5 +88,5 @@ def _in_folder(path: str) -> SchemaState:
         raise InvalidValue(
             field="url",
             problem=f"{path!r} has no readable format.json",
-            remedy="pass the folder of a store",
+            remedy="pass a folder that Holdfast created",
         ) from error

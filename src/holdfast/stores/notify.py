@@ -1,5 +1,4 @@
-"""Waking followers: which follower waits for which log, and the loop behind `follow` in every
-store.
+"""The followers of logs, how they are woken, and the loop that implements `Store.follow`.
 
 Events that this process appends are passed to its followers directly. When another process appends
 events, the followers are woken and read the store.
@@ -15,7 +14,7 @@ from ..values.stream_items import CaughtUp
 from .port import Store
 from .rules import Extension, found
 
-MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # queued for a follower; above, it reads the store
+MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # maximum queue of a follower; beyond it, it reads the store
 
 
 class Follower:
@@ -29,7 +28,7 @@ class Follower:
         self._woken = asyncio.Event()
 
     def tell(self, log: str, events: Sequence[Event]) -> None:
-        """Pass events that were just appended to the follower, in order."""
+        """Pass newly appended events to the follower, in order."""
         self._told += events
         self._bytes += sum([len(event.data) for event in events])
         much = len(self._told) > MOST_EVENTS or self._bytes > MOST_BYTES
@@ -45,8 +44,8 @@ class Follower:
             self._woken.set()
 
     async def woken(self) -> list[Event] | None:
-        """Wait for the next wake-up. Returns the events that follow directly, or None if the
-        follower must read the store."""
+        """Wait for the next wake-up. Returns the events that directly follow event `after`, or None
+        if the follower must read the store."""
         if not self._look:
             await self._woken.wait()
         # Cleared before the store is read: an append meanwhile sets it again.
@@ -60,10 +59,10 @@ class Follower:
 
 
 class Wakes:
-    """The waiting followers of one store, all on one event loop."""
+    """The followers of one store that wait for events. All of them run on the same event loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, dict[Follower, None]] = {}  # in the order of arrival
+        self._waiting: dict[Key, dict[Follower, None]] = {}  # in the order in which they were added
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -111,8 +110,8 @@ async def follow(
     log: str | None,
     begun: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Event | CaughtUp, None]:
-    """Read to the end of the log, yield `CaughtUp`, then continue with each wake-up. `begun` is
-    called before the first wait."""
+    """Implement `Store.follow`: yield the existing events, then `CaughtUp`, then the new events at
+    each wake-up. `begun` is called before the first wait."""
     row = found(key, await store.row(key), log)
     follower = Follower(row.log, after)
     caught_up = False

@@ -1,4 +1,4 @@
-"""Logs and lists in bounded pieces: reads and queries in pages, restores in batches."""
+"""Splits reads into pages, and restores into batches, to limit memory use and transaction size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ReadBounds(NamedTuple):
         return head if self.before is None else min(self.before - 1, head)
 
     def behind(self, log: str, events: Sequence[Event]) -> ReadBounds:
-        """Return the bounds for the rest of the read, after these events."""
+        """Return the bounds for the rest of the read, after these events were read."""
         limit = None if self.limit is None else self.limit - len(events)
         after, before = self.after, self.before
         if self.reverse:
@@ -56,7 +56,7 @@ Fetch = Callable[[Key, ReadBounds], Awaitable[Page]]
 
 
 class Numbered(Protocol):
-    """An event, or a stored record of an event."""
+    """An object with an event number: an event, or a stored record of an event."""
 
     @property
     def seq(self) -> int: ...
@@ -74,9 +74,10 @@ def dense(
     *,
     reverse: bool,
 ) -> tuple[list[N], LogDamaged | None]:
-    """Return the part of a page (after < seq <= upto) before the first gap, and the error that
-    ended it: the gap itself, or the `damage` that follows the events. A page without events has a
-    gap at its first number."""
+    """Check that the event numbers of a page (after < seq <= upto) have no gap. Returns the events
+    before the first gap, and the error for the gap; without a gap, all events and `damage`, the
+    error for the event after them, if any. If a page has no events, its first number is reported as
+    missing."""
     wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
     seqs = [event.seq for event in found] + ([] if damage is None else [damage.seq])
     due = wanted[: max(len(seqs), 1)]
@@ -105,7 +106,7 @@ async def read_in_pages(fetch: Fetch, key: Key, bounds: ReadBounds) -> AsyncGene
 
 
 async def batches(events: AsyncIterable[Event]) -> AsyncGenerator[list[Event], None]:
-    """Check the events of another log, and yield them in batches that fit into one transaction."""
+    """Validate the events of a restore, and yield them in batches that fit into one transaction."""
     some: list[Event] = []
     size = 0
     async for event in events:

@@ -1,5 +1,5 @@
-"""The store port: the interface of a store, the data that it keeps, and its guarantees. One adapter
-per database implements it.
+"""The `Store` protocol: the methods of a store, their guarantees, and the types that they use. One
+adapter per database implements it.
 
 `holdfast.testing.StoreContract` states these guarantees as tests. Every method is required, and
 every key includes a tenant. All methods raise `InvalidValue` for arguments outside the limits and
@@ -25,7 +25,7 @@ Lease: TypeAlias = envelope.Lease
 
 
 class Acquire(Struct, frozen=True):
-    """A request to acquire the lease together with an append, for `ttl` seconds."""
+    """An argument of `append`: acquire the lease in the same step, for `ttl` seconds."""
 
     owner: str
     ttl: float = 15.0
@@ -41,14 +41,14 @@ class Draft(Struct, frozen=True):
 
 
 class BlobRef(Struct, frozen=True):
-    """The name of a blob within its session."""
+    """A reference to a blob of a session: the SHA-256 that names it, and its size in bytes."""
 
     sha256: str
     size: int
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """The state of `log` after event `seq`, as computed by the fold named `version`."""
+    """The state of `log` after event `seq`, as computed by version `version` of the fold."""
 
     log: str
     seq: int
@@ -57,8 +57,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 class Damage(Struct, frozen=True, kw_only=True):
-    """One problem that `verify` found. `broken` is an event that does not follow from the events
-    before it; `unlinked` is an event for which that cannot be checked."""
+    """One problem that `verify` found. `broken` means that an event does not match the events
+    before it; `unlinked` means that this cannot be checked for an event."""
 
     problem: Literal["unreadable", "missing", "torn", "broken", "unlinked", "row", "claim"]
     detail: str
@@ -68,7 +68,8 @@ class Damage(Struct, frozen=True, kw_only=True):
 
 
 class StoreInfo(Struct, frozen=True, kw_only=True):
-    """A description of a store. `location` never contains a credential. `lease_with_append` says
+    """The properties of a store. `location` never contains a credential. `apart` is the size in
+    bytes above which `read(inline=False)` omits the data of an event. `lease_with_append` says
     whether `append` takes `acquire=` and `release=`, and `acquire` takes `mark=`."""
 
     kind: str
@@ -82,7 +83,8 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """Logs, rows, leases, drafts, blobs, claims and snapshots in one database."""
+    """A store of logs, with their rows, leases, drafts, blobs, claims and snapshots, in one
+    database."""
 
     async def append(
         self,
@@ -98,21 +100,22 @@ class Store(Protocol):
     ) -> Appended:
         """Append events to a log, all or none. Returns when the events are durable.
 
-        Checks run in this order: limits; the log exists and is the incarnation `log`
-        (`SessionNotFound`, `LogReplaced`), or `create` begins it; known ids are skipped and report
-        their numbers, and if all ids are known, the call succeeds; the log is not sealed
-        (`SessionMoved`); `fence` is the newest lease (`LeaseLost`); the head is `expected`
-        (`HeadMoved`). An event whose id is known is not compared: the first content stays.
+        Checks run in this order: the arguments are within the limits; the log exists and is the
+        incarnation `log` (`SessionNotFound`, `LogReplaced`), or `create` is true and creates it;
+        events whose id is already in the log are skipped, and their existing numbers are returned
+        (if this applies to all events, the call succeeds); the log is not sealed (`SessionMoved`);
+        `fence` is the newest lease (`LeaseLost`); the head is `expected` (`HeadMoved`). The content
+        of a skipped event is not compared: the log keeps the first content.
 
-        With `acquire`, the same step takes the lease and returns it as `Appended.lease`; while
-        another lease is live, nothing is written (`LeaseHeld`). If any id is known, nothing is
-        written and no lease is taken: events that are not in the log get the number 0. If all ids
-        are known, `Appended.lease` is the lease that this append took earlier, if it is still the
-        newest, so that a call whose reply was lost can be repeated.
+        With `acquire`, the same step acquires the lease and returns it as `Appended.lease`; while
+        another lease is live, nothing is written (`LeaseHeld`). If any id is already in the log,
+        nothing is written and no lease is acquired: events that are not in the log get the number
+        0. If all ids are in the log, `Appended.lease` is the lease that this append acquired
+        earlier, if it is still the newest, so that a call whose reply was lost can be repeated.
 
         With `release`, which is also the fence, the same step releases the lease. If all ids are
-        known and this lease is still the newest, `Appended.lease` is that lease, because the caller
-        still holds it.
+        already in the log and this lease is still the newest, `Appended.lease` is that lease,
+        because the caller still holds it.
         """
         ...
 
@@ -138,7 +141,8 @@ class Store(Protocol):
         ...
 
     async def seqs(self, key: Key, ids: Sequence[str], *, log: str | None = None) -> dict[str, int]:
-        """Return the numbers of those event ids that a log has, including events that it shares."""
+        """Return the numbers of the events with these ids, including events that the log shares.
+        Ids that the log does not contain are omitted."""
         ...
 
     async def locate(self, tenant: str, id: str) -> list[Key]:
@@ -150,19 +154,21 @@ class Store(Protocol):
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
         """Return the link of an event: 64 hexadecimal digits that bind the event to all events
         before it. The link of the newest event is `Row.link`. A link never changes, even when data
-        is erased. Returns None if an older program wrote the event."""
+        is erased. Returns None if an older release, which did not compute links, wrote the
+        event."""
         ...
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
         """Yield the events after a number, then one `CaughtUp`, then each new event, without end.
-        Nothing is missed or repeated, whichever process appends. Raises `SessionNotFound` or
-        `LogReplaced` when the log is deleted or replaced."""
+        Each event is yielded exactly once, whichever process appends it. Raises `SessionNotFound`
+        or `LogReplaced` when the log is deleted or replaced."""
         ...
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        """Create `thread` in the same session. The thread shares events 1…at and adds `first`.
+        """Create `thread` in the same session. It shares the events 1…at of this log, and `first`
+        is its own first event.
 
         The shared events keep number, id and time, even when the parent is deleted. Repeating the
         call with the same `first` has no effect. Raises `SessionExists` if another thread has that
@@ -173,8 +179,8 @@ class Store(Protocol):
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        """Write a whole log, keeping numbers, ids and times. The log becomes visible when it is
-        complete.
+        """Create a log from existing events, which keep their numbers, ids and times. The log
+        becomes visible when it is complete.
 
         With `parent`, pass only the events after `parent.at`; the earlier events are shared with
         that thread of the session.
@@ -184,8 +190,9 @@ class Store(Protocol):
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        """Replace the data of events with `{"erased": reason}`, here and in all forks. The row is
-        rebuilt and snapshots are dropped; numbers, ids, kinds and times stay."""
+        """Replace the data of events with `{"erased": reason}`, in this log and in all forks that
+        share the events. The row is rebuilt and snapshots are dropped; numbers, ids, kinds and
+        times do not change."""
         ...
 
     async def delete(
@@ -218,7 +225,8 @@ class Store(Protocol):
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
     ) -> Page[Pending]:
-        """Return a page of the inbox over all sessions of a tenant, oldest first."""
+        """Return a page of the pending items of all sessions of a tenant (the inbox), oldest
+        first."""
         ...
 
     async def search(
@@ -235,8 +243,8 @@ class Store(Protocol):
         ...
 
     def reindex(self) -> AsyncGenerator[IndexProgress, None]:
-        """Drop the index of the texts and create a new one, and yield the progress. Yields nothing
-        if the store has no index. The index can be dropped at any time: no other data depends on
+        """Drop the full-text index and build it again, and yield the progress. Yields nothing if
+        the store has no index. The index can be dropped at any time: no other data depends on
         it."""
         ...
 
@@ -256,8 +264,8 @@ class Store(Protocol):
         ...
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        """Return logs of these agents that need a driver and have no live lease, longest due
-        first."""
+        """Return logs of these agents that need a driver and have no live lease. Logs that have
+        been due for the longest time come first."""
         ...
 
     async def acquire(
@@ -302,15 +310,15 @@ class Store(Protocol):
         ...
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        """Store bytes that belong to a session. The same bytes are stored once. By default, the
-        blob is named by the SHA-256 of the bytes; `sha256` overrides this name, for example with
-        the hash of the bytes before encryption."""
+        """Store bytes that belong to a session. Storing the same bytes again has no effect. By
+        default, the blob is named by the SHA-256 of the bytes; `sha256` overrides this name, for
+        example with the hash of the bytes before encryption."""
         ...
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         """Return the bytes of a blob of this session, or raise `BlobNotFound`. Bytes that do not
-        match the hash are rejected, unless `checked` is false. Pass `checked=False` for a blob that
-        was stored under another hash than that of its bytes."""
+        match the hash are rejected, unless `checked` is false. Pass `checked=False` if the blob was
+        stored with a `sha256` other than the hash of its bytes."""
         ...
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
@@ -341,7 +349,8 @@ class Store(Protocol):
         ...
 
     async def purge(self) -> Receipt:
-        """Remove remains of deleted and erased data from free pages and logs of the backend."""
+        """Remove remains of deleted and erased data from the free pages and write-ahead logs of the
+        database."""
         ...
 
     def info(self) -> StoreInfo:

@@ -1,4 +1,5 @@
-"""A store for any event loop and any thread: it forwards calls to the event loop that owns it."""
+"""`PortalStore`, with which several event loops and threads can use one store: it forwards calls to
+the event loop that owns the store."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ from .wrapped import WrappedStore
 
 BATCH_BYTES = 1 << 20  # of a stream, transferred to another loop in one batch
 
-# These are cancelled with their caller. All other methods write: once handed over to the owner's
-# loop, they run to completion.
+# Methods that are cancelled with their caller. All other methods write: once handed over to the
+# owner's loop, they run to completion.
 READS = """
 seqs locate link row rows find pending claims runnable search drafts get_blob blobs load_snapshot
 """
@@ -87,7 +88,7 @@ class PortalStore(WrappedStore):
         return self.inner.info()
 
     async def _store(self) -> Store:
-        """Return the inner store, opened. Called on the owner's loop."""
+        """Return the opened inner store. Called on the owner's loop."""
         return self.inner
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
@@ -297,8 +298,8 @@ class _Restore:
         self._restoring: asyncio.Task[None] | None = None
 
     async def put(self, batch: list[Event] | None) -> bool:
-        """Hand over the next events; None marks the end. Return False if the restore has already
-        ended."""
+        """Pass the next events to the restore; None marks the end. Returns False if the restore has
+        already ended."""
         if self._restoring is None:
             self._restoring = asyncio.create_task(self._begin(self._events()))
         putting = asyncio.create_task(self._given.put(batch))
@@ -309,7 +310,7 @@ class _Restore:
         return not self._restoring.done()
 
     async def end(self) -> None:
-        """Complete the restore; raise its error if it failed."""
+        """Mark the end of the events and wait for the restore; raise its error if it failed."""
         await self.put(None)
         assert self._restoring is not None
         await self._restoring

@@ -1,4 +1,5 @@
-"""Stores by kind: a host registers them, clients request them by name.
+"""`StoreRegistry`: a host registers kinds of stores, and clients request a store by the name of its
+kind.
 
 The host sets location and credentials of each kind. A client names a kind and may add the options
 that the host allows; it can never set where a store is. Equal requests share one store, and the
@@ -36,7 +37,8 @@ SCHEMES = {
     "mongodb": ("mongodb", "mongodb+srv"),
 }
 TYPES = (str, int, float, bool)
-# Settings that define where a store is, or who may use it, are never options, in any spelling.
+# Settings that define where a store is, or who may use it. Clients can never send them, in any
+# spelling.
 CONNECTION = """
 address certificate client clientoptions connection connectionstring credentials dbname dir
 directory directtls dsn file filename folder host hostaddr hostname hosts key listenurl location
@@ -45,7 +47,7 @@ url user username vault
 """
 SECURITY = ("ssl", "tls", "auth", "password", "proxy")  # prefixes of such names
 SOON = 0.25  # seconds that a store has to finish opening at shutdown
-PARTS = ("database", "schema")  # parts of a server: the host must list the allowed values
+PARTS = ("database", "schema")  # options that select data: the host must list the values
 
 
 @dataclass(frozen=True)
@@ -140,13 +142,15 @@ class StoreRegistry:
         self._named[kind] = None
 
     def check(self, kind: str, options: Options | None = None) -> None:
-        """Reject a request that `get` would reject, without opening anything. Raises `UnknownStore`
-        with the known kinds, or `InvalidValue` with the option and its allowed values."""
+        """Validate the arguments of `get` without opening a store. Raises `UnknownStore` with the
+        known kinds, or `InvalidValue` with the option and its allowed values."""
         if not isinstance(kind, str) or kind not in self._kinds:
             raise UnknownStore(kind=str(kind), available=self.kinds)
         if not isinstance(options, Mapping | None):
             raise InvalidValue(
-                field="options", problem=f"are {type(options).__name__}", remedy="pass a mapping"
+                field="options",
+                problem=f"are of type {type(options).__name__}",
+                remedy="pass a mapping",
             )
         for name, value in (options or {}).items():
             _check_option(kind, self._kinds[kind].allow, name, value)
@@ -228,14 +232,14 @@ async def _close(opening: asyncio.Task[Store]) -> None:
 
 
 def _at(kind: str, url: str) -> Builder:
-    """Return a builder that opens the store at `url`, with allowed options in place of the URL's
-    own."""
+    """Return a function that opens the store at `url`. Options of a request replace options of the
+    URL."""
     connect(url)  # rejects an unknown scheme now, and opens nothing
     schemes = SCHEMES.get(kind)
     if schemes is not None and url.partition(":")[0] not in schemes:
         raise InvalidValue(
             field="kinds",
-            problem=f"the URL of {kind!r} has the scheme of another kind",
+            problem=f"the URL of {kind!r} has the scheme of another kind of store",
             remedy=f"start it with {schemes[0]}:, or rename the kind",
         )
 

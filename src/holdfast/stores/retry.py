@@ -20,13 +20,13 @@ from ..errors import StoreUnavailable
 T = TypeVar("T")
 
 PATIENCE = 15.0  # seconds that a call waits for its backend
-SILENCE = 2.0  # seconds
+SILENCE = 2.0  # seconds until a slow call is reported
 FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts; doubled each time
 
 
 @contextmanager
 def slow(tell: Callable[[], None] | None) -> Iterator[None]:
-    """Call `tell` once if the block takes longer than `SILENCE` seconds."""
+    """Context manager: call `tell` once if the block takes longer than `SILENCE` seconds."""
     timer = asyncio.get_running_loop().call_later(SILENCE, tell) if tell is not None else None
     try:
         yield

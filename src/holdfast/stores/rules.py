@@ -1,7 +1,7 @@
-"""The decisions that every store makes inside its transaction. Pure.
+"""The decisions that every store makes inside its transaction: appends, leases, forks, restores.
 
-A store looks up the current values (row, lease, known ids), calls one of these functions, and
-writes the result. The order of the checks is therefore the same in every store.
+A store reads the current values (row, lease, known ids), calls one of these functions, and writes
+the result. The order of the checks is therefore the same in every store. The functions are pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..log.events import Event, Key, NewEvent, new_id
 from .hash_chain import Seal, link_in, linked, origin, seals
 from .port import Acquire, Draft, Lease, Snapshot
 
-SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # what a receipt counts
+SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # counted in receipts
 APART = 64 << 10  # payloads above this many bytes are stored apart from their events
 LONGEST_LEASE = 86_400_000  # ms
 RESTORE_MS = 60_000  # after this time without progress, a restore counts as interrupted
@@ -39,8 +39,8 @@ RESTORE_MS = 60_000  # after this time without progress, a restore counts as int
 
 class LeaseState(Struct, frozen=True):
     """The newest lease of a log. `owner` is None if the lease was released. `renewed` is the time
-    at which the lease was acquired or last renewed. `mark` identifies the token and the call that
-    acquired the lease. A program that does not know these fields leaves them unchanged, or 0 and
+    at which the lease was acquired or last renewed. `mark` contains the token and identifies the
+    call that acquired the lease. Older releases leave `renewed` and `mark` unchanged, or 0 and
     None."""
 
     token: int = 0
@@ -52,8 +52,8 @@ class LeaseState(Struct, frozen=True):
 
 
 class LiveLeases(NamedTuple):
-    """The bounds of a live lease at one point in time, for stores that search by them: the lease
-    ends after `now` and no later than `latest`, and was renewed no later than `renewed`."""
+    """Bounds for a database query that selects live leases: the lease ends after `now` and no later
+    than `latest`, and was renewed no later than `renewed`."""
 
     now: int
     latest: int
@@ -71,9 +71,10 @@ L = TypeVar("L", bound=StoredLog)
 
 
 class Extension(Struct, frozen=True):
-    """The result of an append decision: the numbers to report and, if any event is new, the values
-    to write. These are the events with their hashes and links, the row after them, and the new
-    state of the lease if the append changes it. `lease` is the lease to report."""
+    """The result of an append decision. `seqs` are the numbers of all events of the call. If any
+    event is new, the result also holds the values to write: the events with their hashes and links,
+    the row after them, and the new state of the lease if the append changes it. `lease` is the
+    lease to return to the caller."""
 
     seqs: tuple[int, ...]
     fresh: list[Event]
@@ -86,8 +87,8 @@ class Extension(Struct, frozen=True):
 
 
 def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
-    """Return the row of a new log, under a new incarnation. For a fork, return the row after number
-    `at`, whose link is `base`."""
+    """Return the row of a new log, under a new incarnation. For a fork, `at` is the number of the
+    last shared event, and `base` is the link of that event."""
     log = new_id()
     return Row(
         tenant=key.tenant,
@@ -102,7 +103,7 @@ def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
 
 
 def empty_row(row: Row, shared: int) -> Row:
-    """Return the row of a log before its own events, so that they can be applied again."""
+    """Return the row of a log without its own events, to rebuild the row by applying them again."""
     return Row(
         tenant=row.tenant,
         session=row.session,
@@ -115,8 +116,8 @@ def empty_row(row: Row, shared: int) -> Row:
 
 
 def found(key: Key, row: Row | None, log: str | None = None) -> Row:
-    """Return the row if the log exists and is the incarnation that the caller expects; raise
-    otherwise."""
+    """Return `row`. Raises `SessionNotFound` if it is None, and `LogReplaced` if it is not of the
+    incarnation `log`."""
     if row is None:
         raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
     if log is not None and row.log != log:
@@ -127,21 +128,21 @@ def found(key: Key, row: Row | None, log: str | None = None) -> Row:
 
 
 def existing(key: Key, log: L | None, incarnation: str | None = None) -> L:
-    """Return the log if it exists and is the incarnation that the caller expects; raise
-    otherwise."""
+    """Return `log`. Raises `SessionNotFound` if it is None, and `LogReplaced` if it is not of the
+    expected incarnation."""
     found(key, log.row if log else None, incarnation)
     assert log is not None
     return log
 
 
 def exists(key: Key) -> SessionExists:
-    """Return the error for a log that should be created but exists."""
+    """Return the error for an attempt to create a log that already exists."""
     return SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
 
 
 class AppendRequest(Struct, frozen=True, kw_only=True):
-    """The arguments of an append, and the seals of its events. They are the same in every
-    attempt."""
+    """The arguments of an append, and the seal (hash and salt) of each event. Every attempt of the
+    append uses the same request."""
 
     key: Key
     events: Sequence[NewEvent]
@@ -170,7 +171,8 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     def decide(
         self, row: Row, lease: LeaseState, known: Mapping[str, int], *, project: Project, now: int
     ) -> Extension:
-        """Decide the append based on the current values of the log. See `extend`."""
+        """Check the append against the current values of the log, and return what to write. See
+        `extend`."""
         if self.acquire is not None and known:
             return self._repeated(row, lease, known)
         done = extend(
@@ -193,9 +195,9 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(done, lease=self.release if held else None)
 
     def _repeated(self, row: Row, state: LeaseState, known: Mapping[str, int]) -> Extension:
-        """Decide an append with `acquire` if some ids are known; no event is written. If all ids
-        are known, the call is a repetition, and the result is the lease that the first call
-        acquired."""
+        """Return the result of an append with `acquire` if some ids are already in the log; no
+        event is written. If all ids are known, the call is a repetition, and the result is the
+        lease that the first call acquired."""
         assert self.acquire is not None
         lease = None
         if len(known) == len({*self.ids}):
@@ -217,7 +219,8 @@ def extend(
     fence: Lease | None = None,
     acquire: Acquire | None = None,
 ) -> Extension:
-    """Decide an append to the log of `row`, which already has the ids in `known`."""
+    """Check an append to the log of `row`, and return what to write. `known` maps the ids that are
+    already in the log to their numbers."""
     numbers = dict(known)
     seqs: list[int] = []
     fresh: list[Event] = []
@@ -257,7 +260,7 @@ def extended(
     changes: Sequence[RowChange],
     seqs: tuple[int, ...] = (),
 ) -> Extension:
-    """Return the result of extending the log of `row` by these events."""
+    """Return what to write when these events are appended to the log of `row`."""
     links, link = linked(row, fresh, seals)
     after = apply(row, fresh, changes, link)
     hashes = [seal.hash for seal in seals]
@@ -265,7 +268,7 @@ def extended(
 
 
 def check_head(row: Row, expected: int) -> None:
-    """Raise if the log is not at the number that the caller expects."""
+    """Raise `HeadMoved` if the last event of the log does not have the number `expected`."""
     if row.head != expected:
         raise HeadMoved(
             tenant=row.tenant,
@@ -277,7 +280,7 @@ def check_head(row: Row, expected: int) -> None:
 
 
 def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
-    """Reject a lease that is not the newest of this incarnation, or that was released."""
+    """Raise `LeaseLost` if a lease is not the newest of this incarnation, or was released."""
     if not is_newest(row, state, lease):
         raise LeaseLost(
             tenant=row.tenant,
@@ -295,10 +298,10 @@ def is_newest(row: Row, state: LeaseState, lease: Lease) -> bool:
 
 
 def live_leases(now: int) -> LiveLeases:
-    """Return the bounds of live leases. If a lease ends later than its duration allows, the clock
-    was set back after it was granted. Such a lease counts as expired, because otherwise no driver
-    could take over until the clock catches up. A lease without a renewal time is assumed to have
-    the longest possible duration."""
+    """Return the bounds of leases that are live at the time `now`. If a lease ends later than its
+    duration allows, the clock was set back after it was granted. Such a lease counts as expired,
+    because otherwise no driver could take over until the clock catches up. A lease without a
+    renewal time is assumed to have the longest possible duration."""
     return LiveLeases(now, now + SKEW + LONGEST_LEASE, now + SKEW)
 
 
@@ -312,7 +315,7 @@ def lease_left(state: LeaseState, now: int) -> int:
 
 
 def check_lease(owner: str, ttl: float) -> None:
-    """Reject an owner or a duration that a lease cannot have."""
+    """Raise `InvalidValue` for an invalid owner name or an invalid lease duration."""
     check_name("owner", owner)
     if not 0.001 <= ttl <= LONGEST_LEASE // 1000:
         raise InvalidValue(field="ttl", problem=f"is {ttl}", remedy="use 0.001 to 86,400 seconds")
@@ -328,8 +331,8 @@ def acquire(
     mark: str | None = None,
     now: int,
 ) -> tuple[Lease, LeaseState]:
-    """Decide an acquisition. Returns a new lease, or the lease that an earlier call with the same
-    mark acquired. Raises `LeaseHeld` if another driver has the lease."""
+    """Decide whether a caller gets the lease. Returns a new lease, or the lease that an earlier
+    call with the same mark acquired. Raises `LeaseHeld` if another driver has the lease."""
     if mark is not None and (lease := marked_lease(row, state, owner, ttl, mark)) is not None:
         return lease, state
     return take_lease(row, state, owner, ttl=ttl, steal=steal, now=now, mark=mark)
@@ -351,8 +354,8 @@ def marked_lease(row: Row, state: LeaseState, owner: str, ttl: float, mark: str)
 
 
 def _mark(token: int, mark: str) -> str:
-    """Return a mark in its stored form. It includes the token, because a program that does not know
-    marks leaves the mark of an earlier lease in place."""
+    """Return a mark in its stored form. It includes the token, so that the mark of an earlier lease
+    does not match: older releases do not update the mark when they acquire a lease."""
     return f"{token} {mark}"
 
 
@@ -366,7 +369,8 @@ def take_lease(
     now: int,
     mark: str | None,
 ) -> tuple[Lease, LeaseState]:
-    """Decide a new lease, or raise `LeaseHeld`."""
+    """Return a new lease and its stored state. Raises `LeaseHeld` if the current lease is live and
+    `steal` is None."""
     left = lease_left(state, now)
     if state.owner is not None and left and steal is None:
         raise LeaseHeld(
@@ -378,8 +382,8 @@ def take_lease(
             left=left,
         )
     ms = int(ttl * 1000)
-    # Never below the clock: a store that lost its leases (a rebuilt index) still issues tokens
-    # above the lost ones.
+    # At least the current time: a store that lost its leases (a rebuilt index) still issues
+    # greater tokens than before.
     token = max(state.token + 1, now)
     lease = Lease(
         key=row.key,
@@ -396,7 +400,7 @@ def take_lease(
 
 
 def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, LeaseState]:
-    """Decide a renewal: the same token with a new end."""
+    """Return the renewed lease, with the same token and a later end, and its stored state."""
     check_fence(row, state, lease)
     until = now + lease.ttl
     renewed = msgspec.structs.replace(lease, until=until)
@@ -404,7 +408,8 @@ def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, L
 
 
 def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> LeaseState:
-    """Decide a release; releasing the same lease again changes nothing."""
+    """Return the state of the lease after its release. Releasing the same lease again changes
+    nothing."""
     if lease.log == row.log and lease.token == state.token and state.owner is None:
         return state
     check_fence(row, state, lease)
@@ -414,19 +419,19 @@ def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> Leas
 
 
 def check_open(row: Row) -> None:
-    """Reject writes to a log that was moved elsewhere."""
+    """Raise `SessionMoved` if the log was moved to another store."""
     if row.sealed is not None:
         raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 
 
 def check_at(row: Row, at: int, field: str = "at") -> None:
-    """Reject a fork point, or another event number, that the log does not have."""
+    """Raise `InvalidValue` if the log has no event number `at`."""
     check_count(field, at, least=1, most=row.head)
 
 
 def check_delete(key: Key, row: Row | None, expected: int | None) -> None:
-    """Reject the deletion of a log that is not at the number that the caller expects. The number of
-    a log that does not exist is 0."""
+    """Raise `HeadMoved` if the last event of the log that is to be deleted does not have the number
+    `expected`. For a log that does not exist, the number is 0."""
     if expected is None:
         return
     if row is not None:
@@ -447,8 +452,8 @@ def keeps_snapshot(token: int | None, seq: int, kept: tuple[int, int] | None) ->
 
 
 def check_snapshot(row: Row, snapshot: Snapshot) -> None:
-    """Reject a snapshot of another incarnation, of events that do not exist yet, or of excessive
-    size."""
+    """Reject a snapshot that is of another incarnation, that includes events that do not exist yet,
+    or that is too large."""
     found(row.key, row, snapshot.log)
     check_name("version", snapshot.version)
     check_count("seq", snapshot.seq, least=0, most=row.head)
@@ -460,7 +465,8 @@ def check_snapshot(row: Row, snapshot: Snapshot) -> None:
 
 
 def check_fork(parent: Row, at: int, first: NewEvent, known: Mapping[str, int]) -> None:
-    """Reject a fork of a log that has the ids in `known`."""
+    """Raise an error if the log was moved away, if it has no event `at`, or if its first `at`
+    events include the id of `first`. `known` maps ids of the log to numbers."""
     check_open(parent)
     check_at(parent, at)
     if known.get(first.id, at + 1) <= at:
@@ -475,8 +481,8 @@ def check_fork(parent: Row, at: int, first: NewEvent, known: Mapping[str, int]) 
 def check_same_fork(
     key: Key, shared: int, known: Mapping[str, int], at: int, first: NewEvent
 ) -> None:
-    """Reject a fork to a thread that exists, unless the thread was created by the same fork: it
-    shares `shared` events and has the ids in `known`."""
+    """Raise `SessionExists` for a fork to a thread that exists, unless the same call created it:
+    the thread has the same fork point and the same first event."""
     if not (shared == at > 0 and known.get(first.id) == at + 1):
         raise exists(key)
 
@@ -484,7 +490,7 @@ def check_same_fork(
 def forked(
     key: Key, at: int, first: NewEvent, left: bytes | None, *, project: Project, now: int
 ) -> tuple[Row, Extension]:
-    """Return the row of a new fork, and its extension by its first event. `left` is the bytes
+    """Return the row of a new fork, and what to write for its first event. `left` is the bytes
     stored with the event at which the fork leaves its parent."""
     row = new_row(key, now, at=at, base=link_in(left))
     event = first.numbered(at + 1, now)
@@ -492,8 +498,8 @@ def forked(
 
 
 def check_restored(row: Row, events: Sequence[Event], known: Iterable[str]) -> None:
-    """Reject the next events of a restore if their numbers do not follow, or if an id occurs twice;
-    the log has the ids in `known`."""
+    """Raise `InvalidValue` if the next events of a restore are not numbered consecutively, or if an
+    id occurs twice. `known` contains ids of these events that are already in the log."""
     dense(events, row.head)
     ids = {event.id for event in events}
     if len(ids) < len(events) or not ids.isdisjoint(known):
@@ -505,15 +511,15 @@ def check_restored(row: Row, events: Sequence[Event], known: Iterable[str]) -> N
 def restored(
     row: Row, shared: int, events: Sequence[Event], given: Sequence[Seal], project: Project
 ) -> Extension:
-    """Return the result of extending a log by the next events of its restore. The log begins after
-    event `shared`."""
+    """Return what to write for the next events of a restore. The log begins after event
+    `shared`."""
     if row.head == shared:
         row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
     return extended(row, events, given, [project(event) for event in events])
 
 
 def check_restored_end(row: Row, shared: int) -> None:
-    """Reject a restore without events."""
+    """Raise `InvalidValue` for a restore without events."""
     if row.head == shared:
         raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
 
@@ -530,7 +536,8 @@ def restore_discarded() -> StoreUnavailable:
 
 
 def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
-    """Join pieces (message, token, start, text) into drafts, each from its newest token."""
+    """Join pieces (message, token, start, text) into drafts. Each draft uses only the pieces of its
+    newest token."""
     newest: dict[str, tuple[int, dict[int, str]]] = {}
     for message, token, start, text in pieces:
         if message not in newest or newest[message][0] < token:
@@ -555,7 +562,8 @@ def join_draft(pieces: Mapping[int, str]) -> str:
 
 
 def apart(event: NewEvent) -> bytes:
-    """Return the stub that replaces a large payload. Reads with `inline=False` return it too."""
+    """Return the stub that replaces a large payload in reads with `inline=False`: its size and
+    SHA-256."""
     sha256 = hashlib.sha256(event.data).hexdigest()
     return msgspec.json.encode({"apart": {"size": size_of(event), "sha256": sha256}})
 

@@ -1,5 +1,5 @@
-"""`shared_store`: a store that is opened once per process, and can be used from any thread or event
-loop."""
+"""`shared_store`, which returns a store that is opened once per process and can be used from any
+thread or event loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Name = tuple[str, Vault | None]
 
 
 class _OpenStore:
-    """A store that is open or opening, and the handles that use it."""
+    """A store that is open or being opened, and the `SharedStore` handles that use it."""
 
     def __init__(self, opening: asyncio.Task[Store]) -> None:
         self.opening = opening

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-HERE = ("sqlite", "file")  # stores that live at a path on this machine
+HERE = ("sqlite", "file")  # schemes of stores at a path on this machine
 _HOST = r"(?:[\w.%-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?"
 _ADDRESS = re.compile(
     rf"//(?:[^@/?#]*@)?(?P<host>{_HOST}(?:,{_HOST})*)(?P<path>/[\w.%-]*)?(?:\?[^@]*)?"
@@ -22,8 +22,8 @@ def place(url: str) -> Path | None:
 
 
 def shown(url: str) -> str:
-    """Return the URL without credentials and options. The server's address is omitted too if an
-    unescaped character could make part of a password look like part of the address."""
+    """Return the URL without credentials and options. The server's address is omitted too if the
+    URL is ambiguous, because part of a password could be mistaken for part of the address."""
     scheme, _, rest = url.partition(":")
     if scheme in HERE or not rest:
         return url

@@ -21,8 +21,8 @@ _MODE = re.compile("0?[0-7]{3}")
 
 
 class UrlOption(NamedTuple):
-    """One option: its default, the function that parses its text, and the remedy for invalid
-    text."""
+    """One option of a store URL: its default, the function that parses its text, and the remedy in
+    the error for invalid text."""
 
     default: Any
     read: Callable[[str], Any]
@@ -30,7 +30,7 @@ class UrlOption(NamedTuple):
 
 
 def _choice(*values: str) -> UrlOption:
-    """Define an option with a few allowed values; the first is the default."""
+    """Define an option with a fixed set of allowed values; the first is the default."""
 
     def read(text: str) -> str:
         if text not in values:
@@ -82,7 +82,7 @@ OPTIONS: dict[str, dict[str, UrlOption]] = {
     "sqlite": {
         "durability": _DURABILITY,
         "mode": UrlOption(
-            0o600, _read_mode, "use 0600, or octal digits that also let others read or write: 0640"
+            0o600, _read_mode, "use 0600, or other octal permissions for a file, such as 0640"
         ),
     },
     "postgres": {
@@ -103,7 +103,8 @@ SECRET = ("listen_url",)  # options whose values never appear in an error
 
 
 def read_options(kind: str, given: dict[str, str]) -> dict[str, Any]:
-    """Return the values of all options of a kind of store, and remove them from `given`."""
+    """Return the values of all options of a kind of store, with defaults, and remove them from
+    `given`."""
     return {
         name: _read(name, given.pop(name), option) if name in given else option.default
         for name, option in OPTIONS[kind].items()
@@ -119,12 +120,13 @@ def _read(name: str, text: str, option: UrlOption) -> Any:
 
 
 def read_option(kind: str, name: str, text: str) -> Any:
-    """Return the value of one option."""
+    """Parse the text of one option and return its value."""
     return _read(name, text, OPTIONS[kind][name])
 
 
 def reject_unknown(kind: str, left: Mapping[str, str]) -> None:
-    """Reject options that the store does not have, which are probably misspelled."""
+    """Raise `InvalidValue` if `left` contains any option, because this kind of store does not have
+    it."""
     if left:
         known = [*OPTIONS[kind], "vault"]
         raise InvalidValue(

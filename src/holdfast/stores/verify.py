@@ -1,7 +1,6 @@
-"""Verification of one log, the same in every store: numbers, hashes, links, row and claims.
+"""Verification of one log: numbers, hashes, links, row and claims. All stores share it.
 
-A store implements `LogCheck` for a log, and repairs the problems that `lost` and `has_wrong_row`
-report.
+Each store implements `LogCheck`, and repairs the problems that `lost` and `has_wrong_row` return.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from ..log.events import Event, Key, Scope
 from .hash_chain import LinkWalk
 from .port import Damage
 
-ALTERED = "differs from its hash"
+ALTERED = "its data does not match its hash"
 
 
 class StoredEvent(NamedTuple):
-    """An event with the values stored for it. If its data cannot be read, `problem` gives the
-    reason, and the data is null."""
+    """An event with its stored hash and link. If the data cannot be read, `problem` says why, and
+    the data is null."""
 
     event: Event
     hash: bytes
@@ -49,7 +48,7 @@ class LogCheck(Protocol):
 
     @property
     def lossy(self) -> bool:
-        """Whether a placeholder can replace a lost event."""
+        """Whether this store replaces lost events with placeholders."""
         ...
 
     async def parts(self) -> list[LogRange]:
@@ -58,7 +57,8 @@ class LogCheck(Protocol):
         ...
 
     async def left(self) -> bytes | None:
-        """Return the bytes stored with the event at which the log was forked from its parent."""
+        """Return the bytes stored with the event at which the log was forked from its parent, which
+        contain its link."""
         ...
 
     async def events(self, part: LogRange, after: int) -> Sequence[StoredEvent]:
@@ -71,16 +71,16 @@ class LogCheck(Protocol):
         ...
 
     async def is_indexed(self, row: Row) -> bool:
-        """Return whether lists find the log by the values of its row."""
+        """Return whether the indexes that `find` and `pending` use agree with the row."""
         ...
 
     async def claimed(self, tenant: str, name: str) -> Scope | None:
-        """Return the holder of a name."""
+        """Return the session that holds a name; None if it is not claimed."""
         ...
 
 
 async def check_log(log: LogCheck) -> list[Damage]:
-    """Return the problems of one log, its row and its claims."""
+    """Check one log with its row and its claims, and return the problems."""
     found: list[Damage] = []
     for part in await log.parts():
         own = part.deleted is None
@@ -117,7 +117,7 @@ async def _check_events(log: LogCheck, part: LogRange, walk: LinkWalk) -> list[D
 
 
 def _missing(key: Key, seq: int, upto: int) -> Damage:
-    return Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq)
+    return Damage(problem="missing", detail=f"up to event {upto}", key=key, seq=seq)
 
 
 async def _check_row(log: LogCheck) -> list[Damage]:
@@ -125,9 +125,9 @@ async def _check_row(log: LogCheck) -> list[Damage]:
     if row is None:
         return []
     if not catalog.agrees(log.row, row):
-        detail = "differs from its log"
+        detail = "does not match its log"
     elif not await log.is_indexed(row):
-        detail = "the index of the row differs from the row"
+        detail = "the index entries of the row do not match the row"
     else:
         return []
     return [Damage(problem="row", detail=detail, key=log.row.key)]
@@ -146,7 +146,7 @@ async def _check_claims(log: LogCheck) -> list[Damage]:
 
 
 def lost(found: Sequence[Damage]) -> list[int]:
-    """Return the numbers of the events that cannot be read; a repair erases these."""
+    """Return the numbers of the unreadable events, whose data a repair erases."""
     return [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
 
 

@@ -1,5 +1,5 @@
-"""A store that wraps another store. Every method calls the inner store, and subclasses override
-some methods."""
+"""`WrappedStore`, the base class of stores that wrap another store. Every method calls the inner
+store, and subclasses override some methods."""
 
 from __future__ import annotations
 

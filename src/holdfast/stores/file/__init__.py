@@ -1,4 +1,4 @@
-"""The file store: a folder of JSON lines."""
+"""`FileStore`, a store in a folder of JSON lines."""
 
 from .store import FileStore
 

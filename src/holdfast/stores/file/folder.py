@@ -1,8 +1,8 @@
-"""The files of a file store: where they are, and how they change durably.
+"""`StoreFolder`: the files of a file store, their paths, and durable changes to them.
 
-File names are ids and hashes generated here, never text from a caller. Every change can be rolled
-back until the index is committed: appended bytes are truncated, and a file is removed only after
-the commit.
+File names are ids and hashes that Holdfast generates, never text from a caller. Every change can be
+rolled back until the index is committed: appended bytes are truncated, and a file is removed only
+after the commit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 from ...log.events import Scope
 
 OPEN_FILES = 128
-GONE = ".gone-"  # in the name of a folder that a delete has renamed
+GONE = ".gone-"  # part of the name of a blob folder that a delete has renamed
 
 
 class StorePaths:
-    """The paths of the files of a store."""
+    """Computes the paths of a store's log files, large payloads and folders of blobs."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -54,10 +54,10 @@ class StoreFolder:
         self._renamed: list[tuple[Path, Path]] = []
         self._removing: list[Path] = []
 
-    # Changes; `roll_back` undoes each of them
+    # Changes. `roll_back` undoes each of them, except `cut`
 
     def size(self, path: Path) -> int:
-        """Return the size of a log's file in bytes; 0 if it does not exist."""
+        """Return the size of a file in bytes; 0 if it does not exist."""
         if (file := self._files.get(path)) is not None:
             found = os.fstat(file)
             if _is_at(found, path):
@@ -81,13 +81,13 @@ class StoreFolder:
         return start
 
     def cut(self, path: Path, size: int) -> None:
-        """Truncate a file after its last intact line. This is not rolled back, because the removed
-        bytes are not an event."""
+        """Truncate a file to `size`, the end of its last intact line. This is not rolled back,
+        because the removed bytes are not an event."""
         os.ftruncate(self._file(path, make=False), size)
         self._grown.setdefault(path, size)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Create a file. The file gets its final name only when it is complete."""
+        """Create a file under a temporary name, and rename it when it is complete."""
         self._make_folder(path.parent)
         new = path.with_name(f"{path.name}.new")
         self._made += [new, path]
@@ -116,7 +116,7 @@ class StoreFolder:
         self._new_names.add(new.parent)
 
     def set_aside(self, path: Path, name: str) -> bool:
-        """Hide a folder by renaming it, and remove it after the commit. Return whether it
+        """Hide a folder by renaming it, and remove it after the commit. Returns whether it
         existed."""
         if not path.exists():
             return False
@@ -126,7 +126,8 @@ class StoreFolder:
         return True
 
     def bring_back(self, aside: Path) -> Path:
-        """Restore the name and content of a folder that `set_aside` renamed."""
+        """Undo `set_aside`: give the folder `aside` its earlier name again. Returns the path with
+        this name."""
         path = aside.with_name(aside.name.partition(GONE)[0])
         self._make_folder(path)
         for child in aside.iterdir():
@@ -142,7 +143,7 @@ class StoreFolder:
     # The end of a transaction
 
     def make_durable(self) -> None:
-        """Sync everything that was appended, written or renamed, and the names of the files."""
+        """Fsync everything that was appended, written or renamed, and the names of the files."""
         if self._sync:
             for path in self._grown:
                 os.fsync(self._file(path, make=False))
@@ -158,8 +159,8 @@ class StoreFolder:
         self.make_names_durable()
 
     def make_names_durable(self) -> None:
-        """Sync the names of new files and folders. Files must be on disk before a line that refers
-        to them, so call this before writing such lines."""
+        """Fsync the folders that have new files. Call this before writing lines that refer to these
+        files, so that no line refers to a file that a power loss removed."""
         if self._sync:
             for folder in self._new_names:
                 _sync_path(folder)
@@ -184,7 +185,7 @@ class StoreFolder:
             try:
                 os.ftruncate(self._file(path, make=False), size)
             except OSError:
-                continue  # the next catch-up truncates what follows the last line
+                continue  # `Index.catch_up` truncates the incomplete line later
         for path in self._made:
             path.unlink(missing_ok=True)
         for old, new in self._renamed:
@@ -251,8 +252,8 @@ class StoreFolder:
 
 
 def _is_at(file: os.stat_result, path: Path) -> bool:
-    """Return whether an open file is still the file at its path. The link count does not show this,
-    because a crashed process may have left another name for a replaced file."""
+    """Return whether an open file is still the file at its path. The link count cannot tell this,
+    because a crashed process may have left a second name for a replaced file."""
     try:
         return os.path.samestat(file, os.stat(path))
     except FileNotFoundError:

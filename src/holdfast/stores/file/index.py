@@ -1,9 +1,9 @@
-"""The index of a file store, and how the index is kept consistent with the files.
+"""`Index`, which keeps the SQLite index of a file store consistent with the files.
 
-The files are authoritative. If the index is behind the files (a process crashed between the two
-writes), the index is updated. If the index has more than the files (the files were damaged), the
-index is corrected, and the damage is recorded. If the index is missing, it is rebuilt from all
-files.
+The files are authoritative. If events of the files are missing in the index (a process crashed
+between the two writes), they are added. If the index has events that the files do not have (the
+files were damaged), they are removed from the index, and the damage is recorded. If the index is
+missing, it is rebuilt from all files.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from .lines import Placed, Scanned, parse_line, scan, unfinished
 logger = logging.getLogger("holdfast.file")
 
 TABLES = "CREATE TABLE IF NOT EXISTS files (log INTEGER PRIMARY KEY, size INTEGER NOT NULL)"
-JOURNAL = 0  # the journal's row in `files`
+JOURNAL = 0  # the id of the journal in the table `files`
 UNREADABLE = b"x"
 
 _place = struct.Struct(">cQQ")
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One change that is not part of a log. A line of `journal.jsonl` is a list of entries. A claim
-    without a session was released. `deleted` is a deleted log, or the new name of a renamed folder
-    of deleted blobs."""
+    """A change that is recorded in `journal.jsonl`, because it is not part of a log file: a claim,
+    a delete, an erasure or a damage. A line of the journal is a list of entries. A claim without a
+    session was released. `deleted` is a deleted log, or the new name of a renamed folder of deleted
+    blobs. `erased` maps logs to the numbers of erased events."""
 
     claim: tuple[str, str] | None = None
     session: str | None = None
@@ -60,7 +61,7 @@ _said = msgspec.json.Decoder(list[JournalEntry]).decode
 
 
 def place(offset: int, length: int) -> bytes:
-    """Encode the position of a line, as the index stores it."""
+    """Encode the position of a line for the column `events.data`."""
     return _place.pack(b"f", offset, length)
 
 
@@ -70,7 +71,7 @@ def unpack(column: bytes) -> tuple[int, int]:
 
 
 class Index:
-    """Keeps the tables consistent with the files of one folder."""
+    """Keeps the tables of the index consistent with the files of one folder."""
 
     def __init__(self, folder: StoreFolder, project: Project) -> None:
         self._folder = folder
@@ -79,7 +80,7 @@ class Index:
         self._journal: int | None = None  # its size according to the index, if known
 
     def forget(self) -> None:
-        """Drop cached values, because another process may have written."""
+        """Drop cached values, because another process may have changed the tables."""
         self._journal = None
 
     # Sizes
@@ -97,13 +98,13 @@ class Index:
         return found[0] if found else 0
 
     def lines(self, conn: sqlite3.Connection, log: int, path: Path) -> dict[int, bytes]:
-        """Return the lines of a file by number, including damaged ones, unchanged."""
+        """Return the lines of a log's file as bytes, by event number, including damaged lines."""
         text = path.read_bytes()
         start = text.find(b"\n") + 1
         (shared,) = conn.execute("SELECT shared FROM logs WHERE id = ?", (log,)).fetchone()
         scanned = scan(text[start:], offset=start, seq=shared)
         found = {p.seq: text[p.offset : p.offset + p.length] for p in scanned.lines}
-        # A line that the index still finds is intact, even if its neighbour lost its line end.
+        # A line at the indexed position is intact, even if the line end before it was damaged.
         for seq, column in conn.execute("SELECT seq, data FROM events WHERE log = ?", (log,)):
             if column[:1] == b"f":
                 offset, length = unpack(column)
@@ -115,7 +116,7 @@ class Index:
     # The journal
 
     def say(self, said: JournalEntry) -> None:
-        """Add an entry to the journal. A lost index is rebuilt from the journal."""
+        """Queue an entry for the journal. The entry is written at the end of the transaction."""
         self._saying.append(said)
 
     def write_down(self, conn: sqlite3.Connection) -> None:
@@ -132,8 +133,9 @@ class Index:
         self._saying.clear()
 
     def catch_up_journal(self, conn: sqlite3.Connection) -> list[JournalEntry]:
-        """Apply the journal entries of a crashed process, and truncate an unfinished line. Returns
-        the entries, because their deletes and erasures are not done yet."""
+        """Apply journal entries that the index does not have yet, such as those of a crashed
+        process, and truncate an unfinished line. Returns the entries; the caller must complete
+        their deletes and erasures."""
         size = self._folder.size(self._folder.journal)
         if size == self._journal:
             return []
@@ -144,7 +146,7 @@ class Index:
         end = text.rfind(b"\n") + 1
         if end < size:
             self._folder.cut(self._folder.journal, end)
-        # Shorter than the index knew: it was rewritten meanwhile, so read all of it.
+        # If the journal is shorter than the index says, it was rewritten: read all of it.
         said = heard(text[known if known <= end else 0 : end])
         for one in said:
             self._take_in(conn, one)
@@ -152,7 +154,7 @@ class Index:
         return said
 
     def hear_again(self, conn: sqlite3.Connection) -> list[JournalEntry]:
-        """Apply the whole journal. Returns its entries."""
+        """Apply all entries of the journal to the index, and return them."""
         conn.execute("DELETE FROM claims")
         said = self._heard()
         for one in said:
@@ -166,8 +168,8 @@ class Index:
         self.grown(conn, JOURNAL, len(text))
 
     def deleted(self) -> set[str]:
-        """Return the logs and folders of blobs that were deleted, according to the journal and the
-        current transaction."""
+        """Return the names of deleted logs and of renamed folders of deleted blobs, according to
+        the journal and the current transaction."""
         said = [*self._heard(), *self._saying]
         return {one.deleted for one in said if one.deleted is not None}
 
@@ -195,7 +197,7 @@ class Index:
     ) -> SqliteLogEntry:
         """Update the index of a log from its file, and return the log. With `doubt`, the file is
         checked even if its size equals the size in the index, because the file may have been
-        rewritten and the index rolled back."""
+        rewritten although its size is the same."""
         path = self._folder.paths.log(entry.row.log)
         size, known = self._folder.size(path), self._size(conn, entry.id)
         if size == known and not (doubt and size and self._has_moved(conn, entry, path)):
@@ -231,8 +233,8 @@ class Index:
         return line is not None and line.id == found[0] and start + length == offset
 
     def _has_moved(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> bool:
-        """Return whether the last line that the index knows has moved within its file. A line that
-        is nowhere in the file is damaged; the reader reports that."""
+        """Return whether the last indexed line is at another position of the file than the index
+        says. If the line is not in the file at all, it is damaged; a read reports this."""
         found = conn.execute(
             "SELECT seq, id, data FROM events WHERE log = ? AND substr(data, 1, 1) = ?"
             " ORDER BY seq DESC LIMIT 1",
@@ -250,7 +252,7 @@ class Index:
         return any(p.line is not None and (p.seq, p.line.id) == last for p in placed)
 
     def _index_again(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> None:
-        """Drop the events of a log from the index, and read its file from the start."""
+        """Remove the events of a log from the index, and index its file from the start."""
         for table in ("events", "pending", "terms"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
         remove.drop_snapshots(conn, entry.id)
@@ -266,7 +268,8 @@ class Index:
                 entry,
                 Damage(
                     problem="torn",
-                    detail=f"the file ends at event {after.head}, the index at {entry.row.head}",
+                    detail=f"the file ends at event {after.head}, "
+                    f"but the index ends at event {entry.row.head}",
                     key=entry.row.key,
                     seq=after.head + 1,
                     repaired=True,
@@ -285,9 +288,10 @@ class Index:
         salvage: bool = True,
         known: int | None,
     ) -> None:
-        """Index the lines of a file from `offset` on, after the row `listed`, and truncate an
-        unfinished line. Without `salvage`, truncate the whole unfinished transaction. Leases are
-        read from the lines after number `known`, or not at all if `known` is None."""
+        """Index `text`, the part of a file that begins at `offset`, and truncate an unfinished
+        line. Without `salvage`, truncate the whole unfinished transaction. `listed` is the row that
+        the index has so far. Leases are read from the lines after event `known`, or not at all if
+        `known` is None."""
         scanned = scan(text, offset=offset, seq=entry.row.head)
         if not salvage:
             scanned = unfinished(scanned, offset, entry.row.head)
@@ -298,7 +302,7 @@ class Index:
                 entry,
                 Damage(
                     problem="torn",
-                    detail=f"{scanned.torn} bytes of an unfinished line were cut off",
+                    detail=f"{scanned.torn} bytes of an unfinished line were removed",
                     key=entry.row.key,
                     seq=(scanned.lines[-1].seq if scanned.lines else entry.row.head) + 1,
                     repaired=True,
@@ -319,8 +323,8 @@ class Index:
     def _shared_but_gone(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, scanned: Scanned
     ) -> list[Placed]:
-        """Return placeholders for the numbers that forks share but that are missing in the file;
-        these numbers are never assigned again."""
+        """Return placeholders for events that forks share but that are missing in the file. Their
+        numbers are never assigned again."""
         last = scanned.lines[-1].seq if scanned.lines else entry.row.head
         (upto,) = conn.execute(
             "SELECT max(shared) FROM logs WHERE base = ?", (entry.id,)
@@ -364,7 +368,7 @@ class Index:
         try:
             return catalog.apply(row, events, changes)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, InvalidValue):
-            # A row change is outside the hash of its line, so damage in it shows only here.
+            # The event's hash does not cover the row change, so damage in it is found only here.
             return catalog.apply(row, events, [self._project(event) for event in events])
 
     def _without_doubles(self, lines: Iterable[Placed]) -> Iterable[Placed]:
@@ -382,13 +386,13 @@ class Index:
 
     def _note(self, conn: sqlite3.Connection, entry: SqliteLogEntry, damage: Damage) -> None:
         logger.warning(
-            "log %s: %s (%s) at %s", entry.row.log, damage.problem, damage.detail, damage.seq
+            "log %s: %s (%s) at event %s", entry.row.log, damage.problem, damage.detail, damage.seq
         )
         self.say(JournalEntry(damage=damage, log=entry.row.log))
 
     def check_line(self, conn: sqlite3.Connection, key: Key) -> None:
-        """Update the index from the file of a log, and from the files of the logs it was forked
-        from."""
+        """Update the index from the file of a log, and from the files of the logs that it was
+        forked from."""
         if (entry := logs.lookup(conn, key)) is not None:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
@@ -396,8 +400,8 @@ class Index:
     def take_file(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, salvage: bool, leases: bool
     ) -> None:
-        """Index all lines of a log that was just added to the index. With `leases`, index its lease
-        too."""
+        """Index all lines of a log that was just added to the index. With `leases`, also restore
+        its lease."""
         path = self._folder.paths.log(entry.row.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
@@ -408,21 +412,21 @@ class Index:
 
 
 def _take_lease(conn: sqlite3.Connection, entry: SqliteLogEntry, lines: Iterable[Placed]) -> None:
-    """Store the lease from the last of these lines that contains one, unless the index has a newer
-    lease."""
+    """Store the lease that the last of these lines with a lease contains, unless the index has a
+    newer lease."""
     found = [placed.line.lease for placed in lines if placed.line and placed.line.lease]
     if found and found[-1].token >= entry.lease.token:
         logs.save_lease(conn, entry.id, found[-1])
 
 
 def lost(seq: int) -> Event:
-    """Return the placeholder for an event that cannot be read at all."""
+    """Return the placeholder event for an event that cannot be read at all."""
     event = NewEvent.of(LOST, id=f"damaged:{seq}")
     return event.numbered(seq, 0)
 
 
 def heard(text: bytes) -> list[JournalEntry]:
-    """Return the entries of all readable lines of the journal."""
+    """Parse lines of the journal. Returns the entries of all readable lines."""
     found: list[JournalEntry] = []
     for line in text.splitlines():
         try:

@@ -1,4 +1,5 @@
-"""The lines of a log file: a header, then one line per event, with the change of the row.
+"""The lines of a log file: a header, then one line per event, which also contains the change of the
+row.
 
 The format is documented in `docs/formats/log.md`. You can follow a file with `tail -f` and read it
 with any JSON tool.
@@ -24,8 +25,9 @@ LINE = b'{"seq":'  # the beginning of each line
 
 
 class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line of a log file. `base` and `shared` say where the earlier events of a fork are.
-    A deleted log that forks still need has no key."""
+    """The first line of a log file. In a fork, `base` is the log whose file contains the shared
+    events, and `shared` is the number of the last shared event. A deleted log that forks still need
+    has no key."""
 
     holdfast: int
     log: str
@@ -43,13 +45,13 @@ class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as stored in the file. With `apart`, the data is in a separate file, and this line
-    has its size and hash. `link` binds the event to the events before it. The link is stored with
-    the `salt` of its mark, or with the `mark` itself if the data is erased. `first` is the number
-    of the first event of the transaction in this log, `last` the number of the last event of the
+    """The line of an event. With `apart`, the data is in a separate file, and this line has its
+    size and hash. `link` binds the event to the events before it. The link is stored with the
+    `salt` of its mark, or with the `mark` itself if the data is erased. `first` is the number of
+    the first event of the transaction in this log, `last` the number of the last event of the
     append; each is omitted if it is the event's own number. The last line of an append that
-    acquired or released the lease contains the new state of the lease as `lease`. The CRC-32 of all
-    preceding bytes comes last."""
+    acquired or released the lease contains the new state of the lease as `lease`. The line ends
+    with the CRC-32 of all preceding bytes."""
 
     seq: int
     at: int
@@ -79,7 +81,7 @@ class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
         try:
             return tag + bytes.fromhex(self.salt or self.mark or "") + bytes.fromhex(self.link)
         except ValueError:
-            return tag  # matches no next event
+            return tag  # an invalid link, which `verify` reports
 
     def event(self) -> Event:
         return Event(
@@ -105,12 +107,12 @@ def header_line(header: Header) -> bytes:
 
 
 def _with_crc(text: bytes) -> bytes:
-    """Return a line of JSON with the CRC-32 of all bytes before the checksum."""
+    """Add the CRC-32 of a line's JSON as its last field `crc`."""
     return b'%b,"crc":%d}\n' % (text[:-1], crc32(text[:-1]))
 
 
 def _whole(text: bytes) -> bool:
-    """Return whether every byte of a line is unchanged."""
+    """Return whether a line is complete and matches its CRC-32."""
     end = text.rfind(b',"crc":')
     try:
         return text[-2:] == b"}\n" and crc32(text[:end]) == int(text[end + 7 : -2])
@@ -129,7 +131,7 @@ def event_line(
     last: int = 0,
     lease: LeaseState | None = None,
 ) -> bytes:
-    """Encode the line of an event; `stub` replaces data that is stored separately."""
+    """Encode the line of an event. `stub` replaces data that is stored in a separate file."""
     line = LogLine(
         seq=event.seq,
         at=event.at,
@@ -163,7 +165,7 @@ def parse_header(text: bytes) -> Header | None:
 
 
 def parse_line(text: bytes) -> LogLine | None:
-    """Parse the event in a line. Returns None if a byte of the line changed."""
+    """Parse the line of an event. Returns None if the line is damaged."""
     try:
         return _decode(text) if _whole(text) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -171,7 +173,7 @@ def parse_line(text: bytes) -> LogLine | None:
 
 
 class Placed(NamedTuple):
-    """A line and its position; `line` is None if it cannot be read."""
+    """A line and its position in the file. `line` is None if the line cannot be read."""
 
     seq: int
     line: LogLine | None
@@ -180,7 +182,8 @@ class Placed(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """The lines in a part of a file, by number, and the offset at which the intact part ends."""
+    """The lines in a part of a file, with their event numbers. `end` is the offset after the last
+    complete line, and `torn` is the number of bytes after it."""
 
     lines: list[Placed]
     end: int
@@ -188,11 +191,11 @@ class Scanned(NamedTuple):
 
 
 def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
-    """Read the lines of a file from `offset` on, after number `seq`.
+    """Parse the lines of a file from `offset` on. `seq` is the number of the event before them.
 
     A damaged line does not prevent reading the lines around it: the number of the next intact line
-    shows how many lines are missing. A number that the next intact line contradicts is itself
-    damaged. Bytes after the last line end are an interrupted write.
+    shows how many lines are missing. If a line's number does not fit the next intact line, the
+    number itself counts as damaged. Bytes after the last line end are an interrupted write.
     """
     placed: list[Placed] = []
     bad: list[tuple[int, int]] = []
@@ -217,8 +220,8 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
 
 
 def unfinished(scanned: Scanned, offset: int, seq: int) -> Scanned:
-    """Return the scan without its last transaction, if that is incomplete. After a power loss, any
-    part of an append that was never acknowledged may remain, with gaps."""
+    """Return the scan without its last transaction, if that is incomplete. A power loss during an
+    append can leave any of its lines in the file, with gaps."""
     sound = {placed.seq: placed.line for placed in scanned.lines if placed.line is not None}
     keep = seq
     if sound:
@@ -252,8 +255,8 @@ def _split(text: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _second(raw: bytes) -> int:
-    """Return the offset of an intact line inside a damaged line, or 0. This happens when the line
-    before it lost its line end."""
+    """Return the offset of an intact line that follows a damaged line without a line end between
+    them; 0 if there is none."""
     at = raw.find(LINE, 1)
     if at < 0 or parse_line(raw) is not None:
         return 0

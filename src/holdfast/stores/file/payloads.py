@@ -1,8 +1,9 @@
-"""The payload storage of a file store: events as JSON lines, large data and blobs as files.
+"""`FilePayloads`, the payload storage of a file store: events as JSON lines, large data and blobs
+as files.
 
-The tables of the SQLite store serve as an index that can be rebuilt. `events.data` is the position
-of a line (`f`, offset, length), or says that the data is in a separate file (`p`) or unreadable
-(`x`).
+The tables of the SQLite store serve as an index that can be rebuilt. The column `events.data`
+contains the position of a line (`f`, offset, length), or a byte that says that the data is in a
+separate file (`p`) or unreadable (`x`).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Staged:
 
 
 class FilePayloads(PayloadStorage):
-    """Payloads stored in the files of a folder. `index.py` keeps the index consistent with the
-    folder."""
+    """Stores the data of events and blobs in the files of a folder. `Index` keeps the tables
+    consistent with these files."""
 
     columns = f"{COLUMNS}, hash"
     lossy = True
@@ -57,8 +58,8 @@ class FilePayloads(PayloadStorage):
         self._folder = folder
         self._project = project
         self._index = index
-        self._recent: dict[int, tuple[Path, int]] = {}  # files of logs, and their sizes
-        self._first: dict[int, int] = {}  # the first number of this transaction in each log
+        self._recent: dict[int, tuple[Path, int]] = {}  # log id -> file, size of the file
+        self._first: dict[int, int] = {}  # log id -> first event of this transaction
         self._staged: Staged | None = None
 
     # Transactions
@@ -136,8 +137,8 @@ class FilePayloads(PayloadStorage):
         if staged.size:
             self._folder.append(staged.path, bytes(staged.text))
         else:
-            # The file appears under its name only when complete, so an incomplete first line is
-            # damage, and never the remains of a log whose creation a power loss interrupted.
+            # The file gets its name only when it is complete. An incomplete first line is therefore
+            # always damage, not the result of a power loss during the creation of the log.
             self._folder.write(staged.path, bytes(staged.text))
         size = staged.size + len(staged.text)
         self._index.grown(conn, staged.log, size)
@@ -157,7 +158,7 @@ class FilePayloads(PayloadStorage):
         )
 
     def put_header(self, conn: sqlite3.Connection, key: Key) -> None:
-        """Rewrite a log's first line from the index."""
+        """Rewrite the first line of a log's file with the values in the index."""
         entry = logs.existing(conn, key)
         path = self._path(conn, entry.id)
         lines = self._index.lines(conn, entry.id, path)
@@ -199,7 +200,7 @@ class FilePayloads(PayloadStorage):
         self._folder.make_durable()
 
     def erase_again(self, conn: sqlite3.Connection, said: JournalEntry) -> None:
-        """Complete an erasure from the journal, which may have been interrupted."""
+        """Complete the erasure of a journal entry, if it was interrupted."""
         for name, seqs in said.erased.items():
             found = conn.execute("SELECT id FROM logs WHERE log = ?", (name,)).fetchone()
             if found is None or not self._folder.paths.log(name).exists():
@@ -213,7 +214,7 @@ class FilePayloads(PayloadStorage):
                 remove.drop_snapshots(conn, entry.id)
 
     def _holds(self, conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int, data: Raw) -> bool:
-        """Return whether an existing event has this data."""
+        """Return whether event `seq` already has this data, or does not exist."""
         records = logs.records_of(conn, entry.id, self.columns, seq - 1, seq, 1)
         try:
             return all(e.data == data for e in self.get(conn, entry.id, entry.row.key, records))
@@ -244,7 +245,7 @@ class FilePayloads(PayloadStorage):
     def _rewrite(
         self, conn: sqlite3.Connection, log: int, path: Path, header: bytes, lines: dict[int, bytes]
     ) -> None:
-        """Rewrite a log's file, and update the positions of its lines."""
+        """Rewrite a log's file, and update the positions of its lines in the index."""
         at = len(header)
         places = []
         for seq, text in sorted(lines.items()):
@@ -321,7 +322,7 @@ def _name(conn: sqlite3.Connection, log: int) -> str:
 
 
 def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
-    """Return the key of a log, if it is not deleted."""
+    """Return the key of a log; None if the log was deleted."""
     found = conn.execute(
         "SELECT tenant, session, thread FROM logs WHERE log = ? AND state = ?", (log, LIVE)
     ).fetchone()
@@ -329,8 +330,8 @@ def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
 
 
 def _data(text: bytes, record: Record) -> bytes:
-    """Return the data of a line. Returns empty data if the line is not the one that the index
-    expects."""
+    """Return the data of an event from its line. Returns empty bytes if the line is not the one
+    that the index describes."""
     line = parse_line(text)
     if line is None or line.sha256 != record[9].hex():
         return b""
@@ -340,7 +341,8 @@ def _data(text: bytes, record: Record) -> bytes:
 
 
 def _lines(path: Path, columns: Sequence[bytes]) -> list[bytes]:
-    """Return the lines at these positions of a file, in one read. Missing lines are empty."""
+    """Read the lines at these positions of a file, in one read. A missing line is returned as empty
+    bytes."""
     places = [unpack(column) if column[:1] == b"f" else None for column in columns]
     wanted = [place for place in places if place is not None]
     if not wanted:

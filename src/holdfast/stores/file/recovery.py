@@ -1,8 +1,8 @@
-"""Recovery of a file store's index from the whole folder: after the index was lost, after a crash,
-and during a purge.
+"""`Recovery`, which rebuilds or updates the index of a file store from all files of the folder:
+after the index was lost, after a crash, and during a purge.
 
-A power loss may roll back the index, but never an acknowledged file. So a log that is missing in
-the index is added to it, unless the journal says that the log was deleted.
+A power loss may roll back the index, but never an acknowledged write to a log's file. So a log that
+is missing in the index is added to it, unless the journal says that the log was deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ BLOBS = "[0-9a-f]" * 64
 
 
 class Recovery:
-    """Operations on all files of a folder."""
+    """Rebuilds and updates the index from all files of a folder, and removes files that are no
+    longer needed."""
 
     def __init__(self, folder: StoreFolder, index: Index, payloads: FilePayloads) -> None:
         self._folder = folder
@@ -39,13 +40,13 @@ class Recovery:
         self._payloads = payloads
 
     def rebuild(self, conn: sqlite3.Connection) -> None:
-        """Fill empty tables with everything that is readable, because it is unknown which events
-        were acknowledged."""
+        """Fill empty tables with all readable events, even of incomplete appends, because it is
+        unknown which events were acknowledged."""
         self._make_true(conn, salvage=True, leases=False)
 
     def rebuild_after_crash(self, conn: sqlite3.Connection) -> None:
-        """Fill empty tables so that each append is present completely or not at all. Leases stay
-        unknown, because newer leases may have been lost with the index."""
+        """Fill empty tables so that each append is present completely or not at all. Leases are not
+        restored, because newer leases may have been lost with the index."""
         self._make_true(conn, salvage=False, leases=False)
 
     def recover(self, conn: sqlite3.Connection) -> None:
@@ -64,8 +65,8 @@ class Recovery:
         self._remove_orphans(conn)
 
     def check_all(self, conn: sqlite3.Connection, rewritten: Set[str] = frozenset()) -> None:
-        """Check the file of every readable log. The files of `rewritten` logs are checked even if
-        their size is unchanged."""
+        """Update the index from the files of all logs that exist or whose events forks share. The
+        files of `rewritten` logs are checked even if their size is unchanged."""
         found = conn.execute(
             "SELECT id FROM logs WHERE state = ? OR id IN (SELECT base FROM logs)", (LIVE,)
         )
@@ -74,12 +75,13 @@ class Recovery:
             self._index.catch_up(conn, entry, doubt=entry.row.log in rewritten)
 
     def tidy(self, conn: sqlite3.Connection) -> None:
-        """Rewrite the journal with its valid entries, and remove orphans."""
+        """Rewrite the journal with only the entries that are still needed, and remove files that
+        belong to no log or session."""
         said = [
             JournalEntry(claim=(tenant, name), session=session)
             for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
         ]
-        # Until its file is removed durably, a deleted log must stay known as deleted.
+        # A deleted log must stay in the journal until the removal of its file is durable.
         deleted = self._index.deleted()
         self._adopt_blobs(conn, deleted)
         self._folder.make_removals_durable()
@@ -97,7 +99,7 @@ class Recovery:
     def _adopt(
         self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool, leases: bool
     ) -> None:
-        """Add the logs that the index does not have, and drop those that are deleted."""
+        """Add the logs that the index does not have, and hide those that were deleted."""
         self._forget_restored(conn)
         ids = dict(conn.execute("SELECT log, id FROM logs"))
         new = [h for h in self._headers(ids) if self._has_begun(h, salvage=salvage)]
@@ -125,8 +127,8 @@ class Recovery:
                 self._index.gone(conn, id)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
-        """Return whether a log has an event. A log without events was interrupted while it was
-        created."""
+        """Return whether a log's file contains an event. If not, the creation of the log was
+        interrupted, and the file is removed."""
         path = self._folder.paths.log(header.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
@@ -137,7 +139,7 @@ class Recovery:
         if not begun:
             self._folder.remove(path)
             if header.key is not None:
-                detail = "its first event is an unfinished line"
+                detail = "the line of its first event is incomplete"
                 torn = Damage(problem="torn", detail=detail, key=header.key, seq=1, repaired=True)
                 self._index.say(JournalEntry(damage=torn, log=header.log))
         return begun
@@ -160,8 +162,10 @@ class Recovery:
     ) -> None:
         key = header.key if header.key and not dead else Key("", "", "")
         if not dead and (older := logs.lookup(conn, key)) is not None:
-            # Only the newest can be valid; the older file stays where it is.
-            logger.error("log %s has the key of log %s: skipped", older.row.log, header.log)
+            # Only the newest log can be valid; the file of the older log is kept.
+            logger.error(
+                "log %s has the same key as newer log %s: skipped", older.row.log, header.log
+            )
             conn.execute("DELETE FROM logs WHERE id = ?", (older.id,))
             ids.pop(older.row.log, None)
         row = Row(
@@ -179,7 +183,8 @@ class Recovery:
         ids[header.log] = entry.id
 
     def headless(self, conn: sqlite3.Connection) -> list[Damage]:
-        """Return the logs whose first line cannot be read, with their key if the index knows it."""
+        """Return a `Damage` for each log whose first line cannot be read, with the key of the log
+        if the index has it."""
         return [
             Damage(
                 problem="unreadable",
@@ -217,7 +222,7 @@ class Recovery:
                 self._folder.remove(folder)  # left by an interrupted delete
                 continue
             if is_aside:
-                # The delete that renamed it was never committed.
+                # The delete that renamed the folder was never committed.
                 folder = self._folder.bring_back(folder)  # noqa: PLW2901 - it is the same one
             names = (scope.tenant, scope.session)
             conn.execute("INSERT OR IGNORE INTO owners (tenant, session) VALUES (?, ?)", names)
@@ -243,7 +248,7 @@ class Recovery:
             self._remove_unowned(conn, folder)
 
     def _remove_blanked(self, conn: sqlite3.Connection, folder: Path) -> None:
-        """Remove payloads whose events were erased."""
+        """Remove the payload files of events whose data was erased."""
         kept = conn.execute(
             "SELECT seq FROM events JOIN logs ON logs.id = events.log"
             " WHERE logs.log = ? AND substr(events.data, 1, 1) = ?",
@@ -255,7 +260,7 @@ class Recovery:
                 self._folder.remove(path)
 
     def _remove_unowned(self, conn: sqlite3.Connection, folder: Path) -> None:
-        """Remove blobs that belong to no session."""
+        """Remove a folder of blobs, or blobs in it, that belong to no session."""
         scope = _owner_of(folder)
         kept = {
             sha256
@@ -273,9 +278,8 @@ class Recovery:
 
 
 def _is_trimmed(header: Header) -> bool:
-    """Return whether a file contains only the events of a deleted log that its forks need. Such a
-    file was replaced as a whole, and may end in the middle of an append if no fork shares the later
-    events."""
+    """Return whether a file contains only the events of a deleted log that forks share. Such a file
+    may end in the middle of an append, if no fork shares the later events."""
     return header.key is None
 
 
@@ -292,7 +296,7 @@ def _set_aside(folder: Path) -> tuple[bool, str]:
 
 
 def _owner_of(folder: Path) -> Scope | None:
-    """Return the session that a folder of blobs belongs to."""
+    """Return the session to which a folder of blobs belongs; None if it is unknown."""
     try:
         return msgspec.json.decode((folder / "owner.json").read_bytes(), type=Scope)
     except (OSError, msgspec.MsgspecError):

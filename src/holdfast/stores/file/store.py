@@ -1,8 +1,8 @@
-"""`FileStore`: a store in a folder of JSON lines, for any number of processes.
+"""`FileStore`: a store in a folder of JSON lines, which any number of processes can use.
 
-The lines are authoritative. The file `index.db` in the same folder is used for everything except
-plain reads. It can be deleted at any time: processes that have the folder open notice this, and
-rebuild the index. Everything else is inherited from the SQLite store.
+The lines are authoritative. `index.db` in the same folder is an index of them, which you can delete
+at any time: processes that have the folder open notice this, and rebuild the index. The methods of
+the store are inherited from the SQLite store.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ logger = logging.getLogger("holdfast.file")
 
 VERSION = 1
 TRIES = 5  # attempts to create an index that other processes remove meanwhile
-MADE = "CREATE TABLE IF NOT EXISTS made (inode TEXT NOT NULL)"  # detects copies
+MADE = "CREATE TABLE IF NOT EXISTS made (inode TEXT NOT NULL)"  # to detect a copied index
 
 
 class FileStore(SqliteStore):
-    """A store that keeps sessions as files. Open it with `holdfast.connect("file:DIR")`."""
+    """A store that keeps sessions in files of JSON lines. Open it with
+    `holdfast.connect("file:DIR")`."""
 
     kind = "file"
 
@@ -75,7 +76,8 @@ class FileStore(SqliteStore):
         project: Project = catalog.project,
         clock: Callable[[], int] = wall_clock,
     ) -> FileStore:
-        """Open the folder, and create it if it does not exist; safe for many processes at once."""
+        """Open the folder, and create it if it does not exist. Many processes may do this at
+        once."""
         level: Durability = read_option("file", "durability", durability)
         location = check_path(os.fspath(path))
         root = Path(await asyncio.to_thread(os.path.abspath, location))
@@ -105,8 +107,8 @@ class FileStore(SqliteStore):
     async def _page(self, key: Key, bounds: ReadBounds) -> Page:
         page = await super()._page(key, bounds)
         if page[2] is not None:
-            # The file may have been rewritten between the lookup in the index and the read; try
-            # again, after the index was compared with the file.
+            # The file may have been rewritten between the lookup in the index and the read: update
+            # the index from the file, and try again.
             await self._writer.run(lambda conn: self._index.check_line(conn, key))
             page = await super()._page(key, bounds)
         return page
@@ -145,7 +147,7 @@ class FileStore(SqliteStore):
     def _left_behind(self) -> tuple[Remains, ...]:
         journal = Remains(
             where=str(self._folder.journal),
-            what="claimed names",
+            what="names that deleted sessions had claimed",
             remedy="holdfast purge",
         )
         return (journal, *super()._left_behind())
@@ -158,15 +160,16 @@ class FileStore(SqliteStore):
         self._folder.close()
 
     def _leave(self) -> None:
-        # While another process is known to have it open, all files of the index exist.
+        # Closed under the lock: as long as a process is in `open/`, the files of the index exist.
         with self._lock:
             super()._leave()
             self._presence.end()
 
 
 class Presence:
-    """Records whether every process that had the folder open closed it properly. Each process holds
-    a locked file in `open/`; a file without a lock is left from a crash."""
+    """Detects crashes: each process that has the folder open holds a locked file in `open/`, and
+    removes it when it closes the store. A file without a lock was left by a process that
+    crashed."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "open" / new_id()
@@ -209,7 +212,7 @@ class FolderOpener:
                 for folder in (root / "logs", root / "blobs", root / "open"):
                     folder.mkdir(exist_ok=True, mode=0o700)
                 live, dead = _present(root)
-                # While a live process has it open, all files of the index exist.
+                # As long as a live process is in `open/`, all files of the index exist.
                 conn = self._index(
                     rebuild=bool(live) and not self._file.is_whole(), recover=False, dead=dead
                 )
@@ -219,8 +222,8 @@ class FolderOpener:
         return conn, lock, presence
 
     def reopen(self, lock: FileLock, rebuild: bool) -> sqlite3.Connection:
-        """Reopen the index, under the lock. The index at the path is updated from the files. If
-        only some of its files were replaced, they do not belong together, and it is rebuilt."""
+        """Reopen the index, under the lock, and update it from the files. If only some of the files
+        of the index were replaced, they do not belong together, and the index is rebuilt."""
         root = self._root
         if not lock.is_at(str(root)) or not (root / "format.json").exists():
             raise replaced(str(root))
@@ -232,8 +235,8 @@ class FolderOpener:
         return conn
 
     def _index(self, *, rebuild: bool, recover: bool, dead: list[Path]) -> sqlite3.Connection:
-        """Open the index. It is rebuilt with `rebuild`, or if it is missing, unreadable or of
-        another version; it is updated with `recover`, after a crash, or if it is a copy."""
+        """Open the index. It is rebuilt if `rebuild` is true, or if it is missing, unreadable or of
+        another version. It is updated if `recover` is true, after a crash, or if it is a copy."""
         conn = None if rebuild else self._whole(recover=recover, dead=bool(dead))
         for left in reversed(range(TRIES)):
             if conn is None:
@@ -342,7 +345,7 @@ def _check_format(root: Path) -> None:
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
         raise InvalidValue(
             field="url",
-            problem=f"{str(path)!r} is not readable",
+            problem=f"{str(path)!r} is damaged",
             remedy='restore it with the content {"holdfast": 1}',
         ) from error
     if found > VERSION:
@@ -354,8 +357,8 @@ def _check_format(root: Path) -> None:
 
 
 def _present(root: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files of processes that have the folder open, and the files of processes that did
-    not close it properly."""
+    """Return the files in `open/` of processes that have the folder open, and those of processes
+    that did not close it properly."""
     found: tuple[list[Path], list[Path]] = ([], [])
     for path in (root / "open").iterdir():
         found[not held(str(path))].append(path)

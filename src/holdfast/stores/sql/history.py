@@ -1,4 +1,4 @@
-"""Operations on whole logs: fork, restore, erase, and rebuilding a row.
+"""Fork, restore, erase, and the rebuilding of rows, for the SQLite and PostgreSQL stores.
 
 Each function runs within one transaction.
 """
@@ -24,7 +24,7 @@ from .tables import LIVE, RESTORING, E, KeptHash, LogTables, Segment
 async def link_of(
     tables: LogTables[E], key: Key, seq: int, *, log: str | None = None
 ) -> str | None:
-    """Return the link of an event, which is either the log's own event or a shared one."""
+    """Return the link of an event of a log. The event may be shared with a parent."""
     entry = rules.existing(key, await tables.lookup(key), log)
     rules.check_at(entry.row, seq, "seq")
     return hash_chain.ending(await tables.kept(await _holder(tables, entry, seq), seq))
@@ -83,7 +83,7 @@ class Restore(NamedTuple):
 
 
 async def begin_restore(tables: LogTables[E], key: Key, parent: Parent | None) -> Restore:
-    """Create a log without a key, to restore events into."""
+    """Create a hidden log, without a key, that receives the restored events."""
     if await tables.lookup(key) is not None:
         raise rules.exists(key)
     base, at, left = None, 0, None
@@ -101,9 +101,9 @@ async def begin_restore(tables: LogTables[E], key: Key, parent: Parent | None) -
 
 
 async def restore_some(tables: LogTables[E], restore: Restore, events: Sequence[Event]) -> Restore:
-    """Write the next events of a restore with the given numbers, ids and times."""
+    """Write the next events of a restore, keeping their numbers, ids and times."""
     entry = await tables.restoring(restore.log)
-    if entry.row.head == restore.head:  # otherwise they were written, and the reply was lost
+    if entry.row.head == restore.head:  # otherwise an earlier attempt wrote them
         known = await tables.known_ids(entry, [event.id for event in events])
         rules.check_restored(entry.row, events, known)
         given = hash_chain.seals(events)
@@ -119,7 +119,7 @@ async def end_restore(tables: LogTables[E], key: Key, restore: Restore) -> None:
     there = await tables.lookup(key)
     if there is None:
         await tables.publish(entry, key)
-    elif there.id != entry.id:  # otherwise it was done, and the reply was lost
+    elif there.id != entry.id:  # if equal, an earlier attempt published it
         raise rules.exists(key)
 
 
@@ -129,7 +129,8 @@ async def end_restore(tables: LogTables[E], key: Key, restore: Restore) -> None:
 async def erase(
     tables: LogTables[E], key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
 ) -> dict[str, int]:
-    """Replace the data of events, rebuild the rows, and drop the snapshots."""
+    """Replace the data of events, rebuild the rows, and drop the snapshots. Returns the counts for
+    the receipt."""
     entry = await tables.locked(key)
     numbers = erasure.check_erase(entry.row, entry.lease, seqs, fence)
     parts = by_holder(await tables.segments(entry), numbers)
@@ -163,7 +164,7 @@ async def blank(
 
 
 async def projected(tables: LogTables[E], entry: E) -> Row:
-    """Return the row, rebuilt from the log's own events."""
+    """Rebuild the row from the log's own events, and return it."""
     row = rules.empty_row(entry.row, entry.shared)
     upto = entry.row.head
     while row.head < upto:
@@ -171,7 +172,7 @@ async def projected(tables: LogTables[E], entry: E) -> Row:
             stored.event for stored in await tables.events(entry.row.key, entry.id, row.head, upto)
         ]
         if not events:
-            break  # numbers are missing, which `verify` reports separately
+            break  # events are missing, which `verify` reports separately
         row = catalog.apply(row, events, [tables.project(event) for event in events])
     link = hash_chain.ending(await tables.kept(entry.id, row.head))
     return msgspec.structs.replace(row, link=link)

@@ -15,7 +15,7 @@ from ...errors import InvalidValue
 from ...log import catalog
 from ...log.catalog import Page, Pending, PendingQuery, Query
 
-LARGEST = 1 << 63  # the first number that an integer column cannot hold
+LARGEST = 1 << 63  # the smallest number that is too large for an integer column
 
 _item = msgspec.json.Decoder(Pending).decode
 
@@ -30,7 +30,7 @@ class Where:
         self._parts: list[str] = []
 
     def add(self, condition: str, *values: Any) -> None:
-        """Add a condition with a `?` for each value."""
+        """Add a condition, which contains one `?` for each value."""
         for value in values:
             mark = self.bound(value)
             if self._numbered:
@@ -38,7 +38,7 @@ class Where:
         self._parts.append(condition)
 
     def bound(self, value: Any) -> str:
-        """Bind a value after all others, and return its placeholder."""
+        """Add a value to the bound values, and return its placeholder."""
         self.values.append(value)
         return f"${len(self.values)}" if self._numbered else "?"
 
@@ -47,7 +47,8 @@ class Where:
 
 
 def add_conditions(where: Where, query: Query, live: int) -> None:
-    """Add the conditions of a query on the row itself, in the table `l`."""
+    """Add the conditions of a query that concern columns of the table `logs`, which has the alias
+    `l`."""
     where.add(f"l.state = {live} AND l.tenant = ?", query.tenant)
     if query.session is None:
         where.add("l.thread = 'main'")
@@ -70,8 +71,9 @@ def add_conditions(where: Where, query: Query, live: int) -> None:
 def find_statement(
     query: Query, source: str, where: Where, cursor: str | None, limit: int
 ) -> tuple[str, list[Any]]:
-    """Return the statement for one page, as (SQL, values). The statement selects (place, id, doc).
-    If `source` includes the terms `t`, the result is sorted by them."""
+    """Return the statement for one page, as (SQL, values). The statement selects (place, id, doc),
+    where `place` is the sort key. If `source` includes the table of terms (alias `t`), rows are
+    sorted by its columns."""
     by_term = " AS t " in source and query.order == "active"
     place, id = ("t.active", "t.log") if by_term else (f"l.{query.order}", "l.id")
     if cursor is not None:
@@ -138,7 +140,7 @@ def _pending_place(query: PendingQuery, cursor: str) -> tuple[int, int, int]:
 
 
 def pending_page(query: PendingQuery, found: Sequence[Any], limit: int) -> Page[Pending]:
-    """Return a page of the inbox from the rows of its statement."""
+    """Build a page of the inbox from the rows that its statement returned."""
     more = None
     if len(found) > limit:
         at, log, seq, _ = found[limit - 1]

@@ -1,8 +1,9 @@
-"""The tables of a store in an SQL database, as used by the shared operations.
+"""`LogTables`: the interface to the tables of an SQL database, used by the operations that the
+SQLite and PostgreSQL stores share.
 
 A `LogTables` represents one transaction. Its methods are coroutines, because they wait for a
-database server. With SQLite the methods never wait, and `completed` runs an operation on them as a
-plain function.
+database server. With SQLite the methods never wait, and `completed` turns an operation on them into
+a plain function.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ T = TypeVar("T")
 LIVE, RESTORING, DEAD = 0, 1, 2
 
 Lock = Literal["", "FOR SHARE", "FOR UPDATE"]  # ignored by SQLite, which has one writer
-Segment = tuple[int, int, int]  # a log, and the numbers that it holds: after … up to …
+Segment = tuple[int, int, int]  # a log, and the range of events that it stores: after < seq <= upto
 
 
 class LogEntry(Protocol):
-    """A log as stored in the table `logs`. The log shares the events up to `shared` with `base`."""
+    """A row of the table `logs`. The log shares the events up to number `shared` with the log
+    `base`."""
 
     @property
     def id(self) -> int: ...
@@ -47,25 +49,25 @@ E = TypeVar("E", bound=LogEntry)
 
 
 class KeptHash(NamedTuple):
-    """The values stored with an event: its hash and its link."""
+    """The hash and the link that are stored with an event."""
 
     hash: bytes
     link: bytes | None
 
 
 class LogTables(Protocol[E]):
-    """The tables within one transaction."""
+    """Reads and writes the tables of a store within one transaction."""
 
     @property
     def project(self) -> Project: ...
 
     @property
     def lossy(self) -> bool:
-        """Whether a placeholder can replace a lost event."""
+        """Whether this store replaces lost events with placeholders."""
         ...
 
     async def now(self) -> int:
-        """Return the time in ms."""
+        """Return the current time in ms."""
         ...
 
     # Logs
@@ -80,7 +82,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def entry(self, id: int) -> E:
-        """Return a log that exists, in any state."""
+        """Return the log with this id, in any state. The log must exist."""
         ...
 
     async def state(self, id: int, lock: Lock = "") -> int | None:
@@ -89,7 +91,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def segments(self, entry: E) -> list[Segment]:
-        """Return which log stores which event numbers, oldest first."""
+        """Return which logs store the events of this log, as (log, after, upto), oldest first."""
         ...
 
     async def begin(
@@ -99,21 +101,22 @@ class LogTables(Protocol[E]):
         ...
 
     async def save_row(self, id: int, old: Row | None, new: Row) -> None:
-        """Replace the row `old`, which is None for a log that is not listed yet."""
+        """Replace the row `old` with `new`. `old` is None if the log is not in the indexes yet."""
         ...
 
     # Events
 
     async def known_ids(self, entry: E, ids: Sequence[str]) -> dict[str, int]:
-        """Return the numbers of the given ids that are in the log, including shared events."""
+        """Return the numbers of the events with these ids that are in the log or shared with it."""
         ...
 
     async def kept(self, log: int, seq: int) -> bytes | None:
-        """Return the stored link of an event of this log; None if it does not exist."""
+        """Return the bytes with the link of an event that this log stores; None if it has no
+        link."""
         ...
 
     async def write(self, entry: E, plan: Extension) -> None:
-        """Write new events, and the row after them."""
+        """Write new events, and the log's row after these events."""
         ...
 
     async def events(self, key: Key, log: int, after: int, upto: int) -> list[StoredEvent]:
@@ -122,7 +125,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def hashes(self, log: int, seqs: Sequence[int]) -> list[tuple[Any, ...]]:
-        """Return the number, id, kind, version, hash and link of some events."""
+        """Return the number, id, kind, version, hash and link of these events."""
         ...
 
     async def replace(self, log: int, data: Raw, kept: dict[int, KeptHash]) -> None:
@@ -130,13 +133,15 @@ class LogTables(Protocol[E]):
         ...
 
     async def erasing(self, parts: dict[int, list[int]], reason: str) -> None:
-        """Prepare to erase the events with these numbers from these logs, all or none."""
+        """Called before events are erased, with their numbers by log, so that a crash cannot leave
+        only some of them erased."""
         ...
 
     # Restores
 
     async def restoring(self, log: str) -> E:
-        """Return the log that a restore writes to, by its incarnation."""
+        """Return the log of a restore in progress, given its incarnation. Raises `StoreUnavailable`
+        if it was discarded."""
         ...
 
     async def write_restored(self, entry: E, plan: Extension, until: int) -> None:
@@ -144,7 +149,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def publish(self, entry: E, key: Key) -> None:
-        """Assign the key to a restored log, and list it."""
+        """Assign the key to a restored log, and add it to the indexes."""
         ...
 
     # Snapshots, lists and claims
@@ -155,7 +160,7 @@ class LogTables(Protocol[E]):
         ...
 
     async def has_terms(self, id: int, row: Row) -> bool:
-        """Return whether the terms that lists search match the row."""
+        """Return whether the entries of a log in the table `terms` match its row."""
         ...
 
     async def pending_ids(self, id: int) -> set[str]:
@@ -163,12 +168,12 @@ class LogTables(Protocol[E]):
         ...
 
     async def claimed(self, tenant: str, name: str) -> Scope | None:
-        """Return the holder of a name."""
+        """Return the session that holds a name; None if it is not claimed."""
         ...
 
 
 def completed(job: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Return a plain function for an operation on tables that never wait."""
+    """Turn an operation on tables that never wait into a plain function, without `await`."""
 
     @wraps(job)
     def call(*args: P.args, **options: P.kwargs) -> T:

@@ -1,4 +1,5 @@
-"""Verification and repair of one log. Each function runs within one transaction."""
+"""Verification and repair of one log in an SQL database. Each function runs within one
+transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from .tables import DEAD, LIVE, E, LogTables
 
 
 class TablesCheck(Generic[E]):
-    """Implements `LogCheck` on the tables."""
+    """Reads a log from the tables for `verify.check_log`."""
 
     def __init__(self, tables: LogTables[E], entry: E) -> None:
         self._tables = tables
@@ -44,7 +45,7 @@ class TablesCheck(Generic[E]):
 
     async def is_indexed(self, row: Row) -> bool:
         id = self._entry.id
-        # For a moved log, entries of an earlier version are still there.
+        # Pending entries of a moved log are not checked: an older release may have left them.
         waits = row.sealed is not None or await self._tables.pending_ids(id) == set(row.pending)
         return waits and await self._tables.has_terms(id, row)
 
@@ -53,16 +54,16 @@ class TablesCheck(Generic[E]):
 
 
 async def check_log(tables: LogTables[E], id: int) -> list[Damage]:
-    """Return the problems of a log, its row and its claims. Returns none if the log was deleted
-    meanwhile."""
+    """Return the problems of a log, its row and its claims. Returns an empty list if the log was
+    deleted meanwhile."""
     if await tables.state(id, "FOR SHARE") != LIVE:
         return []
     return await verify.check_log(TablesCheck(tables, await tables.entry(id)))
 
 
 async def repair(tables: LogTables[E], id: int) -> list[Damage]:
-    """Erase damaged events, and rebuild rows. The damage is found in the same transaction that
-    repairs it."""
+    """Erase the data of unreadable events, and rebuild wrong rows. Returns the problems found. The
+    check runs in the same transaction as the repair."""
     if await tables.state(id, "FOR UPDATE") != LIVE:
         return []
     found = await check_log(tables, id)

@@ -1,4 +1,4 @@
-"""The store in one SQLite file."""
+"""`SqliteStore`, a store in one SQLite file."""
 
 from .store import SqliteStore
 

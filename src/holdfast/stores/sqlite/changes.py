@@ -1,8 +1,8 @@
-"""The logs that changed since a mark, for the index of texts.
+"""`changed_logs`: the logs that changed since the full-text index was last updated.
 
-Events are numbered in the order of their commits (`rid`), so the mark is the last event that was
-seen. If that event is not there any more, all logs may have changed: SQLite gives the number of a
-removed last event to the next one, and a restored backup has other events.
+Events have an increasing row number (`rid`), and the mark is the last event that the index has
+seen. If that event no longer exists, all logs may have changed: SQLite reuses the number of a
+removed last event, and a restored backup has other events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from .transaction import Transaction
 
 
 def changed_logs(tx: Transaction, mark: str | None) -> ChangedLogs:
-    """Return the logs that changed since `mark`, or all logs."""
+    """Return the logs that changed since `mark`. Returns all logs if the mark is None or its event
+    no longer exists."""
     conn = tx.conn
     rid, _, id = (mark or "").partition(" ")
     last = int(rid) if rid else 0
@@ -23,7 +24,7 @@ def changed_logs(tx: Transaction, mark: str | None) -> ChangedLogs:
     if id:
         found = conn.execute("SELECT id FROM events WHERE rid = ?", (last,)).fetchone()
         whole = found is None or found[0] != id
-    # Events of a restore in progress belong to a log only later: the mark stays before them.
+    # The events of a restore become visible only later, so the mark stays before them.
     (first,) = conn.execute(
         "SELECT min(e.rid) FROM logs AS l INDEXED BY logs_state CROSS JOIN events AS e"
         f" ON e.log = l.id WHERE l.state <> 0 AND l.state = {RESTORING}"

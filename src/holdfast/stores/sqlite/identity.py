@@ -1,4 +1,4 @@
-"""The identity of the open database files, and whether they are still the files at their paths.
+"""Detects whether the open database files were removed or replaced.
 
 When database files are removed or replaced, a process that has them open continues to read and
 write the old files, and no other process sees those writes. A file keeps its device and inode while
@@ -15,12 +15,12 @@ from ...file_lock import make_file
 
 ENDS = ("", "-wal", "-shm")
 
-Inode = tuple[int, int]  # with its device
+Inode = tuple[int, int]  # device and inode
 Identity = tuple[Inode | None, ...]
 
 
 def inode(path: str) -> Inode | None:
-    """Return the inode of the file at a path, with its device; None if it does not exist."""
+    """Return the device and inode of the file at a path; None if it does not exist."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -48,12 +48,12 @@ class DatabaseFile:
         return tuple(map(inode, self._paths))
 
     def is_replaced(self) -> bool:
-        """Return whether an open file is no longer at its path."""
+        """Return whether one of the open files was removed or replaced."""
         return self.now() != self.opened
 
     def is_partly_replaced(self) -> bool:
-        """Return whether only some of the open files are still at their paths. The others were
-        replaced, so the files do not belong together."""
+        """Return whether some of the open files were replaced and others were not, so that the
+        files do not belong together."""
         return any(now is not None and now in self.opened for now in self.now())
 
     def has_log(self) -> bool:
@@ -68,8 +68,9 @@ class DatabaseFile:
         return None not in self.now()
 
     def remember(self, conn: sqlite3.Connection, before: Inode | None) -> bool:
-        """Record the current files as the open ones, if `conn` has opened them. Returns whether it
-        has. `before` is the inode of the database file before `conn` was opened."""
+        """Record the current files as the open ones, unless they were replaced while `conn` was
+        opened. Returns whether they were recorded. `before` is the inode of the database file
+        before `conn` was opened."""
         found = self.now()
         (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
         if found[0] != before or (mode == "wal" and None in found):
@@ -78,12 +79,12 @@ class DatabaseFile:
         return True
 
     def check(self) -> None:
-        """Raise `StoreReplaced` if the open files are no longer at their paths."""
+        """Raise `StoreReplaced` if one of the open files was removed or replaced."""
         if self.is_replaced():
             raise replaced(self.path)
 
     def remove(self) -> None:
-        """Delete all files."""
+        """Delete the database, its write-ahead log and its shared memory."""
         for path in self._paths:
             if os.path.lexists(path):
                 os.unlink(path)

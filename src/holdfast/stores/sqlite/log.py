@@ -1,7 +1,7 @@
-"""Appending to a log, reading it, and its row, on a connection.
+"""Functions that append to a log, read it, and read and write its row, on an SQLite connection.
 
-These are plain functions, each called inside a transaction of the writer or of a reader.
-`rules.extend` decides an append; the lookups and writes are here.
+They are plain functions, each called inside a transaction of the writer or of a reader.
+`rules.extend` decides what an append writes; this module reads and writes the tables.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def lookup(conn: sqlite3.Connection, key: Key) -> SqliteLogEntry | None:
 
 
 def existing(conn: sqlite3.Connection, key: Key, log: str | None = None) -> SqliteLogEntry:
-    """Return the log with this key. Raises an error if the log does not exist, or is not the
-    incarnation that the caller expects."""
+    """Return the log with this key. Raises `SessionNotFound` if it does not exist, and
+    `LogReplaced` if it is not the incarnation `log`."""
     return rules.existing(key, lookup(conn, key), log)
 
 
@@ -73,7 +73,8 @@ def _entry(conn: sqlite3.Connection, record: Record) -> SqliteLogEntry:
 
 
 def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
-    """Decode a log's row; if its document is damaged, build a row from the other columns."""
+    """Decode a log's row. If the JSON in the column `doc` is damaged, build a row from the other
+    columns."""
     try:
         return _row_decoder.decode(doc)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
@@ -92,7 +93,7 @@ def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
 
 
 def segments(conn: sqlite3.Connection, entry: SqliteLogEntry) -> list[Segment]:
-    """Return which log stores which event numbers, as (log, after, upto), oldest first."""
+    """Return which logs store the events of this log, as (log, after, upto), oldest first."""
     found = [(entry.id, entry.shared, entry.row.head)]
     base, upto = entry.base, entry.shared
     while base is not None:
@@ -110,14 +111,14 @@ def _base(conn: sqlite3.Connection, id: int) -> tuple[int | None, int]:
 def seqs(
     tx: Transaction, key: Key, ids: Sequence[str], *, log: str | None = None
 ) -> dict[str, int]:
-    """Return the numbers of the given ids that are in the log with this key."""
+    """Return the numbers of the events with these ids in the log with this key."""
     return known_ids(tx.conn, existing(tx.conn, key, log), ids)
 
 
 def known_ids(
     conn: sqlite3.Connection, entry: SqliteLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
-    """Return the numbers of the given ids that are in the log, including shared events."""
+    """Return the numbers of the events with these ids that are in the log or shared with it."""
     known: dict[str, int] = {}
     if entry.row.head == 0:
         return known
@@ -143,7 +144,7 @@ def _known_sql(count: int) -> str:
 
 
 def append(tx: Transaction, request: AppendRequest) -> Extension:
-    """Perform one append. Nothing is written if it is rejected."""
+    """Perform one append. Writes nothing if the append is rejected."""
     conn, payloads, recent, key = tx.conn, tx.payloads, tx.recent, request.key
     now = tx.clock()
     entry = recent.get(key) or lookup(conn, key)
@@ -186,7 +187,7 @@ def _hope(
     try:
         plan = decide({})
     except HoldfastError:
-        return None  # known ids take precedence over the rejection: look them up first
+        return None  # the rejection does not count if the ids are known: look them up first
     try:
         write(conn, payloads, entry, plan)
     except sqlite3.IntegrityError:
@@ -207,7 +208,7 @@ def begin(
     state: int = LIVE,
     until: int = 0,
 ) -> SqliteLogEntry:
-    """Create an empty log. A log that is being restored has no key yet."""
+    """Create an empty log. A log that is being restored gets no key yet."""
     key = (row.tenant, row.session, row.thread) if state == LIVE else (None, None, None)
     cursor = conn.execute(
         "INSERT INTO logs (log, state, tenant, session, thread, base, shared, token, since, until,"
@@ -227,7 +228,7 @@ def write(
     *,
     listed: bool = True,
 ) -> None:
-    """Write new events and the row after them."""
+    """Write new events, and the log's row after these events."""
     if not plan.fresh:
         return
     columns = payloads.put(conn, entry, plan)
@@ -253,7 +254,7 @@ def record_of(log: int, event: Event, hash: bytes, data: bytes, link: bytes | No
 
 
 def save_lease(conn: sqlite3.Connection, id: int, state: LeaseState) -> None:
-    """Replace the newest lease of a log."""
+    """Write the newest lease of a log."""
     conn.execute(
         "UPDATE logs SET token = ?, owner = ?, since = ?, until = ?, renewed = ?, mark = ?"
         " WHERE id = ?",
@@ -274,9 +275,9 @@ def drop_drafts(conn: sqlite3.Connection, log: int, changes: Iterable[RowChange]
 
 
 def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> None:
-    """Replace the row `old`, and update an index only if its fields changed. `old` is None for a
-    log that is not listed yet."""
-    # SQLite rewrites every index of a column that is set, even if its value stays the same.
+    """Replace the row `old` with `new`, and update only indexes whose fields changed. `old` is None
+    if the log is not in the indexes yet."""
+    # SQLite rewrites every index of an assigned column, even if its value stays the same.
     before = (_UNSET,) * len(_COLUMNS) if old is None else _columns(old)
     after = _columns(new)
     places = () if before == after else tuple([n for n, v in enumerate(after) if v != before[n]])
@@ -299,8 +300,8 @@ def _row_sql(places: tuple[int, ...]) -> str:
 
 
 def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
-    """Write the terms for conditions on maps. They include `active`, so that results come
-    sorted."""
+    """Update the index entries of a log's labels and other maps in the table `terms`. They include
+    `active`, so that results are sorted by it."""
     before = {(old.tenant, *term, old.active, id) for term in catalog.row_terms(old)}
     after = {(new.tenant, *term, new.active, id) for term in catalog.row_terms(new)}
     conn.executemany(
@@ -335,7 +336,7 @@ def _save_pending(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None
 
 
 def read_page(tx: Transaction, key: Key, bounds: ReadBounds) -> Page:
-    """Return one page of events, and the error that ended the read, if any."""
+    """Return the incarnation, one page of its events, and the error that ended the read, if any."""
     conn, payloads = tx.conn, tx.payloads
     entry = existing(conn, key, bounds.log)
     after, reverse = bounds.after, bounds.reverse
@@ -376,8 +377,8 @@ def records_of(
     reverse: bool = False,
     size: int = 0,
 ) -> list[Record]:
-    """Return some records of a log's own events. Large data, or `size` bytes in total, end the page
-    early."""
+    """Return records of the events that a log stores. The page ends early when the data, including
+    `size` bytes read before, exceeds `PAGE_BYTES`."""
     order = "DESC" if reverse else "ASC"
     cursor = conn.execute(
         f"SELECT {columns} FROM events WHERE log = ? AND seq > ? AND seq <= ?"

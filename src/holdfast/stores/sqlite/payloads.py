@@ -1,8 +1,7 @@
-"""Payload storage: in the database, or in files that the database indexes.
+"""`PayloadStorage`, which stores the data of events and blobs in the SQLite tables.
 
-In a SQLite store, the tables are authoritative. In a file store, they are an index of JSON lines,
-and a subclass of `PayloadStorage` keeps the data in files. Every method runs inside the caller's
-transaction.
+The file store uses a subclass: its tables are only an index, and the data is in files of JSON
+lines. Every method runs inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ..frames import FRAME, head_of, packed, spoiled, unpacked
 from ..rules import APART, Extension, LeaseState
 from ..sql.tables import KeptHash
 
-Record = tuple[Any, ...]  # `COLUMNS` of an event, and perhaps more
+Record = tuple[Any, ...]  # the columns `COLUMNS` of an event, perhaps followed by others
 
 COLUMNS = "seq, id, kind, v, run, actor, cause, at, data"
 
@@ -51,14 +50,14 @@ class PayloadStorage:
     """
 
     columns = COLUMNS
-    """The columns of the records that `get` takes."""
+    """The columns that the records passed to `get` must have."""
     lossy = False
-    """Whether a placeholder can replace a lost event."""
+    """Whether this store replaces lost events with placeholders."""
 
     # Transactions
 
     def forget(self) -> None:
-        """Drop cached values of the tables, because another process may have written."""
+        """Drop cached values, because another process may have changed the tables."""
 
     def begun(self, conn: sqlite3.Connection) -> bool:
         """Called when a transaction of the writer begins. Returns whether the call changed the
@@ -69,7 +68,7 @@ class PayloadStorage:
         """Make the writes durable; called just before the commit."""
 
     def committed(self) -> None:
-        """Remove replaced data, if necessary; called when the transaction is durable."""
+        """Remove data that was replaced, if necessary; called after the commit."""
 
     def rolled_back(self) -> None:
         """Undo the writes; called when the transaction failed."""
@@ -77,7 +76,8 @@ class PayloadStorage:
     # Events
 
     def current(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> SqliteLogEntry:
-        """Return the current state of the log; called before an append to it."""
+        """Update the log if it changed outside the database (in the file store), and return it;
+        called before an append."""
         return entry
 
     def put(self, conn: sqlite3.Connection, entry: SqliteLogEntry, plan: Extension) -> list[bytes]:
@@ -96,7 +96,7 @@ class PayloadStorage:
         return columns
 
     def keep(self, conn: sqlite3.Connection) -> None:
-        """Store the data of the events that were passed to `put` last."""
+        """Store the data of the events of the last call of `put`."""
 
     def get(
         self, conn: sqlite3.Connection, log: int, key: Key, records: Sequence[Record]
@@ -107,8 +107,8 @@ class PayloadStorage:
             yield sound_event(record) or self._get_other(conn, log, key, record)
 
     def _get_other(self, conn: sqlite3.Connection, log: int, key: Key, record: Record) -> Event:
-        """Return an event whose data is stored apart, or its stub. Raises `LogDamaged` if the data
-        is unreadable."""
+        """Return an event whose data is stored in `payloads`, or its stub. Raises `LogDamaged` if
+        the data is unreadable."""
         column: bytes = record[8]
         if column[:1] == b"s":
             return event_of(record, column[1:])
@@ -122,7 +122,8 @@ class PayloadStorage:
         return event_of(record, data)
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
-        """Prepare to erase the events with these numbers from these logs, all or none."""
+        """Called before events are erased, with their numbers by log, so that a crash cannot leave
+        only some of them erased."""
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
@@ -139,14 +140,14 @@ class PayloadStorage:
     # Creating and removing logs
 
     def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
-        """Called when a restored log is complete."""
+        """Called when all events of a restored log are written."""
 
     def hide(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
-        """Called when a log was deleted; the events that its forks share are still needed."""
+        """Called when a log was deleted. Events that forks share must be kept."""
 
     def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
-        """Called when the events of a deleted log after number `kept` are removed, or the whole log
-        if `kept` is None."""
+        """Called when the events of a deleted log after number `kept` are removed; with `kept`
+        None, the whole log is removed."""
         conn.execute("DELETE FROM payloads WHERE log = ? AND seq > ?", (log, kept or 0))
 
     # Blobs and claims
@@ -156,11 +157,11 @@ class PayloadStorage:
         return b"b" + data
 
     def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
-        """Return the bytes of a blob. Returns empty bytes if they are missing."""
+        """Return the bytes of a blob; empty if they are missing."""
         return column[1:]
 
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
-        """Called when a session lost its last thread, and with it its blobs."""
+        """Called when the last thread of a session was deleted, and its blobs are to be removed."""
 
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
@@ -177,8 +178,8 @@ def event_of(record: Record, data: bytes) -> Event:
 
 
 def sound_event(record: Record) -> Event | None:
-    """Build an event from its record; None if the record does not hold its data, or the data is
-    damaged. One step for what `unpacked` and `event_of` do, because every read takes it."""
+    """Build an event from its record. Returns None if the data is stored elsewhere or damaged.
+    Combines `unpacked` and `event_of`, for speed."""
     seq, id, kind, v, run, actor, cause, at, column = record[:9]
     data = column[FRAME:]
     if not data or head_of(column) != (b"j", crc32(data)):

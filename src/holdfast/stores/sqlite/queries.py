@@ -1,7 +1,7 @@
-"""Queries on a connection: rows, `find`, the inbox, runnable logs, and events by id.
+"""Read queries on an SQLite connection: rows, `find`, the inbox, runnable logs, and events by id.
 
-Each kind of query names its index explicitly, so that its plan is the same at a thousand sessions
-and at a hundred thousand.
+Each kind of query names its index explicitly, so that its query plan does not depend on the number
+of sessions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def locate(tx: Transaction, tenant: str, id: str) -> list[Key]:
 
 
 def rows(tx: Transaction, keys: Sequence[Key]) -> list[Row | None]:
-    """Return the rows of several logs, in the order of the keys."""
+    """Return the rows of several logs, in the order of the keys; None for a log that does not
+    exist."""
     found: dict[Key, Row] = {}
     for start in range(0, len(keys), KEYS):
         some = keys[start : start + KEYS]
@@ -95,9 +96,9 @@ def find_sql(query: Query, cursor: str | None, limit: int) -> tuple[str, list[An
 
 
 def _from(query: Query) -> tuple[str, Where]:
-    """Return the tables and conditions of a query. A condition on a map, if there is one, comes
-    first: its entries are sorted by `active`. CROSS JOIN keeps that order; otherwise SQLite would
-    begin with `logs`."""
+    """Return the tables and conditions of a query. If the query has a condition on a map, the table
+    of its terms comes first, because it is sorted by `active`. CROSS JOIN keeps that order;
+    otherwise SQLite would begin with `logs`."""
     where = Where()
     source = f"logs AS l INDEXED BY {_index(query)}"
     terms = catalog.terms(query)
@@ -117,7 +118,7 @@ def _from(query: Query) -> tuple[str, Where]:
 
 
 def _index(query: Query) -> str:
-    """Return the index to use for a query."""
+    """Return the name of the index to use for a query."""
     if query.session is not None:
         index = "logs_threads" if query.order == "active" else "logs_key"
     elif query.stale_until is not None:
@@ -167,8 +168,8 @@ def runnable(tx: Transaction, tenant: str, *, agents: Sequence[str], limit: int 
 def runnable_sql(
     now: int, tenant: str, agents: Sequence[str], limit: int, *, ahead: bool = False
 ) -> tuple[str, list[Any]]:
-    """Return the statement for runnable logs, or for logs that were due before the clock was set
-    back (`catalog.is_due`), as (SQL, values)."""
+    """Return the statement for runnable logs, as (SQL, values). With `ahead`, it finds logs that
+    were due before the clock was set back (see `catalog.is_due`)."""
     marks = ",".join("?" * len(agents))
     due, values = "wake <= ?", [now]
     if ahead:
@@ -184,7 +185,7 @@ def runnable_sql(
 
 
 def _was_ahead(conn: sqlite3.Connection, now: int, tenant: str) -> bool:
-    """Return whether a session was active later than now, which means that the clock was set
+    """Return whether a session was active later than `now`, which means that the clock was set
     back."""
     found = conn.execute(
         "SELECT 1 FROM logs INDEXED BY logs_active"

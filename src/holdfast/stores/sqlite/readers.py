@@ -1,4 +1,4 @@
-"""The pool of reader connections and their threads."""
+"""`Readers`, a pool of threads that run read transactions on an SQLite database."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .writer import SqliteWriter
 T = TypeVar("T")
 
 MOST_THREADS = 4
-RENEWALS = 5  # times that a read starts again because the files were replaced
+RENEWALS = 5  # how often a read is tried if the files are replaced meanwhile
 
 
 class _Replaced(Exception):
-    """The database files are not the files that the writer has open."""
+    """The database files were replaced and are not those that the writer has open."""
 
 
 class Readers:
-    """A few read-only connections, each used by one thread at a time. If a read finds other files
-    than the writer has open, or a damaged database, the writer reopens or rebuilds the database,
-    and the read starts again."""
+    """A pool of read-only connections, each used by one thread at a time. If the database files
+    were replaced or are damaged, the writer reopens or rebuilds the database, and the read is
+    repeated."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class Readers:
         self._writer = writer
         self._idle: list[tuple[Identity, sqlite3.Connection]] = []
         self._handed: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
-        self._undelivered = 0  # lists of jobs that were handed to the threads
+        self._undelivered = 0  # lists of jobs whose results were not delivered yet
         self._threads: list[threading.Thread] = []
         self._loop, self._own = asyncio.get_running_loop(), OwnLoop("the store")
         self._gathered: list[Waiting] = []
         self._closed = False
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a job that sees one consistent state of the database, and return its result."""
+        """Run a job in a read transaction, and return its result."""
 
         def alone() -> asyncio.Future[T]:
             future: asyncio.Future[T] = self._loop.create_future()
@@ -62,7 +62,7 @@ class Readers:
 
     async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a short job and return its result. All short jobs of one iteration of the event loop
-        run together in one thread, because the handover to a thread costs more than reading a
+        run together in one thread, because passing a job to a thread costs more than reading a
         row."""
 
         def soon() -> asyncio.Future[T]:
@@ -90,7 +90,7 @@ class Readers:
                 damage = error
                 await self._writer.rebuild(damage)
         raise StoreUnavailable(
-            problem=f"{self._file.path!r} is replaced repeatedly: try again later"
+            problem=f"{self._file.path!r} was replaced repeatedly during a read: try again later"
         )
 
     def _check_open(self) -> None:
@@ -104,7 +104,8 @@ class Readers:
             self._hand(gathered)
 
     def _hand(self, jobs: list[Waiting]) -> None:
-        """Hand jobs to a thread. Threads are started when all others are busy."""
+        """Pass jobs to a thread of the pool. Starts a thread if all others are busy and the limit
+        is not reached."""
         self._undelivered += 1
         if len(self._threads) < min(self._undelivered, MOST_THREADS):
             thread = threading.Thread(target=self._work, name="holdfast-reader", daemon=True)
@@ -123,7 +124,7 @@ class Readers:
         deliver(jobs)
 
     def _run_all(self, jobs: list[Waiting]) -> None:
-        """Run jobs in one transaction, in a thread of the pool."""
+        """Run jobs in one transaction. Called in a thread of the pool."""
         try:
             opened, conn = self._attempt(self._take, self._file.opened)
             try:
@@ -141,8 +142,8 @@ class Readers:
                 waiting.error = waiting.error or copied(error)
 
     def _attempt(self, work: Callable[[], T], opened: Identity) -> T:
-        """Return the result of work on a connection to the files `opened`. Raises `_Replaced`
-        instead of an error that occurs because these files were replaced."""
+        """Call `work` and return its result. Raises `_Replaced` if it fails because the files
+        `opened` were replaced."""
         try:
             return work()
         except (sqlite3.Error, OSError) as error:
@@ -153,7 +154,8 @@ class Readers:
             raise translation(error, self._file.path) from error
 
     def _give_back(self, opened: Identity, conn: sqlite3.Connection) -> None:
-        """End the transaction of a connection. If this fails, the connection is not used again."""
+        """End the transaction, and return the connection to the pool. If this fails, the connection
+        is closed."""
         try:
             if conn.in_transaction:
                 conn.execute("COMMIT")

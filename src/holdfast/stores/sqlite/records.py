@@ -1,5 +1,5 @@
-"""The data that a store keeps in addition to the log, on a connection: leases, drafts, snapshots,
-blobs, claims."""
+"""Functions that read and write leases, drafts, snapshots, blobs and claims on an SQLite
+connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .payloads import SqliteLogEntry
 from .remove import has_threads
 from .transaction import Transaction
 
-# Leases. These, and `put_draft`, keep `recent` up to date: the logs that were written last.
+# Leases. These functions and `put_draft` update `recent`, the cache of recently written logs.
 
 
 def acquire(
@@ -186,7 +186,7 @@ def claim(
 
 
 def claimed(conn: sqlite3.Connection, tenant: str, name: str) -> Scope | None:
-    """Return the holder of a name."""
+    """Return the session that holds a name; None if it is not claimed."""
     found = conn.execute(
         "SELECT session FROM claims WHERE tenant = ? AND name = ?", (tenant, name)
     ).fetchone()

@@ -1,8 +1,8 @@
-"""Deletion on a connection: hide the data at once, then remove it in bounded steps.
+"""Deletion on an SQLite connection: hide the data at once, then remove it in bounded steps.
 
 A deleted log loses its key and its row in one transaction; its events are removed in later ones.
-Events that its forks share stay, without a key, until the last fork is deleted. An interrupted
-delete leaves such logs behind, and the next delete removes them.
+Events that forks share are kept, in a log without a key, until the last fork is deleted. If a
+delete is interrupted, the next delete completes it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def hide(
     fence: Lease | None = None,
     expected: int | None = None,
 ) -> tuple[Counter[str], list[Row]]:
-    """Make a session or a thread unreachable. Returns the counts for the receipt and the removed
-    rows."""
+    """Make a session or a thread unreachable. Returns how many logs, events, blobs, etc. were
+    removed, for the receipt, and the rows of the deleted logs."""
     removed: Counter[str] = Counter()
     if fence is not None or expected is not None:
         _check(conn, payloads, target, fence, expected)
@@ -65,7 +65,8 @@ def _check(
     fence: Lease | None,
     expected: int | None,
 ) -> None:
-    """Reject a delete whose lease is not the newest, or whose expected number is not the head."""
+    """Raise `LeaseLost` if `fence` is not the newest lease, and `HeadMoved` if the last event does
+    not have the number `expected`."""
     key = target if isinstance(target, Key) else Key(target.tenant, target.session, "main")
     entry = lookup(conn, key)
     if entry is not None:
@@ -77,7 +78,7 @@ def _check(
 
 
 def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
-    """Return whether a session exists."""
+    """Return whether a session has at least one thread."""
     found = conn.execute(
         "SELECT 1 FROM logs WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
     )
@@ -85,7 +86,8 @@ def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
 
 
 def hide_log(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Counter[str]:
-    """Make one log unreachable."""
+    """Make one log unreachable, and remove its snapshots, drafts and index entries. Returns what
+    was removed, counted by type."""
     save_bare(conn, entry.id, entry.row)
     removed = Counter(logs=1, events=entry.row.head - entry.shared)
     for table in ("snapshots", "drafts", "pending", "terms"):
@@ -94,7 +96,8 @@ def hide_log(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Counter[str]:
 
 
 def drop_snapshots(conn: sqlite3.Connection, log: int, *, forks: bool = True) -> int:
-    """Drop the snapshots of a log and of all its forks. Returns the number of dropped snapshots."""
+    """Drop the snapshots of a log and, with `forks`, of all its forks. Returns the number of
+    dropped snapshots."""
     if not forks:
         return conn.execute("DELETE FROM snapshots WHERE log = ?", (log,)).rowcount
     # sqlite3 counts rows only for statements that begin with DELETE, INSERT or UPDATE.
@@ -106,7 +109,7 @@ def drop_snapshots(conn: sqlite3.Connection, log: int, *, forks: bool = True) ->
 
 
 def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
-    """Reduce a log's row to the fields that its forks need."""
+    """Mark a log as deleted, and reduce its row to the fields that its forks need."""
     bare = Row(tenant="", session="", thread="", log=row.log, head=row.head)
     conn.execute(
         "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
@@ -118,7 +121,7 @@ def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
 
 
 def _hide_scope(conn: sqlite3.Connection, payloads: PayloadStorage, scope: Scope) -> Counter[str]:
-    """Remove everything that a session owns, together with its last thread."""
+    """Release the claims of a session whose last thread was deleted, and hide its blobs."""
     names = (scope.tenant, scope.session)
     claims = conn.execute(
         "SELECT name FROM claims WHERE tenant = ? AND session = ?", names
@@ -139,7 +142,8 @@ def _hide_scope(conn: sqlite3.Connection, payloads: PayloadStorage, scope: Scope
 
 
 def sweep(conn: sqlite3.Connection, payloads: PayloadStorage, now: int) -> bool:
-    """Remove some of the hidden logs. Returns whether there may be more."""
+    """Remove some data of deleted logs and interrupted restores. Returns whether there may be more
+    to remove."""
     conn.execute("UPDATE logs SET state = ? WHERE state = ? AND until < ?", (DEAD, RESTORING, now))
     for (owner,) in conn.execute("SELECT id FROM owners WHERE tenant IS NULL").fetchall():
         if _sweep_blobs(conn, owner):
@@ -172,7 +176,7 @@ def _sweep_log(conn: sqlite3.Connection, payloads: PayloadStorage, id: int) -> b
         payloads.trim(conn, id, None)
         conn.execute("DELETE FROM logs WHERE id = ?", (id,))
         return True  # its base may be unused now
-    # `since` of a deleted log only records how much of it is left.
+    # For a deleted log, `since` is the number of the last event that was kept.
     trimmed = conn.execute(
         "UPDATE logs SET since = ? WHERE id = ? AND since <> ?", (kept, id, kept)
     )
@@ -182,13 +186,14 @@ def _sweep_log(conn: sqlite3.Connection, payloads: PayloadStorage, id: int) -> b
 
 
 def discard(conn: sqlite3.Connection, log: str) -> None:
-    """Mark a restore as interrupted. `log` is the incarnation of its log."""
+    """Mark a restore as interrupted, so that it can be removed. `log` is the incarnation of its
+    log."""
     conn.execute("UPDATE logs SET until = -1 WHERE log = ? AND state = ?", (log, RESTORING))
 
 
 def shared_still(tx: Transaction, scope: Scope, deleted: Sequence[str]) -> list[Remains]:
-    """Return the parts of the deleted logs that forks still share. The result names no other
-    session."""
+    """Return entries of the receipt for events of the deleted logs that are kept because forks
+    share them. They do not name other sessions."""
     remains = []
     for log in deleted:
         upto, threads = tx.conn.execute(

@@ -1,8 +1,8 @@
-"""The tables, their versions, and the function that opens a connection.
+"""The SQLite tables, their schema version, and the function that opens a connection.
 
-The tables are rowid tables with integer log keys, and ids increase with time, so that the large
-tables and their indexes grow at the end. `logs` has one row per log: its lease, the fields that
-lists search by, and the whole `Row` as JSON in `doc`.
+The tables are rowid tables with integer log keys, and ids increase with time, so that inserts go to
+the end of the large tables and their indexes. `logs` has one row per log: its lease, the fields
+that lists search by, and the whole `Row` as JSON in `doc`.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ CREATE TABLE blobs (
 CREATE UNIQUE INDEX blobs_sha256 ON blobs (owner, sha256);
 """
 
-# One script per version, each from the previous one; a new file runs them all.
+# One script per version, which migrates from the previous version; a new file runs all scripts.
 MIGRATIONS = (TABLES,)
 VERSION = len(MIGRATIONS)
 
-# Columns that every file has, but that need no new version; see `complete`.
+# Columns that `complete` adds without a new schema version.
 ADDED = {
     "events": {"link": "BLOB"},
     "logs": {"renewed": "INTEGER NOT NULL DEFAULT 0", "mark": "TEXT"},
@@ -123,7 +123,7 @@ ADDED = {
 
 
 def connect(path: str, *, synchronous: str, create: bool = False) -> sqlite3.Connection:
-    """Open a connection in autocommit mode, with the settings that all connections share."""
+    """Open a connection in autocommit mode with Holdfast's settings."""
     conn = sqlite3.connect(
         f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode={'rwc' if create else 'rw'}",
         uri=True,
@@ -143,8 +143,8 @@ def connect(path: str, *, synchronous: str, create: bool = False) -> sqlite3.Con
 
 
 def prepare(conn: sqlite3.Connection, path: str) -> None:
-    """Create or migrate the tables. The caller holds the writers' lock: if many processes open a
-    file at once, one migrates it and the others find it up to date."""
+    """Create or migrate the tables. The caller holds the writers' lock, so that only one process
+    migrates."""
     (version,) = conn.execute("PRAGMA user_version").fetchone()
     (application,) = conn.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
@@ -178,8 +178,8 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
 
 
 def complete(conn: sqlite3.Connection) -> None:
-    """Add columns that need no new schema version, because programs that do not know these columns
-    work without them. The caller holds the writers' lock."""
+    """Add optional columns if they are missing. They need no new schema version, because older
+    releases work without them. The caller holds the writers' lock."""
     for table, columns in ADDED.items():
         known = {name for _, name, *_ in conn.execute(f"PRAGMA table_info({table})")}
         for name, definition in columns.items():
@@ -213,18 +213,18 @@ def translated(path: str | None = None) -> Iterator[None]:
 
 
 def translation(error: sqlite3.Error | OSError, path: str | None = None) -> StoreError:
-    """Return the Holdfast error for an error of the driver."""
+    """Return the Holdfast error for an error of the SQLite driver or the operating system."""
     if isinstance(error, (sqlite3.OperationalError, OSError)):
         return StoreUnavailable(problem=f"the database is unavailable: {error}")
     if is_damage(error):
         what = "the database file" if path is None else f"database file {path!r}"
         return StoreDamaged(problem=f"{what} is damaged ({error}): replace it with a backup")
-    return StoreError(problem=f"the store failed: {error}")
+    return StoreError(problem=f"the database reported an error: {error}")
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Return whether an error means that the file itself is malformed."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the errors above say more precisely where
+    """Return whether an error means that the database file is damaged."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code, without details
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 

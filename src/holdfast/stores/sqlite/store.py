@@ -1,4 +1,4 @@
-"""`SqliteStore`: a store in one SQLite file, for any number of processes.
+"""`SqliteStore`: a store in one SQLite file, which any number of processes can use.
 
 Each method runs a function of `log`, `records`, `queries` or `remove`, or of the package `sql`,
 inside a transaction. Methods that write use a transaction of the writer, the others a transaction
@@ -101,8 +101,8 @@ class SqliteStore(BaseStore[Restore]):
         project: Project = catalog.project,
         clock: Callable[[], int] = wall_clock,
     ) -> SqliteStore:
-        """Open the file, and create or migrate it if necessary; safe for many processes at once. A
-        new file, and the files that belong to it, get the permissions `mode`."""
+        """Open the file, and create or migrate it if necessary. Many processes may do this at once.
+        `mode` is the permissions of a new file and of the files that belong to it."""
         level: Durability = read_option("sqlite", "durability", durability)
         private = read_option("sqlite", "mode", f"{mode:04o}")
         name = check_path(os.fspath(path))
@@ -120,7 +120,7 @@ class SqliteStore(BaseStore[Restore]):
         )
 
     def _search_path(self) -> str:
-        """Return the path of the index of texts, which can be removed at any time."""
+        """Return the path of the full-text index, which can be removed at any time."""
         return f"{self._file.path}.search"
 
     def _connect(self) -> sqlite3.Connection:
@@ -191,7 +191,7 @@ class SqliteStore(BaseStore[Restore]):
         return (
             Remains(
                 where=self._path,
-                what="old pages, until SQLite overwrites them with the changed ones",
+                what="old pages, until SQLite overwrites them with changed pages",
                 remedy="holdfast purge",
             ),
             Remains(
@@ -266,7 +266,7 @@ class SqliteStore(BaseStore[Restore]):
                 yield damage
 
     async def _check_file(self) -> list[Damage]:
-        """Return the damage that SQLite's own check finds in its file."""
+        """Return the problems that SQLite's integrity check finds in the file."""
         try:
             return await self._readers.run(lambda conn: list(verification.check_file(conn)))
         except StoreDamaged as error:
@@ -279,7 +279,7 @@ class SqliteStore(BaseStore[Restore]):
             if found := await self._readers.run(
                 lambda conn: check(self._tables(conn), repair=False)
             ):
-                # A file may be rewritten while it is read: only the writer sees it consistently.
+                # A file may be rewritten while it is read, but not while the writer checks it.
                 found = await self._writer.run(
                     lambda conn: check(self._tables(conn), repair=repair)
                 )
@@ -295,7 +295,7 @@ class SqliteStore(BaseStore[Restore]):
     def _vacuum(self, conn: sqlite3.Connection) -> Receipt:
         before = os.path.getsize(self._file.path)
         conn.execute("VACUUM")
-        # A short wait, because it blocks all writers, and a reader may stay for hours.
+        # A short timeout: the checkpoint blocks all writers while it waits for readers.
         conn.execute("PRAGMA busy_timeout = 1000")
         try:
             busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -326,7 +326,7 @@ class SqliteStore(BaseStore[Restore]):
             self._lock.close()
 
     def _leave(self) -> None:
-        """Close everything that the writer has opened."""
+        """Close the writer's connection. Subclasses close other resources too."""
         self._writer.close()
 
 
@@ -336,7 +336,7 @@ def _open(file: DatabaseFile, synchronous: str, mode: int) -> tuple[sqlite3.Conn
         schema.folder_of(path)
         if Path(path).is_dir():
             raise InvalidValue(
-                field="url", problem=f"{path!r} is a folder", remedy="use a file in it"
+                field="url", problem=f"{path!r} is a folder", remedy="pass the path of a file"
             )
         lock = FileLock(path + ".lock", mode=_mode_of(path, mode))
         undo.callback(lock.close)
@@ -355,7 +355,7 @@ def _open(file: DatabaseFile, synchronous: str, mode: int) -> tuple[sqlite3.Conn
 
 
 def _mode_of(path: str, mode: int) -> int:
-    """Return the permissions of an existing file, or those for a new one."""
+    """Return the permissions of the file at `path`, or `mode` if it does not exist."""
     try:
         return os.stat(path).st_mode & 0o666
     except FileNotFoundError:
@@ -363,7 +363,7 @@ def _mode_of(path: str, mode: int) -> int:
 
 
 def sync_folder(path: str) -> None:
-    """Sync the folder of a file, so that new names in it are durable."""
+    """Fsync the folder of a file, so that new file names in it are durable."""
     folder = os.open(schema.folder_of(path), os.O_RDONLY)
     try:
         os.fsync(folder)

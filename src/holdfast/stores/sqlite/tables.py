@@ -1,4 +1,5 @@
-"""The tables on a connection, for the operations that the SQLite and PostgreSQL stores share."""
+"""`SqliteTables`: the tables on an SQLite connection, for the operations that the SQLite and
+PostgreSQL stores share."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ class SqliteTables(Transaction):
         ]
 
     def _read(self, key: Key, log: int, found: Sequence[Record]) -> list[tuple[Event, str | None]]:
-        """Return the events of some records. A damaged event has no data and comes with a
+        """Return the events of some records. A damaged event is returned with the data null and a
         description of the damage."""
         try:
             return [(event, None) for event in self.payloads.get(self.conn, log, key, found)]

@@ -1,4 +1,5 @@
-"""The context of a store's jobs, and store methods that consist of one job."""
+"""`Transaction`, the context that each job of a store receives, and decorators that turn a job into
+a store method."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ R = TypeVar("R")
 
 
 class Transaction(NamedTuple):
-    """The connection, the payload storage, the logs written last, and the projection of rows."""
+    """The context of a job: the connection, the payload storage, the cache of recently written
+    logs, the projection of rows, and the clock."""
 
     conn: sqlite3.Connection
     payloads: PayloadStorage
@@ -25,7 +27,7 @@ class Transaction(NamedTuple):
 
 
 def reads(job: Job[Any, P, R]) -> Method[P, R]:
-    """Return a store method that runs `job` in a transaction of a reader."""
+    """Turn `job` into a store method that runs it in a read transaction."""
 
     def run(store: Any, call: Callable[[Any], R]) -> Awaitable[R]:
         done: Awaitable[R] = store._readers.run(lambda conn: call(store._tables(conn)))
@@ -35,7 +37,8 @@ def reads(job: Job[Any, P, R]) -> Method[P, R]:
 
 
 def writes(job: Job[Any, P, R], *, tidy: bool = False) -> Method[P, R]:
-    """Return a store method that runs `job` in a transaction of the writer."""
+    """Turn `job` into a store method that runs it in a write transaction. Pass `tidy` if the job
+    updates `Transaction.recent` itself."""
 
     def run(store: Any, call: Callable[[Any], R]) -> Awaitable[R]:
         done: Awaitable[R] = store._writer.run(lambda conn: call(store._tables(conn)), tidy=tidy)

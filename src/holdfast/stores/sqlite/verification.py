@@ -1,4 +1,5 @@
-"""Verification on a connection: SQLite's own check of its file, and the logs to check."""
+"""Verification of an SQLite store: SQLite's integrity check of the file, and the checks of its
+logs."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .tables import SqliteTables, live_log
 
 
 def logs_of(conn: sqlite3.Connection, target: Scope | Key | None) -> list[tuple[str, Key]]:
-    """Return the logs to verify."""
+    """Return the incarnation and the key of each log to verify."""
     where, values = f"state = {LIVE}", []
     if target is not None:
         where += " AND tenant = ? AND session = ?"
@@ -30,7 +31,7 @@ def logs_of(conn: sqlite3.Connection, target: Scope | Key | None) -> list[tuple[
 
 
 def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
-    """Yield the damage that SQLite's own check finds in its file."""
+    """Yield the problems that SQLite's integrity check finds in the file."""
     try:
         with translated():
             for (text,) in conn.execute("PRAGMA quick_check"):
@@ -41,14 +42,14 @@ def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
 
 
 def malformed(error: StoreDamaged, key: Key | None = None) -> Damage:
-    """Return the problem report for a file, or for a log in it, that cannot be read."""
+    """Return the `Damage` for a file, or for a log in it, that cannot be read."""
     detail = f"{error.__cause__ or error}; replace it with a backup"
     return Damage(problem="unreadable", detail=detail, key=key)
 
 
 def check_log(tables: SqliteTables, log: str, *, repair: bool) -> list[Damage]:
-    """Return the problems of a log. The log is looked up by its incarnation, because it gets
-    another id if the files of an index are replaced while the store is verified."""
+    """Check or repair a log, and return its problems. `log` is the incarnation, because the log
+    gets another id if an index file is rebuilt during the verification."""
     id = live_log(tables.conn, log)
     check = verification.repair if repair else verification.check_log
     return [] if id is None else completed(check)(tables, id)

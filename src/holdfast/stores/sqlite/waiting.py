@@ -1,4 +1,5 @@
-"""Jobs for a connection, and the delivery of their results to the event loop."""
+"""`Waiting`, a job for a connection with the future of its caller, and the delivery of results to
+the event loop."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Waiting:
 
 
 def copied(error: BaseException) -> BaseException:
-    """Copy an error for each waiting caller, since callers raise it in different tasks."""
+    """Return a copy of a Holdfast error, so that several callers can raise it in different tasks.
+    Other errors are returned unchanged."""
     if not isinstance(error, HoldfastError):
         return error
     copy = type(error)(**error.fields)
@@ -49,7 +51,7 @@ def copied(error: BaseException) -> BaseException:
 
 
 def deliver(batch: list[Waiting]) -> None:
-    """Give each caller its result or its error. Called on the event loop."""
+    """Set the result or the error of each caller's future. Called on the event loop."""
     for waiting in batch:
         if waiting.done is not None and waiting.error is None:
             waiting.done(waiting.result)

@@ -1,12 +1,13 @@
-"""The writer thread, which also watches for commits of other processes.
+"""`SqliteWriter`, the thread that runs all writes, and that detects commits of other processes.
 
 All waiting jobs run in one transaction, so that many sessions share one fsync. A rejected job (a
 `HoldfastError`) writes nothing and does not affect the others; a failed transaction fails all of
-its jobs with `StoreUnavailable`. A queued job runs even if its caller is cancelled: ids make the
-retry safe. While there is a follower, the same connection detects commits of other processes.
+its jobs with `StoreUnavailable`. A queued job runs even if its caller is cancelled; event ids make
+a retry safe. While there is a follower, the same connection detects commits of other processes.
 
-Each batch first checks that the open files are still at their paths. If not, a database that can be
-rebuilt is opened again, and rebuilt if it is damaged; any other database is no longer used.
+Before each batch, the thread checks whether the open files were removed or replaced. If so, a
+database that can be rebuilt is opened again, and rebuilt if it is damaged; with any other database,
+all jobs fail.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class SqliteWriter:
         self._watching, self._changed = watching, changed
         self._loop, self._own = asyncio.get_running_loop(), OwnLoop("the store")
         self._gathered: list[Waiting] = []
-        self._busy = 0  # jobs that were handed to the thread and are not delivered
-        self._latest = 0  # how many jobs were handed over together last
+        self._busy = 0  # jobs of the thread whose results were not delivered yet
+        self._latest = 0  # number of jobs in the last list that was handed over
         self._handed: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
@@ -94,12 +95,13 @@ class SqliteWriter:
         return await future
 
     async def refresh(self) -> None:
-        """Open the database again if its files were replaced. Raises `StoreReplaced` if that is not
-        possible."""
+        """Open the database again if its files were replaced. Raises `StoreReplaced` if it cannot
+        be rebuilt."""
         await self.run_alone(lambda conn: None)
 
     async def rebuild(self, damage: StoreDamaged) -> None:
-        """Rebuild the database if it is damaged and can be rebuilt. Raises the error otherwise."""
+        """Rebuild the database if it is damaged. Raises `damage` if this database cannot be
+        rebuilt."""
         if self._reopen is None:
             raise damage
         await self.run_alone(_check)
@@ -198,7 +200,8 @@ class SqliteWriter:
                 waiting.error = waiting.error or copied(told)
 
     def _told(self, error: BaseException) -> BaseException:
-        """Return the error to raise to callers, which for an error of the driver is another one."""
+        """Return the error to raise to callers. Errors of the driver are translated to Holdfast
+        errors."""
         if not isinstance(error, (sqlite3.Error, OSError)):
             return error
         told = translation(error, self._file.path)
@@ -206,8 +209,8 @@ class SqliteWriter:
         return told
 
     def _perform_again(self, batch: list[Waiting], error: BaseException) -> None:
-        """Perform jobs in a database that is opened again, if it was replaced or is damaged. Raises
-        the error otherwise."""
+        """Open the database again and repeat the jobs, if it was replaced or is damaged. Raises
+        `error` otherwise."""
         damaged = isinstance(error, StoreDamaged)
         if self._reopen is None or not (damaged or self._file.is_replaced()):
             raise error
@@ -221,7 +224,7 @@ class SqliteWriter:
             self._transact(batch)
 
     def _check_file(self) -> None:
-        """Switch to the files that are now at the paths, if they were replaced. Called under the
+        """Open the files that are now at the paths, if they were replaced. Called under the
         lock."""
         if self._file.is_replaced():
             if self._reopen is None:
@@ -261,8 +264,8 @@ class SqliteWriter:
         self._payloads.committed()
 
     def _check_recent(self) -> None:
-        """Invalidate `recent`, the cache of recently written logs, when another connection commits,
-        a job does not maintain the cache, or a transaction fails."""
+        """Clear `recent`, the cache of recently written logs, if another connection has committed
+        or the cache is full."""
         (version,) = self._conn.execute("PRAGMA data_version").fetchone()
         if version != self._seen:
             self._seen = version
@@ -293,7 +296,7 @@ class SqliteWriter:
 
 
 def _check(conn: sqlite3.Connection) -> None:
-    """Raise `StoreDamaged` if SQLite finds damage in its file."""
+    """Raise `StoreDamaged` if SQLite's integrity check finds damage in the file."""
     with translated():
         for (text,) in conn.execute("PRAGMA quick_check(1)"):
             if text != "ok":
