@@ -68,7 +68,7 @@ class Found(NamedTuple):
 
 
 def parse_query(text: str) -> TextQuery:
-    """Parse a query. Raises `InvalidValue` if it names nothing to look for."""
+    """Parse a query. Raises `InvalidValue` if it has nothing to search for."""
     if not isinstance(text, str):
         raise InvalidValue(field="query", problem=f"is {type(text).__name__}", remedy="pass text")
     if len(text) > MOST_CHARACTERS:
@@ -92,7 +92,7 @@ def parse_query(text: str) -> TextQuery:
     if not (clauses[0] or roles[0] or tools[0]):
         raise InvalidValue(
             field="query",
-            problem="names nothing to look for",
+            problem="has nothing to search for",
             remedy="pass at least one word, phrase, from: or tool:",
         )
     if sum(len(some) for pair in (clauses, roles, tools) for some in pair) > MOST_CLAUSES:
