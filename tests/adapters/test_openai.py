@@ -110,6 +110,20 @@ async def test_value_that_is_not_json_is_rejected() -> None:
     assert await session.get_items() == []
 
 
+@pytest.mark.parametrize("batch", ["hello", b"hello", USER])
+async def test_batch_that_is_no_list_is_rejected(batch: Any) -> None:
+    session = HoldfastSession("s", MemoryStore())
+    with pytest.raises(InvalidValue, match=f"items is {type(batch).__name__}: pass a list"):
+        await session.add_items(batch)
+    assert await session.get_items() == []
+
+
+async def test_limit_that_is_no_number_is_rejected() -> None:
+    limit: Any = "3"
+    with pytest.raises(InvalidValue, match="limit is str: pass an int or None"):
+        await HoldfastSession("s", MemoryStore()).get_items(limit=limit)
+
+
 async def test_pop_splits_an_answer(place: str) -> None:
     async with connect(place) as store:
         session = HoldfastSession("s", store)

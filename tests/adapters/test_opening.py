@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,6 +124,13 @@ async def test_connect_says_what_is_wrong(tmp_path: Path) -> None:
 def test_a_url_of_no_store_is_refused_at_once(url: str) -> None:
     with pytest.raises(InvalidValue):
         ClaudeSessionStore(url)
+
+
+@pytest.mark.parametrize("store", [None, 5, b"memory:", Path("x.db"), connect("memory:")])
+def test_object_that_is_no_store_is_refused_at_once(store: Any) -> None:
+    name = type(store).__name__
+    with pytest.raises(InvalidValue, match=f"store is {name}: pass the URL of a store"):
+        ClaudeSessionStore(store)
 
 
 @parity("computeragent", 30)

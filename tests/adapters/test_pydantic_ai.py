@@ -390,6 +390,23 @@ async def test_messages_are_added_to_a_history(log: Store) -> None:
     assert len(await store.messages("s")) == 10
 
 
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ("text", "contains str"),
+        (b"[]", "contains int"),
+        ([{"role": "user", "content": "Hello."}], "contains dict"),
+        ([user("x"), None], "contains NoneType"),
+        (None, "is NoneType"),
+    ],
+)
+async def test_values_that_are_no_messages_are_not_added(messages: Any, problem: str) -> None:
+    store = HoldfastConversationStore(MemoryStore())
+    with pytest.raises(InvalidValue, match=f"messages {problem}: pass a list of ModelRequest"):
+        await store.add_messages("s", messages)
+    assert await store.load("s") is None
+
+
 async def test_large_save_is_several_appends_and_each_leaves_a_conversation(log: Store) -> None:
     many: list[ModelMessage] = [user(str(number)) for number in range(2_100)]
     conversation = await saved(log, many)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Event, LogDamaged, NewEvent
-from holdfast.cli.event_text import CUT, damaged_text, event_text
+from holdfast.cli.event_text import CUT, CUT_OF_ADAPTER, damaged_text, event_text
 from holdfast.cli.render import ago, moment, size
 
 
@@ -90,3 +90,12 @@ def test_times_and_sizes_read_well() -> None:
         "1 MiB",
         "5 GiB",
     ]
+
+
+def test_events_of_adapters_are_cut_shorter_than_messages() -> None:
+    values = {"values": "x" * CUT}
+    text = shown("langgraph.checkpoint", values)
+    assert len(text) < CUT_OF_ADAPTER + 200
+    assert text.endswith("more characters (--full shows them)")
+    assert "x" * CUT in shown("langgraph.checkpoint", values, full=True)
+    assert "x" * CUT in shown("message.received", {"text": "x" * CUT})

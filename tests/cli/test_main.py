@@ -115,6 +115,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(cli: Cli, wrong: list[str]) -> 
     [
         ("show a b", "unexpected argument 'b'; see: holdfast show --help"),
         ("export a b.zip", "unexpected argument 'b.zip'; name the file with --out FILE; see: "),
+        ("search a b", "unexpected argument 'b'; put the whole query in quotes; see: "),
         ("show", "show needs SESSION; see: holdfast show --help"),
         ("copy", "copy needs --to; see: holdfast copy --help"),
     ],

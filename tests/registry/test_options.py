@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,3 +65,35 @@ async def test_a_url_without_a_path_is_rejected_before_anything_is_opened(url: s
         await schema_of(url)
     with pytest.raises(InvalidValue, match="url has no path"):
         await holdfast.connect(url)
+
+
+async def test_memory_database_of_sqlite_is_rejected_with_the_url_to_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidValue, match=r"url is 'sqlite::memory:'.*use memory:"):
+        await holdfast.connect("sqlite::memory:")
+    assert os.listdir(tmp_path) == []
+
+
+# On Windows, two slashes at the beginning of a path name a host.
+@pytest.mark.parametrize("slashes", ["", "//", "///"] if os.sep == "/" else [""])
+async def test_absolute_path_may_have_the_slashes_that_other_libraries_want(
+    tmp_path: Path, slashes: str
+) -> None:
+    async with holdfast.connect(f"sqlite:{slashes}{tmp_path}/x.db") as store:
+        await store.append(holdfast.key("s"), [holdfast.NewEvent.of("a.b")], create=True)
+    async with holdfast.connect(f"sqlite:{tmp_path}/x.db") as store:
+        assert (await store.row(holdfast.key("s"))) is not None
+
+
+@pytest.mark.parametrize("url", [None, Path("x.db"), b"memory:"])
+def test_url_of_another_type_is_rejected(url: Any) -> None:
+    with pytest.raises(InvalidValue, match=f"url is {type(url).__name__}: pass a str"):
+        holdfast.connect(url)
+
+
+@pytest.mark.parametrize("url", ["agents.db", ":memory:"])
+def test_url_without_a_scheme_is_rejected_with_the_form_of_a_sqlite_url(url: str) -> None:
+    with pytest.raises(InvalidValue, match=r"url has no scheme.*sqlite:PATH"):
+        holdfast.connect(url)

@@ -13,11 +13,22 @@ from ..stores.shared import SharedStore, shared_store
 T = TypeVar("T")
 
 
+def check_store(store: object) -> None:
+    """Raise `InvalidValue` unless this is a store or a URL."""
+    if not isinstance(store, str) and not hasattr(store, "rows"):
+        raise InvalidValue(
+            field="store",
+            problem=f"is {type(store).__name__}",
+            remedy="pass the URL of a store, such as 'sqlite:agents.db', or an open Store",
+        )
+
+
 class LazyStore:
     """An open store, or a store that is opened from a URL once per process. A URL with an unknown
-    scheme raises an error at once."""
+    scheme, or an object that is not a store, raises an error at once."""
 
     def __init__(self, store: Store | str) -> None:
+        check_store(store)
         self._url = store if isinstance(store, str) else None
         self._store = shared_store(store) if isinstance(store, str) else store
 

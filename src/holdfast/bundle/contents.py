@@ -122,10 +122,15 @@ class Contents:
 
     def _document_secrets(self, raw: JsonObject) -> None:
         """Check the document for secrets. Free-form values are checked as in an event. Other fields
-        are checked string by string, since their names say nothing about secrets.
+        are checked string by string, since their names say nothing about secrets; so is the id of
+        the session, which is not the `session` of a cookie.
         """
         for name, value in raw.items():
-            if name in ("metadata", "session"):
+            if name == "session" and isinstance(value, dict):
+                self._value(value.get("session"), f"$.{name}")
+                self._value({**value, "session": None}, f"$.{name}")
+                continue
+            if name == "metadata":
                 self._value(value, f"$.{name}")
                 continue
             for text in {leaf for leaf in leaves(value) if isinstance(leaf, str)}:

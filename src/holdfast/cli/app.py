@@ -25,6 +25,12 @@ from .verbs import GROUPS, HELP, SECTIONS, VERBS
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports after SIGINT and SIGPIPE
 
+# What to do about an argument too many, by verb.
+HINTS = {
+    "export": "; name the file with --out FILE",
+    "search": "; put the whole query in quotes",
+}
+
 
 def build(wanted: str | None = None) -> App:
     """Build the command line with all its verbs; none is imported yet. The `wanted` verb gets its
@@ -96,8 +102,7 @@ def _usage(error: Exception, verb: str | None) -> str:
     """Return the message of a usage error. Unclear messages of the parser are reworded."""
     match error:
         case UnusedCliTokensError(unused_tokens=[first, *_]):
-            hint = "; name the file with --out FILE" if verb == "export" else ""
-            return f"unexpected argument {first!r}{hint}"
+            return f"unexpected argument {first!r}{HINTS.get(verb or '', '')}"
         case MissingArgumentError(argument=argument) if argument is not None:
             return f"{verb} needs {argument.name}"
     return str(error)

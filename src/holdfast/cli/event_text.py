@@ -15,6 +15,7 @@ from .output import json_text, plain
 from .render import moment, size
 
 CUT = 1_000  # characters of an event that are shown, unless --full is given
+CUT_OF_ADAPTER = 200  # the same for an adapter's own events, such as checkpoints
 INDENT = " " * 8
 
 STYLES = {"message": "green", "tool": "yellow", "pending": "magenta", "run": "blue"}
@@ -22,7 +23,9 @@ STYLES = {"message": "green", "tool": "yellow", "pending": "magenta", "run": "bl
 
 def event_text(event: Event, *, full: bool = False) -> Text:
     """Format an event: number, time and kind, then its content."""
-    lines = cut("\n".join(describe(event)), full).split("\n")
+    own = event.kind.partition(".")[0] in ev.ADAPTER_NAMESPACES
+    content = "\n".join(describe(event))
+    lines = cut(content, full, CUT_OF_ADAPTER if own else CUT).split("\n")
     style = STYLES.get(event.kind.partition(".")[0], "cyan")
     text = Text.assemble(
         (f"{event.seq:>6}", "bold"),
@@ -47,11 +50,11 @@ def _line(text: str) -> str:
     return plain(text.removesuffix("\r").expandtabs(4))
 
 
-def cut(text: str, full: bool) -> str:
+def cut(text: str, full: bool, most: int = CUT) -> str:
     """Return the text, truncated unless `full` is set."""
-    if full or len(text) <= CUT:
+    if full or len(text) <= most:
         return text
-    return f"{text[:CUT]}… and {len(text) - CUT:,} more characters (--full shows them)"
+    return f"{text[:most]}… and {len(text) - most:,} more characters (--full shows them)"
 
 
 def describe(event: Event) -> Iterator[str]:

@@ -56,6 +56,10 @@ def connect(url: str, *, vault: Vault | None = None, portal: bool = False) -> Co
     A store belongs to the event loop on which it is opened; on another loop, its methods raise
     `WrongLoop`. With `portal`, the result is a `PortalStore`, which other event loops and threads
     may use too."""
+    if not isinstance(url, str):
+        raise InvalidValue(
+            field="url", problem=f"is {type(url).__name__}", remedy="pass a str such as sqlite:PATH"
+        )
     if portal:
         inner = connect(url, vault=vault)
         return Connecting(lambda: _with_portal(inner))
@@ -71,8 +75,10 @@ def connect(url: str, *, vault: Vault | None = None, portal: bool = False) -> Co
     if opener is None or not colon:
         raise InvalidValue(
             field="url",
-            problem=f"has an unknown scheme ({scheme!r})" if colon else "has no scheme",
-            remedy="use one of " + ", ".join(f"{name}:" for name in OPENERS),
+            problem=f"has an unknown scheme ({scheme!r})" if colon and scheme else "has no scheme",
+            remedy="use one of "
+            + ", ".join(f"{name}:" for name in OPENERS)
+            + "; a SQLite file is sqlite:PATH",
         )
     if file is None and vault is None:
         return Connecting(lambda: _plain(opener, url))

@@ -7,6 +7,7 @@ and the allowed values.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -137,9 +138,13 @@ def reject_unknown(kind: str, left: Mapping[str, str]) -> None:
 
 
 def split_url(url: str) -> tuple[str, dict[str, str]]:
-    """Return the path and the options of a URL that names a path."""
+    """Return the path and the options of a URL that names a path. `sqlite:/PATH`, `sqlite:///PATH`
+    and `sqlite:////PATH` name the same file."""
     place, _, query = url.partition(":")[2].partition("?")
-    return unquote(place.removeprefix("//")), parse_query(query)
+    path = unquote(place.removeprefix("//"))
+    if os.sep == "/" and path.startswith("//"):
+        path = "/" + path.lstrip("/")  # SQLite takes what follows two slashes for a host
+    return path, parse_query(query)
 
 
 def check_path(path: str) -> str:
@@ -147,6 +152,12 @@ def check_path(path: str) -> str:
     if not path or "\0" in path:
         raise InvalidValue(
             field="url", problem="has no path", remedy="write it as sqlite:PATH or file:DIR"
+        )
+    if path == ":memory:":
+        raise InvalidValue(
+            field="url",
+            problem=f"is 'sqlite:{path}'",
+            remedy="use memory: for a store in memory, or sqlite:PATH",
         )
     return path
 

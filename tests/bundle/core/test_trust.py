@@ -172,6 +172,23 @@ async def test_a_secret_in_the_document_is_a_fault(
     await validate_bundle(made, allow_secrets=True)
 
 
+async def test_a_secret_in_the_facts_of_the_session_is_a_fault(store: MemoryStore) -> None:
+    made = await export_bundle((store, SHOP))
+    for secret in ({"session": SECRET}, {"password": "hunter2"}, {"metadata": {"token": SECRET}}):
+        with pytest.raises(InvalidBundle) as refused:
+            await validate_bundle(signed(made, session={**made.raw["session"], **secret}))
+        assert ("secret", "$.session") in faults(refused.value)
+
+
+async def test_session_id_with_words_and_digits_is_no_secret() -> None:
+    store = MemoryStore()
+    message = NewEvent.of("message.received", {"text": "Where is my order?"})
+    await store.append(key("conversation_123"), [message], create=True)
+    made = await export_bundle((store, Scope("main", "conversation_123")))
+    checked = await validate_bundle(made.to_json())
+    assert checked.raw["session"]["session"] == "conversation_123"
+
+
 async def test_a_secret_in_the_manifest_is_a_fault(store: MemoryStore) -> None:
     made = await export_bundle((store, SHOP))
     entry = {"rule": "key", "class": "secret", "path": SECRET, "count": 1}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from ...errors import MissingExtra
+from ...errors import InvalidValue, MissingExtra
 from ...log.codec import check_key
 from ...log.events import Key, NewEvent
 from ...stores.port import Store
@@ -80,6 +80,10 @@ class HoldfastSession:
         is the limit of `session_settings`. A negative limit means all items."""
         if limit is None and self.session_settings is not None:
             limit = _settings(self.session_settings).limit
+        if limit is not None and not isinstance(limit, int):
+            raise InvalidValue(
+                field="limit", problem=f"is {type(limit).__name__}", remedy="pass an int or None"
+            )
         if limit is None or limit < 0:
             return await self._ask(lambda store: all_items(store, self._at))
         if limit == 0:
@@ -89,6 +93,13 @@ class HoldfastSession:
     async def add_items(self, items: list[Item]) -> None:
         """Append items in one step. The items are durable when this returns. If this fails and the
         next call passes the same items, they are stored only once."""
+        if isinstance(items, str | bytes | Mapping):
+            raise InvalidValue(
+                field="items",
+                problem=f"is {type(items).__name__}",
+                remedy="pass a list of the SDK's items, such as "
+                "[{'role': 'user', 'content': 'Hello.'}]",
+            )
         if not items:
             return
         await self._append(to_events(items))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TypeVar
 
-from ...errors import MissingExtra
+from ...errors import InvalidValue, MissingExtra
 from ...log.codec import check_key, check_name
 from ...log.events import Key
 from ...stores.port import Store
@@ -21,7 +21,7 @@ try:
         ConversationRecord,
         ConversationStore,
     )
-    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 
     from . import reader, writer
 except ImportError as error:
@@ -82,10 +82,11 @@ class HoldfastConversationStore(ConversationStore):
         """Append messages to a conversation, after messages that other writers have added, and
         return their entries. Creates the conversation if it does not exist. Raises
         `ConversationConflict` if it has a different scope."""
+        added = _checked(messages)
         while True:
             found = await self.load(conversation_id, limit=0, scope=scope)
             conversation = found or Conversation(conversation_id=conversation_id)
-            conversation.messages.extend(messages)
+            conversation.messages.extend(added)
             try:
                 return await self.save(conversation, scope=scope)
             except ConversationConflict:
@@ -164,3 +165,16 @@ class HoldfastConversationStore(ConversationStore):
 
     async def _ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
         return await self._opening.run(lambda store: persist(lambda _: question(store)))
+
+
+def _checked(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages as a list. Raises `InvalidValue` if they are not messages of the SDK."""
+    remedy = "pass a list of ModelRequest and ModelResponse, such as result.new_messages()"
+    if not isinstance(messages, Sequence):
+        name = type(messages).__name__
+        raise InvalidValue(field="messages", problem=f"is {name}", remedy=remedy)
+    for message in messages:
+        if not isinstance(message, ModelRequest | ModelResponse):
+            name = type(message).__name__
+            raise InvalidValue(field="messages", problem=f"contains {name}", remedy=remedy)
+    return list(messages)

@@ -45,6 +45,10 @@ ROLES = {
 _ADAPTER_FIELDS = frozenset(
     {"text", "content", "arguments", "input", "output", "result", "summary", "title", "message"}
 )
+# Events of adapters whose text other events also hold, and fields for which that is true: what a
+# graph was called with becomes messages.
+_REPEATING = frozenset({"langgraph.writes", "openai.run_state"})
+_REPEATING_FIELDS = frozenset({"__start__"})
 
 TextFunction: TypeAlias = Callable[[Any], "str | Iterable[str] | None"]
 _declared: dict[str, TextFunction] = {}
@@ -138,7 +142,8 @@ def _calls(calls: Iterable[Call]) -> Iterator[str]:
 
 def _declared_text(event: Event) -> Iterator[str]:
     declared = _declared.get(event.kind)
-    if declared is None and event.kind.partition(".")[0] not in ADAPTER_NAMESPACES:
+    adapter = event.kind.partition(".")[0] in ADAPTER_NAMESPACES and event.kind not in _REPEATING
+    if declared is None and not adapter:
         return
     try:
         data = event.json()
@@ -164,6 +169,7 @@ def _fields(value: Any, *, inside: bool = False) -> list[str]:
         return [
             text
             for name, item in value.items()
+            if name not in _REPEATING_FIELDS
             for text in _fields(item, inside=name in _ADAPTER_FIELDS)
         ]
     return []
