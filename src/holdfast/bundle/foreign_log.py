@@ -76,7 +76,7 @@ class LogBuilder:
         return lost
 
     def finished(self, outcome: ev.ToolFinished, **more: Any) -> bool:
-        """Add the outcome of a call. If no such call is open, adds nothing and returns False."""
+        """Add the outcome of a call. Returns False and adds nothing if the call is not open."""
         if outcome.call not in self.open:
             return False
         del self.open[outcome.call]

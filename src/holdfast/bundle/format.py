@@ -229,7 +229,9 @@ class BundleTranscript(Shape):
 
 
 class Entry(Shape):
-    """A JSON value and its source."""
+    """A JSON value from a thread. `source` is the name of the thread, and `index` the position in
+    the list.
+    """
 
     source: str
     index: int
@@ -463,7 +465,7 @@ def bundle_schema() -> JsonObject:
     return {**about, **schema}
 
 
-# From a version of the document to the next. A step may only add and rename; parts do not change.
+# Converts each old version of a document to the next. Only fields are added or renamed.
 UPCASTS: dict[int, Callable[[JsonObject], JsonObject]] = {}
 
 

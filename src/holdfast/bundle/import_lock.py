@@ -1,4 +1,4 @@
-"""Ensures that only one import writes to a session at a time, even across processes.
+"""A lock that ensures that only one import writes to a session at a time, even across processes.
 
 The lock is the lease of a temporary thread in the session. The thread is deleted when the import
 ends; if the session has no other thread, its blobs and claims are deleted too. Other imports wait,

@@ -33,7 +33,7 @@ def is_closed(state: State, closed: bool) -> bool:
 
 
 def is_quiet(state: State) -> bool:
-    """Return whether nothing is open in a log."""
+    """Return whether nothing in a log is pending, running, queued or due."""
     return state.safe and not state.queue and not state.timers and not state.owes
 
 

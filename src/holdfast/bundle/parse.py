@@ -1,7 +1,7 @@
 """Parses a bundle from an untrusted path or bytes: checks its format, sizes, names and depth.
 
-Only input within the limits is decoded, and an archive is read in place, never unpacked. `check`
-and `contents` validate the content of the parts.
+Only input within the limits is decoded, and an archive is read in place, never unpacked. The
+modules `check` and `contents` validate the content of the parts.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Zipped:
 
 
 class RawBundle(msgspec.Struct, frozen=True):
-    """A document without its parts, and the parts separately."""
+    """The document of a bundle as plain JSON values, and its parts."""
 
     raw: JsonObject
     parts: Parts
@@ -186,7 +186,7 @@ class _InlineParts:
 
 
 def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -> JsonObject:
-    """Return the fields of a JSON object, not decoded."""
+    """Return the fields of a JSON object as undecoded JSON, after checking its depth and size."""
     if too_deep(data, limits.depth):
         raise faults.stop("too_deep", "$", f"is nested deeper than {limits.depth} levels")
     if too_many(data, values):
@@ -200,7 +200,7 @@ def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -
     except NOT_JSON as error:
         # The message of the decoder is not shown: it may contain values.
         cut = "truncated" in str(error)
-        problem = "ends too early" if cut else "is neither JSON nor an archive"
+        problem = "is truncated" if cut else "is neither JSON nor an archive"
         raise faults.stop("truncated" if cut else "not_json", "$", problem) from error
 
 

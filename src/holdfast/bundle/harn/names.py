@@ -1,4 +1,4 @@
-"""Creates names and paths as Harn writes them. Pure."""
+"""Creates names and paths in Harn's format. Pure."""
 
 from __future__ import annotations
 

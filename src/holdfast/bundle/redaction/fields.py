@@ -1,7 +1,8 @@
-"""Lists the role of each field of each payload, for every kind of event.
+"""Defines the role of each field of each payload in a redaction, such as content, id or name, for
+every kind of event.
 
-Unlisted fields are content. Numbers, booleans and literals are structure because of their type.
-Strings are content unless they are listed here as ids or names.
+Fields that are not listed are content. Numbers, booleans and literals are structure because of
+their type. Strings are content unless they are listed here as ids or names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mode `replay_only`: keeps the structure and no content.
+"""Implements the mode `replay_only`, which keeps the structure of a session and no content.
 
 `fields` lists what is kept. All other strings, and the names in free-form JSON, become numbered
 placeholders. Equal strings get the same placeholder, so that they can be compared within a bundle.
