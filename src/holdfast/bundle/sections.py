@@ -74,7 +74,7 @@ class Overview:
 
 
 class Digest(Overview):
-    """Computes the overview of one thread from its events. Call `add` for each event, then `end`."""
+    """Computes the overview of a thread from its events. Call `add` for each event, then `end`."""
 
     def __init__(
         self, thread: f.Thread, tenant: str, session: str, *, transcript: bool = True

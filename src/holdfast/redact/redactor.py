@@ -1,4 +1,4 @@
-"""`Redactor`: applies the rules to a string in order, and replaces the secrets that they find."""
+"""`Redactor`: applies all rules to values and strings, and replaces the secrets that they find."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OnHit: TypeAlias = Callable[[str, str], None]
 
 
 class Seen(NamedTuple):
-    """A value that was replaced (`secret`) or is possibly a secret, with the reason."""
+    """A value that was masked (`secret`), or that may be a secret, with the reason."""
 
     rule: str
     path: str
@@ -35,7 +35,7 @@ Mask: TypeAlias = Callable[[str, str], str]
 
 _REASONS = {
     "value": "it is a registered secret",
-    "key": "it is the value of a secret's name",
+    "key": "it is the value of a name such as api_key",
     "path": "it is a local path",
     "person": "it is registered",
 }
@@ -44,9 +44,11 @@ _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _WORDS = re.compile(r"[A-Za-z]{1,24}(?:[:._/ -][A-Za-z]{1,24}){0,7}")
 PASSES = 6  # maximum passes over a text after a replacement; more than one is rare
 SHORT = 1 << 16  # characters of a text that is searched again as a whole
-AROUND = 1 << 10  # characters on each side of a replacement that are searched again in a longer one
+AROUND = (
+    1 << 10
+)  # characters on each side of a replacement that are searched again in a longer text
 CLEAN = 4096  # short texts without a secret that are cached
-SHORTEST = 4  # minimum length of a value to learn; shorter ones occur in ordinary text
+SHORTEST = 4  # minimum length of a value to learn; shorter values occur in ordinary text
 
 
 class Redactor:
@@ -107,7 +109,7 @@ class Redactor:
         self._clean = set()
 
     def named(self, key: str) -> str | None:
-        """Return how `key` marks its value as secret; see `Names.find`."""
+        """Return the kind of the name `key`, or None for an ordinary name; see `Names.find`."""
         return self._named.find(key)
 
     def judged(self, name: ValueName, value: str, path: str) -> bool:
@@ -157,15 +159,15 @@ class Redactor:
         return self._found(text, path)
 
     def _near(self, text: str, path: str) -> str:
-        """Search long text again, but only around the placeholders."""
+        """Search long text again, but only near the placeholders of earlier replacements."""
         fixed = re.compile(re.escape(self._fixed)) if self._fixed else PLACEHOLDER
         around = _around(text, fixed)
         pieces = ((low, high, self._scanned(text[low:high], path)) for low, high in around)
         return spliced(text, pieces)
 
     def found(self, text: str) -> list[Span]:
-        """Return the spans of a string that look like a secret, or are the value of a secret's
-        name.
+        """Return the spans of a string that have the format of a secret, or follow the name of a
+        secret.
         """
         return [Span(*one[:4]) for one in scan(text, self._named) if one.secret]
 
@@ -181,7 +183,7 @@ class Redactor:
         return self.mask(text, spans, path)
 
     def _nested(self, text: str, path: str) -> str | None:
-        """Return the masked text if it is JSON or JSON lines, else None."""
+        """Return the text masked if it is JSON or JSON lines, otherwise None."""
         if len(text) <= NESTED and text.rstrip()[-1:] in ("}", "]"):
             try:
                 value = json.loads(text, object_pairs_hook=_unique)
@@ -205,7 +207,7 @@ class Redactor:
 
     @property
     def longest(self) -> int:
-        """The number of characters of the longest form of a known secret."""
+        """The maximum number of characters in any form of a known secret."""
         return max(map(len, self._learned), default=0)
 
     def cut(self, text: str) -> int:
@@ -258,7 +260,9 @@ class Redactor:
         return spliced(text, pieces)
 
     def whole(self, rule: str, secret: str, path: str, reason: str = "") -> str:
-        """Return the replacement of a secret, and report it as a match."""
+        """Return the replacement for a value that is entirely a secret, and report it as a match of
+        `rule`.
+        """
         if only_placeholders(secret):
             return secret
         if self.on_seen is not None:
@@ -345,7 +349,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def _kept(put: Callable[[], str], found: re.Match[str]) -> str:
-    """Keep a placeholder unchanged, and replace anything else by `put`."""
+    """Return the match unchanged if it is a placeholder, otherwise the result of `put`."""
     return found[1] or put()
 
 

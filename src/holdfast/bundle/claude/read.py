@@ -348,7 +348,9 @@ def _text(block: Any, type: str = "text") -> str | None:
 
 
 def _ours(line: TranscriptLine, *path: str) -> JsonObject:
-    """Return the values that `write_claude` stored in the field `holdfast` of a line, below `path`."""
+    """Return the values at `path` in the field `holdfast` of a line, where `write_claude` stored
+    them.
+    """
     kept = line.entry.get(OURS)
     for name in path:
         kept = as_dict(kept).get(name)
