@@ -331,7 +331,7 @@ def _check_files(members: list[zipfile.ZipInfo], faults: Faults) -> None:
         name = member.filename
         mode = member.external_attr >> 16
         if name != member.orig_filename or not (name == DOCUMENT or NAMES.fullmatch(name)):
-            faults.add("bad_path", _shown(name), "is not the name of a part")
+            faults.add("bad_path", _shown(name), "is not a valid part name")
         elif mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
             faults.add("bad_path", name, "is not a regular file")
         elif member.flag_bits & 1:

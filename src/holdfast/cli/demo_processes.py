@@ -1,6 +1,7 @@
-"""The processes of the demo: a shop's agent, which is killed twice, and the commands.
+"""The processes of the demo: a shop's agent, which is killed twice, and the processes that approve
+and resume its session.
 
-The agent may look up orders, and needs approval for refunds; each tool writes a line to a file of
+The agent looks up orders, and makes refunds after approval; each tool call adds a line to a file of
 effects. Runs as `python -m holdfast.cli.demo_processes ask|approve|resume URL SESSION`; `approve`
 and `resume` are used only if the extra of the command line is not installed.
 """
@@ -55,7 +56,7 @@ def refund(order: str, cents: int, context: ToolContext) -> str:
 
 agent = Agent("Demo shop", instructions="You help customers.", tools=[look_up, refund])
 
-# The conversation determines the next answer, so it works in every process.
+# The conversation determines the next answer, so every process can continue it.
 MODEL = ScriptedModel(
     [
         Say("I am sorry about the lamp. Let me see.", calls=[Use("look_up", order="42")]),

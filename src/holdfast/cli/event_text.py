@@ -1,4 +1,6 @@
-"""Events as text. Pure. Events of unknown kinds are shown as JSON. Truncated text is marked."""
+"""Formats events as text. Events of unknown kinds are shown as JSON. Truncated text is marked.
+Pure.
+"""
 
 from __future__ import annotations
 

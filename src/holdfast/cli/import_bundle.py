@@ -21,7 +21,7 @@ from .options import DEFAULTS, Common, Create, DryRun, create_store, open_for_dr
 from .output import Output, plain
 from .render import number
 
-TRIED = 256 << 20  # bytes of events up to which a dry run imports into memory
+TRIED = 256 << 20  # maximum size of the events in a dry run, which imports them into memory
 
 
 @option_group
@@ -87,7 +87,7 @@ async def import_(
         if store is not None and how.dry_run:
             await _check_free(store, ready)
             store = MemoryStore()
-        if store is None:  # created last: not for a file that cannot be imported
+        if store is None:  # created last, so that a file that cannot be imported creates no store
             store = await stack.enter_async_context(create_store(common.url, folders=True))
         done = await import_prepared(store, ready, progress=event_counter(show_progress))
     loss = read.loss if read is not None else None
@@ -97,7 +97,7 @@ async def import_(
 
 
 async def _check_free(store: Store, ready: Prepared) -> None:
-    """Reject a dry run of a file that is too large, or with an id that another session has."""
+    """Raise an error if the file is too large for a dry run, or if another session has the id."""
     document, scope = ready.bundle.document, ready.scope
     if sum(part.size for part in document.parts) > TRIED:
         raise UsageError(

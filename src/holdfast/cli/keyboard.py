@@ -1,4 +1,4 @@
-"""Lines from standard input, read without blocking the event loop."""
+"""Reads lines from standard input without blocking the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast migrate`: the schema of a store."""
+"""`holdfast migrate`: migrate a store to the current schema."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def migrate(
 
 
 def _migrating(url: str) -> str:
-    """Return the URL without the option that turns migration off."""
+    """Return the URL without the option that disables migration."""
     place, _, query = url.partition("?")
     rest = "&".join(word for word in query.split("&") if not word.startswith("migrate="))
     return f"{place}?{rest}" if rest else place

@@ -35,7 +35,7 @@ Mask: TypeAlias = Callable[[str, str], str]
 
 _REASONS = {
     "value": "it is a registered secret",
-    "key": "it is the value of a name such as api_key",
+    "key": "it is the value of a name that denotes a secret",
     "path": "it is a local path",
     "person": "it is registered",
 }

@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r" (?:[\[(]?(?:no\.? ?|#)?\d{1,2}[\])]?)(?=\s{0,2}[:=])")
 _RUN = re.compile(r"[A-Za-z0-9_+/.~:|$-]{14,}+")  # the shortest token has 14 characters
 _PROGRAMS = {*OPTIONS, "z", "za"}  # 7z and 7za do not begin with a letter
 _VERBS = {verb.partition(" ")[0].partition(":")[0] for verb in VERBS}
-# Words in the names of authentication functions: an argument that looks like a secret counts as one.
+# Words in names of authentication functions: an argument that looks like a secret counts as one.
 _CALLEES = word_set("""
 login log signin sign auth authenticate authorize connect connection credential credentials
 password passwd encrypt decrypt hmac cipher hash basic bind pdo unlock token jwt verify secret key
