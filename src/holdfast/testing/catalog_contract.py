@@ -1,5 +1,5 @@
-"""The guarantees of a store for lists: rows, find, the inbox, claims, runnable logs. A test that
-needs logs with certain times creates them with `restore`.
+"""Tests for the guarantees of a store about lists: rows, find, the inbox, claims and runnable logs.
+A test that needs logs with certain times creates them with `restore`.
 """
 
 from __future__ import annotations
@@ -146,8 +146,9 @@ async def open_items(store: Store, **query: Any) -> list[tuple[str, str]]:
 
 
 class CatalogContract:
-    """The guarantees of a store for lists: they are updated in the same transaction as the logs,
-    for any number of sessions."""
+    """Tests for the guarantees of a store about lists: lists are updated in the same transaction as
+    the logs, for any number of sessions.
+    """
 
     pytestmark = pytest.mark.asyncio
 
