@@ -1,5 +1,5 @@
-"""Updates references in events to blobs whose content was redacted, which changes their hashes.
-Pure.
+"""Replaces the hashes of redacted blobs in events: a blob whose content was redacted has a new
+hash. Pure.
 """
 
 from __future__ import annotations

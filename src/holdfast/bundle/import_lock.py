@@ -49,9 +49,9 @@ class ImportLock:
                 continue
 
     async def take_back(self, written: Mapping[Key, int]) -> bool:
-        """Delete the threads that this import has written, given their last event numbers, and the
-        lock. Deletes nothing if one of the threads was continued or has a driver. Returns whether
-        they were deleted.
+        """Undo the import: delete the lock, and the threads that were `written`, given with their
+        last event numbers. Deletes nothing if one of the threads was continued or has a driver.
+        Returns whether they were deleted.
         """
         await self.check()
         leases: list[Lease] = []

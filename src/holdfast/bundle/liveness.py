@@ -38,6 +38,8 @@ def is_quiet(state: State) -> bool:
 
 
 def liveness(closed: Mapping[str, bool]) -> Liveness:
-    """Return the liveness of a bundle, given which of its threads are closed."""
+    """Return whether a bundle is `closed` or `continuable`. `closed` says which of its threads are
+    closed.
+    """
     over = closed["main"] if "main" in closed else all(closed.values())
     return "closed" if over and closed else "continuable"

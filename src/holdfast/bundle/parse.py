@@ -127,14 +127,16 @@ def _json(data: bytes, faults: Faults, limits: BundleLimits) -> RawBundle:
 
 
 class _InlineParts:
-    """Removes the parts from the document of a single JSON file."""
+    """Separates the parts from the document of a single JSON file."""
 
     def __init__(self, faults: Faults, limits: BundleLimits) -> None:
         self.parts: dict[str, bytes] = {}
         self._faults, self._limits = faults, limits
 
     def take(self, document: JsonObject, name: str, path: str, field: str) -> None:
-        """Remove the parts from the list `name`, in which each entry has its part in `field`."""
+        """Remove the parts from the list `name` of the document: the field `field` of
+        each entry.
+        """
         entries = self.decoded(document.get(name), list[dict[str, Raw]], path) or []
         most = self._limits.threads
         if name == "threads" and len(entries) > most:

@@ -59,7 +59,7 @@ class _Job(Prepared, frozen=True, kw_only=True):
         return await self.store.claim(self.scope.tenant, name, self.scope)
 
     async def unclaim(self) -> None:
-        """Release the claim of the import."""
+        """Release the name that the session has claimed for this import."""
         await self.store.unclaim(self.scope.tenant, self.origin, self.scope)
 
 
@@ -220,7 +220,7 @@ def _taken(job: _Job, rows: Iterable[Row]) -> SessionExists:
 
 
 async def _fill(job: _Job, mine: ImportLock) -> Imported:
-    """Write the missing threads and blobs. If that fails, remove what was written."""
+    """Write the missing threads and blobs. If that fails, delete everything that was written."""
     document = job.bundle.document
     mark = f"{REDACTED}{document.mode}:{job.scope.session}"
     ours = {job.origin, mark, *document.session.claims}
@@ -247,8 +247,8 @@ async def _fill(job: _Job, mine: ImportLock) -> Imported:
 async def _undo(
     job: _Job, mine: ImportLock, written: Mapping[Key, int], before: Sequence[str]
 ) -> None:
-    """Remove what a failed import has written. If the session was continued in the meantime,
-    nothing is removed, and repeating the call finishes the import.
+    """Delete everything that a failed import has written. If the session was continued in the
+    meantime, nothing is deleted, and repeating the call finishes the import.
     """
     with suppress(HoldfastError):
         if await mine.take_back(written) and not await _threads(job):

@@ -425,8 +425,8 @@ async def _in_batches(
 
 
 async def _added(job: _Job, log: MeasuredLog) -> list[Event]:
-    """Return the events that close a copy. They have the time of its last event, so that exports
-    are deterministic.
+    """Return the events that close the open items and runs of a copy. They have the time of the
+    log's last event, so that exports are deterministic.
     """
     if job.purpose != "copy":
         return []

@@ -181,8 +181,9 @@ class Chat:
             self.screen.remark(f"reason: {why}")
 
     async def _ask(self) -> None:
-        """After all events are shown: ask the oldest question, or prompt for a message. The next
-        line of input answers the question that is shown."""
+        """Wait until all events are shown, then ask the oldest question or prompt for a message.
+        The next line of input answers the question that is shown.
+        """
         async with self._asking:
             while self._shown >= (head := self._live.state.head):
                 asks = await self.session.pending()

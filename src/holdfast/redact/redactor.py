@@ -211,8 +211,8 @@ class Redactor:
         return max(map(len, self._learned), default=0)
 
     def cut(self, text: str) -> int:
-        """Return where unfinished text can be cut in two without cutting a known secret or the
-        beginning of one.
+        """Return the position at which unfinished text can be split without splitting a known
+        secret or the beginning of one.
         """
         place = len(text)
         for size in range(min(self.longest - 1, len(text)), 0, -1):
@@ -309,12 +309,12 @@ def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[Bounds]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object. JSON with a repeated name is treated as text instead, so that every value is
-    kept.
+    """Build an object from pairs. Raises `ValueError` if a name is repeated: such JSON is masked as
+    text, so that every value is kept.
     """
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("an object has a name twice")
+        raise ValueError("an object has a repeated name")
     return found
 
 

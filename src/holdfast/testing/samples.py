@@ -152,8 +152,9 @@ def snapshot(log: str, seq: int, state: str = "{}", version: str = "v1") -> Snap
 
 
 def uses(store: Store, key: Key, lease: Lease) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return every method that needs the log of `key`, with arguments that would work if it
-    existed."""
+    """Return a call of every method that needs the log of `key`. The calls would succeed if the log
+    existed.
+    """
     return {
         "append": lambda: store.append(key, [note("late")]),
         "append, fenced": lambda: store.append(key, [note("late")], fence=lease),

@@ -59,7 +59,7 @@ _BOUNDS = {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems
 
 
 class Withholder:
-    """Keeps the listed structure and withholds everything else."""
+    """Replaces all content with placeholders. Only the structure that `fields` lists is kept."""
 
     def __init__(self, sanitizer: Sanitizer, hits: HitCounter, names: Pseudonyms) -> None:
         self._sanitizer = sanitizer

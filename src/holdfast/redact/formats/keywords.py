@@ -1,6 +1,7 @@
-"""Finds the words at which the other format modules start to read: names of secrets, programs and
-verbs of commands, functions and sentences about logging in; and long runs of characters. Two passes
-find them for all formats, so that not every format has to search the whole text.
+"""Finds the words that make the other format modules search the text after them: names of secrets,
+programs and verbs of commands, functions and sentences about logging in; and long runs of
+characters. Two passes find them for all formats, so that not every format has to search the whole
+text.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class SecretName(NamedTuple):
 
 
 class Keyword(NamedTuple):
-    """A word at which a format starts to read."""
+    """A word in a text that makes another format module search the text after it."""
 
     start: int
     end: int

@@ -166,7 +166,7 @@ def _told(
         if told.action in MESSAGES and told.run and told.session not in outcome.deleted:
             status = ended.get(told.run)
             if told.run not in inputs.values():
-                yield f"{_name(key)}: the reply to #{told.tag} names run {told.run}, which took no message"
+                yield f"{_name(key)}: the reply to #{told.tag} names idle run {told.run}"
             if status != told.status:
                 yield f"{_name(key)}: the reply to #{told.tag} is {told.status}, the log says {status}"
 

@@ -387,7 +387,7 @@ def next_step(call: ModelCall) -> tuple[str, list[str]]:
 
 
 def tag_of(call: ModelCall) -> int:
-    """Return a number that is derived from the text of the next step."""
+    """Return the sum of the character codes of the next answer, as a reproducible number."""
     text = next_step(call)[0]
     return sum(map(ord, text))
 
