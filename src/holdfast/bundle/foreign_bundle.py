@@ -39,7 +39,7 @@ def check_session(name: Any, code: str, path: str) -> str:
     try:
         check_name("session", name)
     except InvalidValue as error:
-        problem = f"cannot be a session id ({error.problem}); pass session="
+        problem = f"cannot be used as a session id ({error.problem}); pass session="
         raise invalid(code, path, problem) from error
     return str(name)
 

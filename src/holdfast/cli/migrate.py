@@ -35,7 +35,9 @@ async def migrate(
         "due": after.due,
         "too_new": after.too_new,
     }
-    verdict = f"schema {before.found} found, {before.known} known: {_verdict(before, after)}"
+    verdict = (
+        f"store has schema {before.found}, program has {before.known}: {_verdict(before, after)}"
+    )
     common.output().show(about, verdict)
     return int(after.due or after.too_new)
 

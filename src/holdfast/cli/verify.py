@@ -169,7 +169,7 @@ class _Findings:
         if not self.damaged and self.unlinked:
             events = number(self.unlinked, "event")
             return (
-                f"no damage; {events} without a link (written by an old version, or edited "
+                f"no damage; {events} without a hash link (written by an old version, or edited "
                 f"manually)"
             )
         if not self.damaged:

@@ -113,7 +113,9 @@ class Redactor:
         return self._named.find(key)
 
     def judged(self, name: ValueName, value: str, path: str) -> bool:
-        """Decide whether the value of a field that is named like a secret is a secret."""
+        """Return whether `value` is a secret. It is the value of a field that is named like a
+        secret.
+        """
         found = judge(name.name, name.says, value, Syntax.FIELD)
         if found.doubtful and self.on_seen is not None and not self.strict:
             self.on_seen(Seen("key", path, found.reason, False, value))
@@ -172,7 +174,7 @@ class Redactor:
         return [Span(*one[:4]) for one in scan(text, self._named) if one.secret]
 
     def _scanned(self, text: str, path: str) -> str:
-        """Mask the secrets that a scan finds."""
+        """Mask the secrets in a string that `scan` finds."""
         doubts = self.strict or self.on_seen is not None
         found = list(scan(text, self._named, doubts=doubts))
         for one in found if self.on_seen is not None and not self.strict else ():
@@ -245,7 +247,7 @@ class Redactor:
         return self._found(self._known(key, path), path)
 
     def _found(self, text: str, path: str) -> str:
-        """Mask the matches of the finders."""
+        """Mask the spans of a string that the `finders` find."""
         for finder in self._finders:
             text = self.mask(text, finder(text), path)
         return text

@@ -130,7 +130,7 @@ async def plant_sessions(store: Store) -> None:
 
 
 async def walk(store: Store, query: Query, limit: int) -> list[Row]:
-    """Return all results, page by page."""
+    """Return all results of a query, read in pages of `limit` rows."""
     page: Page[Row] = await store.find(query, limit=limit)
     rows = page.items
     while page.cursor is not None:

@@ -98,7 +98,7 @@ _ITEMS, _BRACKET = 32, 4096
 
 
 def pairs(text: str, names: list[SecretName]) -> Candidates:
-    """Find the values of these names."""
+    """Find the values that follow these names."""
     runs = Runs(text)
     for name in names:
         if name.words[-1] not in HEADERS and not text.endswith("://", 0, name.start):

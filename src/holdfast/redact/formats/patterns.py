@@ -71,8 +71,9 @@ def _is_path_token(value: str) -> bool:
 
 
 def _is_grouped_code(code: str) -> bool:
-    """Return whether a value is a code in groups. Groups of capital letters must contain digits.
-    Groups of small letters may be words, unless two of them mix letters and digits.
+    """Return whether a value is a code in groups of characters, such as a recovery code. Groups of
+    capital letters must contain digits. Groups of small letters may be words, unless two of them
+    mix letters and digits.
     """
     if code.isupper():
         return DIGIT.search(code) is not None

@@ -166,9 +166,9 @@ def _told(
         if told.action in MESSAGES and told.run and told.session not in outcome.deleted:
             status = ended.get(told.run)
             if told.run not in inputs.values():
-                yield f"{_name(key)}: the reply to #{told.tag} names idle run {told.run}"
+                yield f"{_name(key)}: run {told.run} in the reply to #{told.tag} got no message"
             if status != told.status:
-                yield f"{_name(key)}: the reply to #{told.tag} is {told.status}, the log says {status}"
+                yield f"{_name(key)}: reply to #{told.tag} is {told.status}, the log says {status}"
 
 
 def order(outcome: SimulationOutcome) -> Iterator[str]:
@@ -353,7 +353,7 @@ def _rules(event: Event) -> bool:
 
 
 def readers(outcome: SimulationOutcome) -> Iterator[str]:
-    """Check that readers see each event once and in order."""
+    """Check that readers receive each event once and in order."""
     for reading in outcome.readings:
         first = reading.after + 1
         if reading.seqs != [*range(first, first + len(reading.seqs))]:

@@ -52,7 +52,7 @@ RARE = ("many", "crowd", "huge")  # rare, because they are slow
 
 
 class Step(Struct, frozen=True):
-    """One user action at a time (s), sent to the process at `place`."""
+    """One user action, with its time (s) and the `place` of the process that receives it."""
 
     at: float
     action: Action

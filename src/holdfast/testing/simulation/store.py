@@ -33,7 +33,7 @@ GIVE_UP = 0.5  # seconds after which a request without a reply fails
 
 
 class StoreClient(Protocol):
-    """A client process, as the server sees it."""
+    """The fields of a client process that the server and the network use."""
 
     name: str
     place: int

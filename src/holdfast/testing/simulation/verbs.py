@@ -339,7 +339,7 @@ async def find(harness: Any, request: UserRequest) -> Reply:
 
 
 async def close(harness: Any, request: UserRequest) -> Reply:
-    """Close the live session in this process, while its run may be driven here."""
+    """Close the live session in this process, even if this process drives its run."""
     await harness.close(request.step.session, grace=0.1 * (request.step.pick % 4))
     return Reply("closed")
 
