@@ -99,7 +99,7 @@ def _check_known(sealed: Sequence[Row], name: str | None) -> None:
 
 
 async def _open(store: Store, sealed: Sequence[Row], reason: str, actor: str | None) -> None:
-    """Unseal these threads, if none of them has a driver."""
+    """Unseal these threads. Raises `LeaseHeld` if one of them has a driver."""
     leases: list[Lease] = []
     try:
         for row in sealed:

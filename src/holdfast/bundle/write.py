@@ -216,7 +216,7 @@ async def review_bundle(
 
 
 def origin_of(session: Origin) -> tuple[Store, Scope]:
-    """Return the store and the session to export."""
+    """Return the store and the scope (tenant and id) of the session to export."""
     if isinstance(session, tuple):
         store, scope = session
     else:

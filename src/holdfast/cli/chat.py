@@ -231,7 +231,7 @@ class Chat:
             await self._answered()
 
     async def _answered(self) -> None:
-        """Wait until only the user can continue, and everything is shown."""
+        """Wait until the agent needs input from the user, and everything is shown."""
         waits = [
             self._live.until(lambda: at_rest(self.session)),
             self._broken.wait(),

@@ -94,7 +94,7 @@ async def ask(url: str, session: str) -> None:
 
 
 async def approve(url: str, session: str, item: str) -> int:
-    """Approve, as `holdfast approve` does."""
+    """Approve the pending item, as `holdfast approve` does."""
     async with connect(url) as store:
         try:
             made = await settle_pending(store, key(session), item, "approved", actor="ann")
@@ -105,7 +105,7 @@ async def approve(url: str, session: str, item: str) -> int:
 
 
 async def resume(url: str, session: str) -> None:
-    """Resume, as `holdfast resume` does."""
+    """Resume the session, as `holdfast resume` does."""
     async with harness(store=url) as served:
         live = await served.get_or_create(session)
         async for item in live.subscribe(0):
@@ -116,7 +116,7 @@ async def resume(url: str, session: str) -> None:
 
 
 class DemoFailed(Exception):
-    """A process of the demo failed."""
+    """Raised if a process of the demo fails."""
 
 
 class Process:

@@ -41,7 +41,7 @@ def event_text(event: Event, *, full: bool = False) -> Text:
 
 
 def damaged_text(error: LogDamaged) -> Text:
-    """Format an unreadable event."""
+    """Format the error of an unreadable event."""
     return Text.assemble((f"{error.seq:>6}", "bold"), ("  unreadable  ", "red"), plain(str(error)))
 
 
@@ -57,7 +57,9 @@ def cut(text: str, full: bool) -> str:
 
 
 def describe(event: Event) -> Iterator[str]:
-    """Describe the content of an event; the lines may contain line feeds."""
+    """Yield the content of an event as text, in one or more pieces, which may contain
+    line feeds.
+    """
     data = event.json()
     match data:
         case {"erased": str(reason), **rest} if not rest:

@@ -31,7 +31,7 @@ class Keyboard:
         return await self._lines.get()
 
     def leave(self) -> None:
-        """Stop reading."""
+        """Stop reading from standard input."""
         self._left = True
 
     def _read(self) -> None:

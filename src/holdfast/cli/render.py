@@ -165,8 +165,8 @@ def surface_text(name: str) -> str:
 
 
 def facts_text(facts: Mapping[str, Any]) -> Iterator[Text]:
-    """Return a line for each fact that is set; a fact with a list of values gets a line per
-    value.
+    """Format names and values, one per line; a value that is a list gets a line per item. Names
+    without a value are omitted.
     """
     for name, value in facts.items():
         for one in value if isinstance(value, list) else [value]:

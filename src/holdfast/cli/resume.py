@@ -124,7 +124,9 @@ class ResumeWorker:
         self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def run(self, *, forever: bool) -> int:
-        """Run until done or stopped; return the exit code."""
+        """Resume sessions until all work is done or the command is stopped. Return the
+        exit code.
+        """
         self._handle_signals()
         work = asyncio.ensure_future(self._serve(forever))
         try:
@@ -219,13 +221,12 @@ class SessionResume:
         self.why: str | None = None  # why the last run failed
         self._moved = asyncio.Event()
         self._tries = 0
-        self._other: tuple[str, float] | None = (
-            None  # the driver in another process, and when to stop waiting for it
-        )
+        # the driver in another process, and when to stop waiting for it
+        self._other: tuple[str, float] | None = None
 
     async def run(self) -> End:
-        """Drive the session, and return the state in which it ended. An error in one session does
-        not affect the others.
+        """Drive the session until it cannot go on, and return the reason. An error in one session
+        does not affect the others.
         """
         try:
             row = await existing_row(self.harness.store, self.key)

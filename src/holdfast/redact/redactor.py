@@ -37,16 +37,14 @@ _REASONS = {
     "value": "it is a registered secret",
     "key": "it is the value of a name that denotes a secret",
     "path": "it is a local path",
-    "person": "it is registered",
+    "person": "it is a registered personal text",
 }
 NESTED = 1 << 18  # characters of a text that are parsed as JSON
 _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _WORDS = re.compile(r"[A-Za-z]{1,24}(?:[:._/ -][A-Za-z]{1,24}){0,7}")
 PASSES = 6  # maximum passes over a text after a replacement; more than one is rare
 SHORT = 1 << 16  # characters of a text that is searched again as a whole
-AROUND = (
-    1 << 10
-)  # characters on each side of a replacement that are searched again in a longer text
+AROUND = 1 << 10  # characters on each side of a replacement that are searched again in long text
 CLEAN = 4096  # short texts without a secret that are cached
 SHORTEST = 4  # minimum length of a value to learn; shorter values occur in ordinary text
 
