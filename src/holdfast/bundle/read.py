@@ -168,7 +168,7 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
 async def _import(job: _Job) -> Imported:
     while True:
         job = await _claimed(job)
-        # The lock first: while no import holds it, no import removes what is found here.
+        # Take the lock first, so that no other import removes the threads and blobs that are found here.
         idle = await job.store.row(lock_key(job.scope)) is None
         if idle and not any(await _missing(job)):
             return _imported(job)

@@ -209,7 +209,7 @@ def event_counter(show_progress: Callable[[str], None]) -> Callable[[int], None]
 async def _written(
     origin: tuple[Store, Scope], mode: Mode, target: Path, *, force: bool, **how: Any
 ) -> WrittenBundle:
-    """Write a bundle. If the file of a move cannot be put in place, the move is undone."""
+    """Write a bundle. If the file of a move cannot be moved to its target, the move is undone."""
     moves = how["purpose"] == "move" and not any(
         row.sealed is not None for row in await threads_of(*origin)
     )

@@ -106,7 +106,7 @@ class Output:
             self.console.print(_text(line), soft_wrap=True)
 
     def remark(self, *lines: str | Text) -> None:
-        """Write notes to stderr, such as what to do next."""
+        """Write notes to stderr, such as the next command to run."""
         for line in lines:
             self.remarks.print(_text(line, "dim"), soft_wrap=True)
 

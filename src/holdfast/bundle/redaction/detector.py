@@ -1,9 +1,9 @@
-"""Finds secrets with the plugins of detect-secrets, in addition to our own rules.
+"""Finds secrets with the plugins of detect-secrets, in addition to Holdfast's own rules.
 
 Only their patterns are used, in this process: no files, no settings, no network, no filters and no
 verification. Three kinds of plugins are excluded: plugins for high entropy, which report commit
 hashes, ids, checksums and opaque parts of model answers; the plugin for IP addresses, which are not
-secrets; and plugins that our own rules replace.
+secrets; and plugins that Holdfast's own rules replace.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..type_check import without_none
 
 What: TypeAlias = Literal[
     "keep",  # structure: a number, a literal
-    "id",  # an id that links events; ours, or a provider's
+    "id",  # an id that links events, made by Holdfast or by a provider
     "hash",  # a hash of content that is stored elsewhere
     "name",  # the name of a tool, a model or a mode
     "names",  # an object with such names as keys, and structure as values

@@ -75,7 +75,7 @@ class Watch:
             )
 
     def released(self, process: str, lease: Lease, before: LeaseState) -> None:
-        """Check a release that the server accepted: nobody releases the lease of another driver."""
+        """Check a release that the server accepted: a driver may release only its own lease."""
         self.checks["lease"] += 1
         if before.owner is not None and before.token != lease.token:
             self.problems.append(
