@@ -168,7 +168,7 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
 async def _import(job: _Job) -> Imported:
     while True:
         job = await _claimed(job)
-        # Check the lock first: if no import holds it, the threads that are found next will stay.
+        # Check the lock first: while no import holds it, none removes what is found next.
         idle = await job.store.row(lock_key(job.scope)) is None
         if idle and not any(await _missing(job)):
             return _imported(job)

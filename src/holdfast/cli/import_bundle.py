@@ -74,7 +74,7 @@ async def import_(
             there = open_for_dry_run(common.url) if how.create else common.open()
             store = await stack.enter_async_context(there)
         path, format = await detect_format(file, known)
-        # `prepare_import` reads and checks Holdfast's format, so here it is read only for a dry run.
+        # `prepare_import` reads and checks Holdfast's format, so it is read here only for dry runs.
         read = None if format == "holdfast" and not how.dry_run else await read_file(path, format)
         ready = await prepare_import(
             path if read is None else read.bundle,
