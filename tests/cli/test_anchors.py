@@ -129,7 +129,7 @@ def test_an_event_without_a_link_is_a_note(cli: Cli, named: tuple[str, str], pat
         )
     found = cli("verify", *named)
     assert (found.code, "customer-42 / main event 4: unlinked" in found.out) == (0, True)
-    assert "1 event without a link" in found.out
+    assert "1 event without a hash link" in found.out
 
 
 def test_what_was_altered_is_named_and_not_said_to_be_mendable(

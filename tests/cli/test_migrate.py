@@ -41,7 +41,7 @@ def set_version(url: str, version: int) -> None:
 def test_a_store_that_is_up_to_date(shop: str, tmp_path: Path, cli: Cli) -> None:
     before = files(tmp_path / "here")
     ended = cli("migrate", "--check")
-    assert (ended.code, ended.out) == (0, "schema 1 found, 1 known: up to date\n")
+    assert (ended.code, ended.out) == (0, "store has schema 1, program has 1: up to date\n")
     assert files(tmp_path / "here") == before
     ended = cli("migrate", "--json")
     assert (ended.code, ended.json) == (
@@ -56,7 +56,7 @@ def test_a_store_that_is_too_new(shop: str, tmp_path: Path, cli: Cli) -> None:
     before = files(tmp_path / "here")
     ended = cli("migrate", "--check")
     assert ended.code == 1
-    assert ended.out.startswith("schema 9 found, 1 known: too new; upgrade with: ")
+    assert ended.out.startswith("store has schema 9, program has 1: too new; upgrade with: ")
     assert cli("migrate", "--check", "--json").json["too_new"] is True
     assert files(tmp_path / "here") == before
     assert json.loads(cli("migrate", "--json").err)["code"] == "store_too_new"
@@ -68,9 +68,9 @@ def test_an_empty_store_is_migrated(tmp_path: Path, cli: Cli) -> None:
     named = ("--store", f"sqlite:{path}")
     ended = cli("migrate", "--check", *named)
     assert ended.code == 1
-    assert ended.out.startswith("schema 0 found, 1 known: a migration is needed; ")
+    assert ended.out.startswith("store has schema 0, program has 1: a migration is needed; ")
     assert path.read_bytes() == b""
-    assert cli("migrate", *named).out == "schema 0 found, 1 known: migrated to 1\n"
+    assert cli("migrate", *named).out == "store has schema 0, program has 1: migrated to 1\n"
     assert cli("migrate", "--check", *named).code == 0
 
 
@@ -118,7 +118,7 @@ def test_the_sample_survives(url: str, cli: Cli) -> None:
 def test_a_database_is_migrated(kind: str, tmp_path: Path, cli: Cli) -> None:
     named = ("--store", servers.url(kind, tmp_path))
     ended = cli("migrate", "--check", *named)
-    assert (ended.code, ended.out.partition(",")[0]) == (1, "schema 0 found")
+    assert (ended.code, ended.out.partition(",")[0]) == (1, "store has schema 0")
     assert cli("migrate", "--check", "--json", *named).json["due"] is True
     assert cli("migrate", "--json", *named).json["migrated"] is True
     ended = cli("migrate", "--check", *named)

@@ -260,7 +260,7 @@ def test_a_surface_of_another_is_taken_only_on_purpose(home: str, cli: Cli) -> N
     attach = ("surfaces", "s", "--attach", "slack", "U1")
     assert error(cli("session", *attach, "--json")) == (1, "surface_taken")
     assert cli("session", *attach).err == (
-        "error: surface slack 'U1' belongs to session 'other'; --move takes it over\n"
+        "error: surface slack 'U1' belongs to session 'other'; add --move to take it over\n"
     )
     assert changed(cli, *attach, "--move", "--reason", "new phone")["changed"]
     assert cli("session", "surfaces", "other", "--json").json == {"surfaces": []}

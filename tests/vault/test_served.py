@@ -238,7 +238,7 @@ def test_an_encrypted_store_is_sound_and_said_to_be(cli: Cli, tmp_path: Path) ->
     found = cli("doctor", "--json").json
     assert (found["ok"], found["store"]["info"]["encrypted"]) == (True, True)
     assert cli("migrate", "--check").code == 0
-    assert re.search(r"schema \d+ found, \d+ known: up to date", cli("migrate").out)
+    assert re.search(r"store has schema \d+, program has \d+: up to date", cli("migrate").out)
     keys = cli("vault", "list", "--json").json
     assert sorted(one["tenant"] for one in keys) == ["main", "other"]
     done = cli("vault", "reseal", "--json").json

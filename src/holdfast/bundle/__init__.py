@@ -1,4 +1,6 @@
-"""Bundles: a session in one file, to share, copy, move or replay it."""
+"""Exports, imports and replays bundles. A bundle is one session in a file that can be shared,
+copied, moved or replayed.
+"""
 
 from __future__ import annotations
 

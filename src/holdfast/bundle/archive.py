@@ -1,8 +1,9 @@
-"""Bundles in memory and as files: a document with its parts, as a single JSON file or as a zip
-archive.
+"""Bundles in memory and in files. A bundle has a document and parts (events, messages and blobs),
+in a single JSON file or in a zip archive.
 
-Both forms are deterministic. Parts are streamed into an archive, so memory does not grow with its
-size; an archive is never unpacked into files. `parse` reads and checks untrusted bundles.
+The same bundle always yields the same bytes. Parts are streamed into an archive, so memory does not
+grow with its size; an archive is never unpacked into files. `parse` reads and checks untrusted
+bundles.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ EventStream: TypeAlias = AsyncGenerator[Event, None]
 
 
 class Parts(Protocol):
-    """Access to the bytes of the parts. Reading may block."""
+    """Opens the parts of a bundle by name. Reading a part may block."""
 
     def names(self) -> list[str]: ...
 
@@ -43,7 +44,7 @@ class Parts(Protocol):
 
 
 class HeldParts:
-    """Parts in memory, or in the temporary files of an export."""
+    """The parts of a bundle that is kept in memory, or in the temporary files of an export."""
 
     def __init__(self, parts: Mapping[str, bytes | Path]) -> None:
         self._parts = parts
@@ -85,7 +86,9 @@ class Bundle:
         raise SessionNotFound(tenant=facts.tenant, session=facts.session, thread=name)
 
     def own(self, thread: str = "main") -> Iterator[Event]:
-        """Yield the events in a thread's own part."""
+        """Yield the events in a thread's own part: all its events, except those it shares with its
+        parent.
+        """
         for line in self.lines(self.thread(thread).part):
             yield event_of(line)
 
@@ -185,13 +188,15 @@ def _check_size(size: int) -> None:
 
 
 async def each(events: Iterable[Event]) -> EventStream:
-    """Yield the events one by one, for functions that take an async stream."""
+    """Convert an iterable of events to an async generator."""
     for event in events:
         yield event
 
 
 async def streamed(events: Generator[Event, None, None]) -> EventStream:
-    """Yield the events of a blocking generator, which runs in a thread."""
+    """Convert a blocking generator of events to an async generator. The blocking code runs in a
+    thread.
+    """
     try:
         while some := await asyncio.to_thread(_next_batch, events):
             for event in some:
@@ -201,7 +206,7 @@ async def streamed(events: Generator[Event, None, None]) -> EventStream:
 
 
 def _next_batch(events: Iterator[Event]) -> list[Event]:
-    """Return the next batch of events."""
+    """Return the next events, up to about `PIECE` bytes; empty at the end."""
     found: list[Event] = []
     size = 0
     for event in events:

@@ -1,4 +1,6 @@
-"""Replaces the hashes of redacted blobs in events. Pure."""
+"""Replaces the hashes of redacted blobs in events: a blob whose content was redacted has a new
+hash. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from .format import Blob
 
 
 def renamed(event: Event, moved: dict[str, Blob]) -> Event:
-    """Return the event with the new hashes and sizes of redacted blobs."""
+    """Return the event with the new hashes and sizes of redacted blobs. `moved` has the new blobs
+    by their old hashes.
+    """
     data = bytes(event.data)
     if not any(name.encode() in data for name in moved):
         return event

@@ -160,17 +160,19 @@ def _names(document: f.Document) -> Iterator[tuple[str, str]]:
 def _check_parts(
     document: f.Document, parts: Parts, faults: Faults, limits: f.BundleLimits
 ) -> None:
-    """Check that every part has a unique and safe name, exists, and is used."""
+    """Check the list of parts: each name is safe and unique, each part exists, and each is used
+    once.
+    """
     if len(document.parts) > limits.parts:
         raise faults.stop("too_many_parts", "$.parts", f"has more than {limits.parts} entries")
     named: set[str] = set()
     for n, part in enumerate(document.parts):
         if not NAMES.fullmatch(part.name):
-            faults.add("bad_path", f"$.parts[{n}].name", "is not the name of a part")
+            faults.add("bad_path", f"$.parts[{n}].name", "is not a valid part name")
         elif part.name in named:
             faults.add("duplicate", f"$.parts[{n}].name", "is used more than once")
         if part.size < 0 or part.size > limits.total_bytes:
-            faults.add("too_large", f"$.parts[{n}].size", "is not an allowed size")
+            faults.add("too_large", f"$.parts[{n}].size", "is negative or too large")
         named.add(part.name)
     if sum(part.size for part in document.parts) > limits.total_bytes:
         faults.add("too_large", "$.parts", f"contain more than {limits.total_bytes} bytes")
@@ -215,14 +217,14 @@ def _check_threads(document: f.Document, faults: Faults, limits: f.BundleLimits)
     for n, thread in enumerate(document.threads):
         _check_thread(f"$.threads[{n}]", thread, by_name, faults)
     if len(order(document.threads)) < len(document.threads):
-        faults.add("mismatch", "$.threads", "has a cycle of parents")
+        faults.add("mismatch", "$.threads", "has threads that are their own ancestors")
 
 
 def _check_thread(
     path: str, thread: f.Thread, by_name: dict[str, f.Thread], faults: Faults
 ) -> None:
     if thread.head < 1 or not 0 <= thread.shared < thread.head:
-        faults.add("mismatch", f"{path}.shared", "is not below the head")
+        faults.add("mismatch", f"{path}.shared", "must be at least 0 and less than the head")
     if thread.parent is None:
         return
     parent = by_name.get(thread.parent.thread)

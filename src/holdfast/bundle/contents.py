@@ -165,7 +165,7 @@ class Contents:
             blob.size,
             blob.sha256,
         ):
-            self._faults.add("mismatch", path, "does not match its part")
+            self._faults.add("mismatch", path, "does not match the name, size or hash of its part")
         text = bytearray()
         with self._open(part, path) as file:
             while piece := file.read(PIECE):
@@ -213,7 +213,7 @@ class Contents:
 
 
 class Hashed:
-    """Reads a part, hashes the bytes that it reads, and stops at the declared size."""
+    """Reads a part up to its declared size, and computes the hash of the bytes it reads."""
 
     def __init__(self, file: BinaryIO | None, part: f.Part) -> None:
         self._file = file
@@ -241,7 +241,9 @@ class Hashed:
         return data
 
     def fault(self) -> tuple[str, str] | None:
-        """Return the code and description of a part's fault, after the part was read to its end."""
+        """Return the code and the description of the part's fault, or None. Call it after reading
+        the part to its end.
+        """
         if self._broken:
             return "truncated", "has a part that cannot be read"
         if self._size != self._part.size:
@@ -254,7 +256,9 @@ class Hashed:
 
 @contextmanager
 def opened_part(parts: Parts, part: f.Part) -> Iterator[Hashed]:
-    """Open a part for reading. Read it to its end, then call `fault`."""
+    """Open a part for reading. After reading it to its end, call `fault` to check its size and
+    hash.
+    """
     with ExitStack() as stack:
         try:
             file = stack.enter_context(parts.open(part.name))

@@ -1,4 +1,6 @@
-"""Reports what could not be converted between two formats, and where it is kept instead. Pure."""
+"""Reports the values that could not be converted between two formats, and where the result keeps
+these values, if it does. Pure.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LossReport(Struct, frozen=True, kw_only=True):
-    """All losses of a conversion, in their order."""
+    """All losses of a conversion, in the order in which they were found."""
 
     source: str
     target: str
     losses: tuple[Loss, ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether anything was lost or kept elsewhere."""
+        """Return whether the report contains any loss, including losses that are kept elsewhere."""
         return bool(self.losses)
 
     def __iter__(self) -> Iterator[Loss]:

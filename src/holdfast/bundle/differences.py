@@ -20,13 +20,15 @@ from .json_values import JsonObject
 Status: TypeAlias = Literal["same", "differs", "longer", "shorter", "only_left", "only_right"]
 
 ENVELOPE = ("seq", "id", "kind", "v", "run", "actor", "cause", "at")
-# Fields that are derived from others, or describe the container.
+# Fields that are derived from other fields, or that describe the file.
 DERIVED = ("bundle_id", "parts", "threads", "blobs", "transcript")
 MOST = 20  # differences that are reported per field
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One difference. `seq` is the number of the event, `path` the path of the value."""
+    """One difference between two bundles. `seq` is the number of the event, `path` the path of the
+    value.
+    """
 
     path: str
     left: Any

@@ -21,12 +21,14 @@ def unreadable(error: Exception, code: str, path: str = "$") -> InvalidBundle:
 
 
 def invalid_all(faults: Sequence[Fault]) -> InvalidBundle:
-    """Create the error for several faults, in their order."""
+    """Create one error for several faults, in the given order."""
     return InvalidBundle(faults=list(faults[:LISTED]), more=max(len(faults) - LISTED, 0))
 
 
 class Faults:
-    """The faults found so far. `stop` returns an error with all of them, to be raised."""
+    """Collects the faults of a bundle, up to a limit. `stop` adds a last fault and returns the
+    `InvalidBundle` error to raise.
+    """
 
     def __init__(self, limit: int) -> None:
         self.found: list[Fault] = []

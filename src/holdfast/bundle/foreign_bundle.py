@@ -39,21 +39,21 @@ def check_session(name: Any, code: str, path: str) -> str:
     try:
         check_name("session", name)
     except InvalidValue as error:
-        problem = f"cannot be a session id ({error.problem}); pass session="
+        problem = f"cannot be used as a session id ({error.problem}); pass session="
         raise invalid(code, path, problem) from error
     return str(name)
 
 
 async def pack(session: ForeignSession) -> Bundle:
     """Build the bundle of a session. Its purpose is `move`, so that an import can continue it
-    unless its content was redacted. Raises `InvalidBundle` for values that do not fit into a log or
-    a bundle.
+    unless its content was redacted. Raises `InvalidBundle` for values that exceed the limits of a
+    log or of a bundle.
     """
     store = MemoryStore()
     for log in session.logs:
         for event in log.events:
             if len(event.data) > BUNDLE_LIMITS.event_bytes:
-                problem = f"needs an event of {len(event.data)} bytes"
+                problem = f"has {len(event.data)} bytes, more than an event of a bundle may have"
                 raise invalid("too_large", f"{log.thread}[{event.seq}]", problem)
         key = Key(session.scope.tenant, session.scope.session, log.thread)
         try:

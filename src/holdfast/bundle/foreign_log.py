@@ -20,8 +20,8 @@ MISSING = "no result was recorded"
 
 
 class LogBuilder:
-    """Builds one log. Ids are derived from the order and the ids of the source, so the same source
-    yields the same log.
+    """Builds the log of one thread, event by event. Ids are derived from the order and the ids of
+    the source, so the same source yields the same log.
     """
 
     def __init__(self, thread: str, prefix: str, *, at: int = 0) -> None:
@@ -68,15 +68,16 @@ class LogBuilder:
         return self.add("message.received", message, **more)
 
     def completed(self, message: ev.MessageCompleted, **more: Any) -> list[str]:
-        """Add a message of a model. Earlier calls without an outcome end as unknown. Returns their
-        ids."""
+        """Add a message of a model. Earlier calls that are still open get the outcome `unknown`;
+        returns the ids of these calls.
+        """
         lost = self.abandon()
         self.add("message.completed", message, **more)
         self.open.update({call.id: call.name for call in message.calls})
         return lost
 
     def finished(self, outcome: ev.ToolFinished, **more: Any) -> bool:
-        """Add the outcome of a call. If no such call is open, adds nothing and returns False."""
+        """Add the outcome of a call. Returns False and adds nothing if the call is not open."""
         if outcome.call not in self.open:
             return False
         del self.open[outcome.call]
@@ -85,7 +86,7 @@ class LogBuilder:
         return True
 
     def abandon(self) -> list[str]:
-        """End every open call as unknown, and return their ids."""
+        """Give every open call the outcome `unknown`, and return the ids of these calls."""
         lost = list(self.open)
         for call in lost:
             self.finished(ev.ToolFinished(call=call, outcome="unknown", error=MISSING))

@@ -155,10 +155,10 @@ class SessionFacts(Shape):
 
 
 class Thread(Shape, kw_only=True):
-    """One log. Its part `part` contains the events after `parent.at`, or all events if the parent
-    is not in the bundle; in a single JSON file they are here, in `events`. The events up to
-    `shared` belong to the log that it was forked from. The last `added` events were added by the
-    export to close open items and runs.
+    """The log of one thread. Its part `part` contains the events after `parent.at`, or all events
+    if the parent is not in the bundle; in a single JSON file they are here, in `events`. The events
+    up to `shared` belong to the log that it was forked from. The last `added` events were added by
+    the export to close open items and runs.
     """
 
     thread: str
@@ -186,7 +186,9 @@ class Blob(Shape):
 
 
 class PendingItem(Shape):
-    """A pending item. The request itself is in event `seq`."""
+    """An item that is waiting for an approval, an answer or an external result. Event `seq`
+    contains the request.
+    """
 
     thread: str
     id: str
@@ -229,7 +231,9 @@ class BundleTranscript(Shape):
 
 
 class Entry(Shape):
-    """A JSON value and its source."""
+    """A JSON value from a thread. `source` is the name of the thread, and `index` the position in
+    the list.
+    """
 
     source: str
     index: int
@@ -256,8 +260,8 @@ class Called(Shape, kw_only=True):
 
 
 class Tools(Shape):
-    """Tools and their calls. `schemas` are the fingerprints of the called tools at the time of the
-    call. `total` counts all calls, including calls that are not listed.
+    """The called tools, and their calls. `schemas` are the fingerprints of the called tools at the
+    time of the call. `total` counts all calls, including calls that are not listed.
     """
 
     schemas: list[Entry] = []
@@ -282,7 +286,7 @@ class BundlePermission(Shape):
 
 
 class Fixture(Shape):
-    """The expected result of replaying one run."""
+    """The recorded result of one run, which a replay is expected to reproduce."""
 
     thread: str
     run: str | None
@@ -463,7 +467,7 @@ def bundle_schema() -> JsonObject:
     return {**about, **schema}
 
 
-# From a version of the document to the next. A step may only add and rename; parts do not change.
+# Converts each old version of a document to the next. Only fields are added or renamed.
 UPCASTS: dict[int, Callable[[JsonObject], JsonObject]] = {}
 
 

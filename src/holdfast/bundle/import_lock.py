@@ -1,4 +1,4 @@
-"""Ensures that only one import writes to a session at a time, even across processes.
+"""A lock that ensures that only one import writes to a session at a time, even across processes.
 
 The lock is the lease of a temporary thread in the session. The thread is deleted when the import
 ends; if the session has no other thread, its blobs and claims are deleted too. Other imports wait,
@@ -49,9 +49,9 @@ class ImportLock:
                 continue
 
     async def take_back(self, written: Mapping[Key, int]) -> bool:
-        """Delete the threads that this import has written, given their last event numbers, and the
-        lock. Deletes nothing if one of the threads was continued or has a driver. Returns whether
-        they were deleted.
+        """Undo the import: delete the lock, and the threads that were `written`, given with their
+        last event numbers. Deletes nothing if one of the threads was continued or has a driver.
+        Returns whether they were deleted.
         """
         await self.check()
         leases: list[Lease] = []

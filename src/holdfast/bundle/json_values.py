@@ -1,5 +1,6 @@
-"""Reads untrusted JSON values: returns each value with the expected type, or an empty value.
-Pure."""
+"""Reads untrusted JSON values: each function returns the value if it has the expected type,
+otherwise an empty value. Pure.
+"""
 
 from __future__ import annotations
 

@@ -33,11 +33,13 @@ def is_closed(state: State, closed: bool) -> bool:
 
 
 def is_quiet(state: State) -> bool:
-    """Return whether nothing is open in a log."""
+    """Return whether nothing in a log is pending, running, queued or due."""
     return state.safe and not state.queue and not state.timers and not state.owes
 
 
 def liveness(closed: Mapping[str, bool]) -> Liveness:
-    """Return the liveness of a bundle, given which of its threads are closed."""
+    """Return whether a bundle is `closed` or `continuable`. `closed` says which of its threads are
+    closed.
+    """
     over = closed["main"] if "main" in closed else all(closed.values())
     return "closed" if over and closed else "continuable"

@@ -1,7 +1,7 @@
 """Parses a bundle from an untrusted path or bytes: checks its format, sizes, names and depth.
 
-Only input within the limits is decoded, and an archive is read in place, never unpacked. `check`
-and `contents` validate the content of the parts.
+Only input within the limits is decoded, and an archive is read in place, never unpacked. The
+modules `check` and `contents` validate the content of the parts.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Zipped:
 
 
 class RawBundle(msgspec.Struct, frozen=True):
-    """A document without its parts, and the parts separately."""
+    """The document of a bundle as plain JSON values, and its parts."""
 
     raw: JsonObject
     parts: Parts
@@ -127,14 +127,16 @@ def _json(data: bytes, faults: Faults, limits: BundleLimits) -> RawBundle:
 
 
 class _InlineParts:
-    """Removes the parts from the document of a single JSON file."""
+    """Separates the parts from the document of a single JSON file."""
 
     def __init__(self, faults: Faults, limits: BundleLimits) -> None:
         self.parts: dict[str, bytes] = {}
         self._faults, self._limits = faults, limits
 
     def take(self, document: JsonObject, name: str, path: str, field: str) -> None:
-        """Remove the parts from the list `name`, in which each entry has its part in `field`."""
+        """Remove the parts from the list `name` of the document: the field `field` of
+        each entry.
+        """
         entries = self.decoded(document.get(name), list[dict[str, Raw]], path) or []
         most = self._limits.threads
         if name == "threads" and len(entries) > most:
@@ -186,7 +188,7 @@ class _InlineParts:
 
 
 def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -> JsonObject:
-    """Return the fields of a JSON object, not decoded."""
+    """Return the fields of a JSON object as undecoded JSON, after checking its depth and size."""
     if too_deep(data, limits.depth):
         raise faults.stop("too_deep", "$", f"is nested deeper than {limits.depth} levels")
     if too_many(data, values):
@@ -200,7 +202,7 @@ def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -
     except NOT_JSON as error:
         # The message of the decoder is not shown: it may contain values.
         cut = "truncated" in str(error)
-        problem = "ends too early" if cut else "is neither JSON nor an archive"
+        problem = "is truncated" if cut else "is neither JSON nor an archive"
         raise faults.stop("truncated" if cut else "not_json", "$", problem) from error
 
 
@@ -331,7 +333,7 @@ def _check_files(members: list[zipfile.ZipInfo], faults: Faults) -> None:
         name = member.filename
         mode = member.external_attr >> 16
         if name != member.orig_filename or not (name == DOCUMENT or NAMES.fullmatch(name)):
-            faults.add("bad_path", _shown(name), "is not the name of a part")
+            faults.add("bad_path", _shown(name), "is not a valid part name")
         elif mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
             faults.add("bad_path", name, "is not a regular file")
         elif member.flag_bits & 1:

@@ -46,7 +46,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
 
 
 class _Job(Prepared, frozen=True, kw_only=True):
-    """The bundle to import, and the target session."""
+    """An import: the validated bundle, its options, and the store to write to."""
 
     store: Store
     progress: Progress
@@ -59,7 +59,7 @@ class _Job(Prepared, frozen=True, kw_only=True):
         return await self.store.claim(self.scope.tenant, name, self.scope)
 
     async def unclaim(self) -> None:
-        """Release the claim of the import."""
+        """Release the name that the session has claimed for this import."""
         await self.store.unclaim(self.scope.tenant, self.origin, self.scope)
 
 
@@ -114,8 +114,8 @@ async def prepare_import(
     allow_secrets: bool | None = None,
     limits: BundleLimits = BUNDLE_LIMITS,
 ) -> Prepared:
-    """First half of `import_bundle`: all checks that need no store. For callers that create a store
-    only for a valid bundle.
+    """Validate a bundle without a store: the first step of `import_bundle`. Use it to create a
+    store only for a valid bundle, then call `import_prepared`.
     """
     if purpose not in ("continue", "read"):
         raise InvalidValue(
@@ -142,7 +142,7 @@ async def prepare_import(
 async def import_prepared(
     store: Store, ready: Prepared, *, progress: Progress | None = None
 ) -> Imported:
-    """Second half of `import_bundle`: write the session."""
+    """Import a bundle that `prepare_import` has validated: the second step of `import_bundle`."""
     progress = progress or (lambda events: None)
     return await _import(_Job(**asdict(ready), store=store, progress=progress))
 
@@ -168,20 +168,20 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
 async def _import(job: _Job) -> Imported:
     while True:
         job = await _claimed(job)
-        # The lock first: while no import holds it, no import removes what is found here.
+        # Check the lock first: while no import holds it, none removes what is found next.
         idle = await job.store.row(lock_key(job.scope)) is None
         if idle and not any(await _missing(job)):
             return _imported(job)
         async with locked_import(job.store, job.scope) as mine:
-            # Another import may have released the claim, or used another id.
+            # Meanwhile another import may have released the claim, or used another id.
             holder = await job.claim(job.origin)
             if holder == job.scope:
                 return await _fill(job, mine)
 
 
 async def _claimed(job: _Job) -> _Job:
-    """Claim the import and return it. If the bundle was imported before under another id, the
-    result uses that id.
+    """Claim the import and return the job. If the bundle was imported before under another id, the
+    returned job uses that id.
     """
     # In this order: threads that appear in between belong to a concurrent import of this bundle.
     there = await _threads(job)
@@ -220,7 +220,7 @@ def _taken(job: _Job, rows: Iterable[Row]) -> SessionExists:
 
 
 async def _fill(job: _Job, mine: ImportLock) -> Imported:
-    """Write the missing threads and blobs. If that fails, remove what was written."""
+    """Write the missing threads and blobs. If that fails, delete everything that was written."""
     document = job.bundle.document
     mark = f"{REDACTED}{document.mode}:{job.scope.session}"
     ours = {job.origin, mark, *document.session.claims}
@@ -247,8 +247,8 @@ async def _fill(job: _Job, mine: ImportLock) -> Imported:
 async def _undo(
     job: _Job, mine: ImportLock, written: Mapping[Key, int], before: Sequence[str]
 ) -> None:
-    """Remove what a failed import has written. If the session was continued in the meantime,
-    nothing is removed, and repeating the call finishes the import.
+    """Delete everything that a failed import has written. If the session was continued in the
+    meantime, nothing is deleted, and repeating the call finishes the import.
     """
     with suppress(HoldfastError):
         if await mine.take_back(written) and not await _threads(job):
@@ -291,8 +291,8 @@ def _sealed(rows: Iterable[Row]) -> bool:
 
 
 def _origin(document: Document, scope: Scope) -> str:
-    """Return the claim of the import. A move has a single claim; other bundles have one per session
-    id.
+    """Return the name that a session claims to record that it was imported from this bundle. For a
+    move there is one name; otherwise each session id has its own.
     """
     name = CLAIM + document.bundle_id
     if document.purpose == "move" or scope.session == document.session.session:

@@ -39,7 +39,7 @@ async def replay(
     resources: Any = None,
     ignore: Collection[str] = (),
 ) -> Replayed:
-    """Run a recorded conversation again and report the first difference.
+    """Run a recorded conversation again and report the first difference from the recording.
 
     The real agent loop runs. Models and tools return their recorded answers; messages, decisions
     and other inputs are supplied where they were recorded. No tool function, no hook and no network

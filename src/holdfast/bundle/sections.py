@@ -1,4 +1,5 @@
-"""Builds the overview of a thread in a bundle: usage, messages, calls, permissions, pending items.
+"""Computes the overview of a thread in a bundle: usage, messages, calls, permissions and pending
+items.
 
 `Digest` takes the events of one thread one by one, in bounded memory; `summary` combines the
 digests. Pure: the overview depends only on the events, so it stays the same when a bundle is
@@ -73,7 +74,7 @@ class Overview:
 
 
 class Digest(Overview):
-    """The overview of one thread, built event by event."""
+    """Computes the overview of a thread from its events. Call `add` for each event, then `end`."""
 
     def __init__(
         self, thread: f.Thread, tenant: str, session: str, *, transcript: bool = True
@@ -100,7 +101,7 @@ class Digest(Overview):
         self._summaries: dict[int, int] = {}  # the latest summary at each compaction
 
     def add(self, event: Event) -> None:
-        """Add an event of the thread's part."""
+        """Process the next event of the thread's part."""
         self.events += 1
         self.last = event.at
         self._closed = closes(event, self._closed)
@@ -118,7 +119,7 @@ class Digest(Overview):
             self._note(event, payload)
 
     def end(self) -> None:
-        """Finish after the last event."""
+        """Process the events that are still buffered. Call this after the last event."""
         self._fold()
 
     @property

@@ -31,7 +31,7 @@ def check_path(path: Path | None) -> None:
 
 
 class Spool:
-    """The parts written so far. `close` deletes the temporary files."""
+    """Collects the parts of an export. `close` deletes the temporary files."""
 
     def __init__(self, beside: Path | None) -> None:
         self._folder: Path | None = None
@@ -86,7 +86,7 @@ class Spool:
 
 
 class PartWriter:
-    """Writes one part."""
+    """A file-like object that writes one part, and computes its size and hash."""
 
     def __init__(self, spool: Spool, name: str, file: BinaryIO | None) -> None:
         self._spool, self._file = spool, file

@@ -1,4 +1,4 @@
-"""Builds the document of a bundle from the digests of its threads. Pure.
+"""Builds the document of a bundle from the overviews of its threads. Pure.
 
 The limits of lists apply to all threads together; the complete data is in the events.
 """
@@ -31,7 +31,7 @@ class ExportFacts(Struct, frozen=True, kw_only=True):
 
 
 class DocumentBuilder(Overview):
-    """Collects the digests of threads, up to the limits of the lists."""
+    """Builds a document from the digests of threads. Lists are cut at their limits."""
 
     def __init__(self, about: ExportFacts) -> None:
         super().__init__()

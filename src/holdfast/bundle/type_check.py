@@ -1,6 +1,6 @@
 """Finds all JSON values that do not have the type that a Struct declares. Pure.
 
-msgspec itself stops at the first error. Problems never contain a value.
+msgspec itself stops at the first error. Descriptions of mismatches never contain a value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct, UnsetType
 
 
 class Mismatch(Struct, frozen=True):
-    """A missing field, or a value of a wrong type."""
+    """A missing field or a value of the wrong type, with its path."""
 
     path: str
     problem: str

@@ -1,6 +1,6 @@
 """`unseal_session`: reverts a move, so that the sealed session continues here.
 
-A session must never continue in two places. Therefore either the target store is checked, or the
+A session must never continue in two stores. Therefore either the target store is checked, or the
 caller confirms with `force` that the session does not continue elsewhere. The actor and the reason
 are recorded in the log.
 """
@@ -40,8 +40,8 @@ async def unseal_session(
     it unseals nothing.
 
     `target` is the store that the session was moved to, and `there` its id in that store, if it
-    differs. Raises `SessionExists` while the target has any part of it; delete it there first. That
-    is enough for a move between stores (`copy_session`). A bundle file may have been imported
+    differs. Raises `SessionExists` while the target has any thread of it; delete it there first.
+    That is enough for a move between stores (`copy_session`). A bundle file may have been imported
     anywhere, so `SessionMoved` is raised unless you confirm with `force` that the session does not
     continue elsewhere. Raises `LeaseHeld` while a thread has a driver.
 
@@ -75,7 +75,7 @@ async def unseal_session(
 
 
 async def _check_gone(rows: Sequence[Row], target: Store, there: Scope) -> None:
-    """Raise `SessionExists` while the target has any part of the session."""
+    """Raise `SessionExists` while the target store has any thread of the session."""
     found = await threads_of(target, there)
     if {row.log for row in found} & {row.log for row in rows}:
         raise InvalidValue(
@@ -90,7 +90,7 @@ async def _check_gone(rows: Sequence[Row], target: Store, there: Scope) -> None:
 
 
 def _check_known(sealed: Sequence[Row], name: str | None) -> None:
-    """Raise `SessionMoved` if the session may continue in a place that was not checked."""
+    """Raise `SessionMoved` if the session was moved to a store that was not checked."""
     for row in sealed:
         if row.sealed is not None and row.sealed != name:
             raise SessionMoved(
@@ -99,7 +99,7 @@ def _check_known(sealed: Sequence[Row], name: str | None) -> None:
 
 
 async def _open(store: Store, sealed: Sequence[Row], reason: str, actor: str | None) -> None:
-    """Unseal these threads, if none of them has a driver."""
+    """Unseal these threads. Raises `LeaseHeld` if one of them has a driver."""
     leases: list[Lease] = []
     try:
         for row in sealed:

@@ -2,8 +2,8 @@
 
 The logs are read twice: first to measure them, then to redact and summarize them event by event.
 Summaries are built from redacted events, so they never show withheld content. If a secret that was
-found in one place remains in another, the export is repeated with that secret added to the rules.
-Memory does not grow with the log. Everything except the calls of the store runs in a thread.
+found in one value still occurs in another, the export is repeated with that secret added to the
+rules. Memory does not grow with the log. Everything except the calls of the store runs in a thread.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ async def review_bundle(
 
 
 def origin_of(session: Origin) -> tuple[Store, Scope]:
-    """Return the store and the session to export."""
+    """Return the store and the scope (tenant and id) of the session to export."""
     if isinstance(session, tuple):
         store, scope = session
     else:
@@ -279,9 +279,9 @@ async def _export(job: _Job, path: Path | None) -> Bundle | WrittenBundle:
 async def _attempt(
     job: _Job, logs: Sequence[ForkedLog], path: Path | None
 ) -> Bundle | WrittenBundle | None:
-    """Try to build the bundle; None if a secret that was found in one place remains in another. The
-    last attempt always returns the bundle, because a remaining secret is then part of the
-    structure.
+    """Try to build the bundle; None if a secret that was found in one value still occurs in
+    another. The last attempt always returns the bundle: a secret that remains then is part of the
+    structure, such as a field name.
     """
     spool = await asyncio.to_thread(Spool, path)
     try:
@@ -425,8 +425,8 @@ async def _in_batches(
 
 
 async def _added(job: _Job, log: MeasuredLog) -> list[Event]:
-    """Return the events that close a copy. They have the time of its last event, so that exports
-    are deterministic.
+    """Return the events that close the open items and runs of a copy. They have the time of the
+    log's last event, so that exports are deterministic.
     """
     if job.purpose != "copy":
         return []

@@ -1,4 +1,6 @@
-"""The command `holdfast`. `main` imports the rest when it runs, because that needs an extra."""
+"""The command `holdfast`. `main` imports the rest of the package, which needs the extra `cli`, only
+when it runs.
+"""
 
 from __future__ import annotations
 

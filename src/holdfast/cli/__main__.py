@@ -1,4 +1,4 @@
-"""Run `holdfast` as `python -m holdfast.cli`."""
+"""Runs the command `holdfast` as `python -m holdfast.cli`."""
 
 import sys
 

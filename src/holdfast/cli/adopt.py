@@ -1,4 +1,4 @@
-"""`holdfast adopt`: give a session that an agent SDK wrote to an agent of Holdfast."""
+"""`holdfast adopt`: assign a session that an agent SDK wrote to an agent."""
 
 from __future__ import annotations
 

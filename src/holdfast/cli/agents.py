@@ -1,4 +1,4 @@
-"""Finds the agents and models of a command line, and creates their harness."""
+"""Finds the agent and the model that a command line names, and creates their harness."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..models.scripted import offline
 from ..stores.port import Store
 
 OFFLINE = "scripted/offline"
-# The variables that hold a vendor's key, and the default model of the vendor.
+# Each vendor's environment variables for its API key, and its default model.
 KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "anthropic": (("ANTHROPIC_API_KEY",), "claude-sonnet-4-5"),
     "openai": (("OPENAI_API_KEY",), "gpt-5.1"),
@@ -73,8 +73,10 @@ BUILT_IN = Agent(
 
 @dataclass(frozen=True)
 class Choice:
-    """The choice of a model. `ref` is sent with every message, `default` is used if no other model
-    is chosen, and `offline` says why no vendor's model is used."""
+    """The model to use. `ref` is sent with every message; `default` is used if neither a message
+    nor the agent selects a model; `offline` is the reason why the offline model is used instead of
+    a vendor's.
+    """
 
     ref: str | None = None
     default: str | None = None
@@ -148,7 +150,7 @@ def _missing_key(ref: str, environ: Mapping[str, str]) -> str | None:
 
 
 def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: Any) -> Harness:
-    """Create a harness on this store. Invalid settings are reported together."""
+    """Create a harness on this store. All invalid settings are reported in one error."""
     settings = {"store": store, "tenant": tenant, **more}
     if isinstance(made, Agent):
         default = choice.default
@@ -167,7 +169,7 @@ def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: An
 
 
 def check_owner(row: Row | None, agent: Agent) -> None:
-    """Reject a session that belongs to another agent."""
+    """Raise `InvalidValue` if the session belongs to another agent."""
     if row is not None and row.agent not in (None, agent.key):
         raise _no_agent(
             f"session {row.session!r} belongs to agent {row.agent!r}, not to {agent.key!r}",

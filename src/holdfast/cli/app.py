@@ -23,7 +23,7 @@ from .output import escape_unencodable
 from .overview import version
 from .verbs import GROUPS, HELP, SECTIONS, VERBS
 
-INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports after SIGINT and SIGPIPE
+INTERRUPTED, BROKEN_PIPE = 130, 141  # the exit codes that a shell reports after SIGINT and SIGPIPE
 
 # What to do about an argument too many, by verb.
 HINTS = {
@@ -67,7 +67,7 @@ def build(wanted: str | None = None) -> App:
 
 
 def _default(value: object) -> str | None:
-    # Defaults such as "False" and "[]" tell a reader nothing.
+    # Defaults such as "False" and "[]" are not shown: they would not help a user.
     return str(value) if value else None
 
 
@@ -83,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UnknownCommandError as error:
-        # The list of commands is left to --help.
+        # The list of commands is removed from the message: --help shows it.
         message = str(error).partition(" Available commands:")[0]
         group = tokens[0] if tokens[0] in GROUPS else None
         return error_report.report_usage(message, group, json=json)
@@ -99,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: Exception, verb: str | None) -> str:
-    """Return the message of a usage error. Unclear messages of the parser are reworded."""
+    """Return the message of a usage error, reworded if the parser's own message is unclear."""
     match error:
         case UnusedCliTokensError(unused_tokens=[first, *_]):
             return f"unexpected argument {first!r}{HINTS.get(verb or '', '')}"
@@ -109,14 +109,17 @@ def _usage(error: Exception, verb: str | None) -> str:
 
 
 def _verb(tokens: Sequence[str]) -> str | None:
-    """Return the verb. It has two words if the first is the name of a group."""
+    """Return the verb in a command line. A verb has two words if the first is the name of
+    a group.
+    """
     words = list(itertools.takewhile(lambda word: not word.startswith("-"), tokens))
     return " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None
 
 
 def _options(app: App, verb: str | None) -> dict[str, str]:
-    """Return the arguments of a verb by parameter name, as they are typed: `--thread`, `SESSION`.
-    The store is omitted, because it may come from the environment."""
+    """Return the options and arguments of a verb as the user types them (`--thread`, `SESSION`), by
+    the name of the parameter. The store is omitted, because it may come from the environment.
+    """
     for word in (verb or "").split():
         app = app[word]
     arguments = app.assemble_argument_collection(parse_docstring=False)

@@ -1,5 +1,5 @@
-"""Bundle files in all formats: detects the format, and reads and writes whole files. An id is never
-used as a path: the file name made from it stays in the chosen folder.
+"""Reads and writes bundle files in all formats, and detects the format. File names that are made
+from ids never lead out of the chosen folder.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ async def save_bundle(
 
 @asynccontextmanager
 async def placed(target: Path, *, force: bool) -> AsyncGenerator[Path, None]:
-    """Yield a path to write to; on success the file is moved to `target`. An existing file is
-    replaced only with `force`."""
+    """Yield a temporary path to write to. On success, move the file to `target`, which is
+    overwritten only with `force`.
+    """
     try:
         target = await asyncio.to_thread(_ready, target, force)
         put = os.replace if force else _put_new
@@ -130,7 +131,7 @@ async def placed(target: Path, *, force: bool) -> AsyncGenerator[Path, None]:
 async def replaced_whole(
     target: Path, put: Callable[[Path, Path], None]
 ) -> AsyncGenerator[Path, None]:
-    """Yield a path in a temporary folder; on success `put` moves the file to `target`."""
+    """Yield a path in a temporary folder. On success, call `put` to move the file to `target`."""
     folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=".holdfast-", dir=target.parent)
     try:
         draft = Path(folder) / target.name
@@ -188,7 +189,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def show_loss(out: Output, *losses: LossReport | None) -> None:
-    """Print the data that conversions lost, as remarks."""
+    """Print the data that conversions lost, to stderr."""
     for loss in losses:
         out.remark(*(f"not converted: {one}" for one in loss or ()))
 

@@ -1,4 +1,4 @@
-"""Bundles, comparisons and replays as text and as JSON."""
+"""Formats bundles, comparisons of bundles and results of replays as text and as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def summary(document: Document) -> dict[str, Any]:
 
 
 def bundle_lines(found: ReadBundle) -> Iterator[Text]:
-    """Describe a bundle."""
+    """Describe a bundle, as lines of text."""
     document, source = found.bundle.document, found.bundle.document.source
     totals = document.redaction.totals.items()
     return facts_text(
@@ -76,7 +76,7 @@ def _blobs(document: Document) -> str | None:
 
 
 def diff_lines(found: BundleDiff) -> Iterator[str]:
-    """Describe the differences between two bundles."""
+    """Describe the differences between two bundles, as lines of text."""
     if found.same:
         yield f"same: {found.left}"
         return
@@ -106,7 +106,7 @@ def _short(value: Any) -> str:
 
 
 def replay_lines(result: Replayed) -> Iterator[str]:
-    """Describe the result of a replay."""
+    """Describe the result of a replay, as lines of text."""
     counts = (
         f"{number(result.steps, 'model call')}, {number(result.compared, 'event')} compared, "
         f"{number(result.threads, 'thread')}"
@@ -121,7 +121,7 @@ def replay_lines(result: Replayed) -> Iterator[str]:
     for thread, events in result.events.items():
         for event in events:
             if event.kind == "message.completed":
-                yield f"thread {thread} answers now: {payload_fields(event).get('text', '')}"
+                yield f"new answer of thread {thread}: {payload_fields(event).get('text', '')}"
     if result.stopped in ENDS:
         yield ENDS[result.stopped]
 

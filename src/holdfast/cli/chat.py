@@ -26,7 +26,7 @@ from .options import DEFAULTS, Common, Thread, check_current, create_store, defa
 from .resume import RETRYABLE, at_rest
 from .screen import Screen
 
-GRACE = 1.0  # seconds for a run to reach a safe point when the user leaves
+GRACE = 1.0  # seconds that a run has to reach a safe point when the user ends the chat
 PAUSE = 0.5  # seconds between two checks whether the lease of a crashed driver has expired
 BEFORE = 10  # earlier messages that are shown
 INTERRUPTED = 130
@@ -64,7 +64,7 @@ def chat(
 
 
 def _again(agent: str | None, thread: str, common: Common) -> list[str]:
-    """Return the options that continue this chat."""
+    """Return the options of a command that continues this chat."""
     given = {
         "--agent": agent,
         "--thread": thread if thread != "main" else None,
@@ -99,7 +99,9 @@ async def _chat(
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncGenerator[Store, None]:
-    """Open the store, and create it if it does not exist. An outdated store is rejected."""
+    """Open the store, and create it if it does not exist. Raises an error if the store must be
+    migrated.
+    """
     schema = await schema_of(url)
     if schema.found:
         check_current(url, schema)
@@ -108,7 +110,7 @@ async def opened(url: str) -> AsyncGenerator[Store, None]:
 
 
 class Chat:
-    """A chat of one user in one session."""
+    """A chat between a user and an agent in one session."""
 
     def __init__(self, harness: Harness, session: Session, screen: Screen, choice: Choice) -> None:
         self.harness, self.session, self.screen = harness, session, screen
@@ -173,14 +175,15 @@ class Chat:
                 await self._ask()
 
     def _explain(self, item: Item) -> None:
-        """Show why a run failed, if its event does not contain the reason."""
+        """Print why a run failed, if the event that ends the run does not contain the reason."""
         why = run_failures.reason(self.session, item) if isinstance(item, Event) else None
         if why is not None and not self.screen.out.json:
             self.screen.remark(f"reason: {why}")
 
     async def _ask(self) -> None:
-        """After all events are shown: ask the oldest question, or prompt for a message. The next
-        line of input answers the question that is shown."""
+        """Wait until all events are shown, then ask the oldest question or prompt for a message.
+        The next line of input answers the question that is shown.
+        """
         async with self._asking:
             while self._shown >= (head := self._live.state.head):
                 asks = await self.session.pending()
@@ -228,7 +231,7 @@ class Chat:
             await self._answered()
 
     async def _answered(self) -> None:
-        """Wait until only the user can continue, and everything is shown."""
+        """Wait until the agent needs input from the user, and everything is shown."""
         waits = [
             self._live.until(lambda: at_rest(self.session)),
             self._broken.wait(),

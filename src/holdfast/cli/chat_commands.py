@@ -1,4 +1,4 @@
-"""Lines of input in a chat: messages, answers and commands."""
+"""Handles the lines that a user types in a chat: messages, answers and commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ HELP = "commands: /abort /queue /model REF /mode NAME /quit; // starts a message
 
 
 class ChatCommands:
-    """Runs the lines that the user of one session types. `model` is used for each message."""
+    """Handles each line that the user types: sends a message, answers a question, or runs a
+    command. `model` is the model to use for messages.
+    """
 
     def __init__(self, session: Session, screen: Screen, model: str | None) -> None:
         self.session, self.screen, self.model = session, screen, model
@@ -26,7 +28,7 @@ class ChatCommands:
 
     @property
     def question(self) -> str:
-        """Return the prompt for the next line."""
+        """Return the prompt to show before the next line of input."""
         if (ask := self.asked) is None:
             return "> "
         if self._editing:
@@ -37,7 +39,7 @@ class ChatCommands:
         return f"{ask.title}? {ways}: "
 
     async def take(self, text: str) -> bool:
-        """Run one line. Return True if the user ends the chat."""
+        """Handle one line of input. Return True if the line ends the chat."""
         try:
             if text.startswith("/") and not text.startswith("//"):
                 return await self._command(*text[1:].partition(" ")[::2])

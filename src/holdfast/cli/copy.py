@@ -29,7 +29,7 @@ STYLES = {"conflict": "yellow", "failed": "red", "same": "dim"}
 
 @option_group
 class CopyOptions:
-    """Which stores a copy uses, and what it does there.
+    """The source and the target of a copy, and whether it moves the sessions.
 
     :param source: Store to copy from. Default: --store.
     :param target: Store to copy to; created if it does not exist.
@@ -98,7 +98,7 @@ async def copy(
 
 
 class CopiedSession(Struct, frozen=True, kw_only=True):
-    """The result for one session, as it is written in JSON."""
+    """The result of copying one session, as printed with `--json`."""
 
     session: str
     status: str
@@ -128,7 +128,9 @@ async def _each(
 
 
 async def _attempt(work: Work, scope: Scope) -> CopiedSession:
-    """Process one session. A failure does not stop the others, unless a store is unavailable."""
+    """Process one session. If it fails, return the error as its result, so that the other sessions
+    are still processed; but raise `StoreUnavailable`.
+    """
     try:
         return await work(scope)
     except StoreUnavailable:

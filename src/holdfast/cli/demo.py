@@ -31,7 +31,7 @@ PAID = "paid back 19.99"
 
 @dataclass
 class DemoResult:
-    """The result of the demo, and every check that failed."""
+    """The result of the demo, and the descriptions of the checks that failed."""
 
     asked: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)  # effects when the first process was killed

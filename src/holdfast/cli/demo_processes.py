@@ -1,6 +1,7 @@
-"""The processes of the demo: a shop's agent, which is killed twice, and the commands.
+"""The processes of the demo: a shop's agent, which is killed twice, and the processes that approve
+and resume its session.
 
-The agent may look up orders, and needs approval for refunds; each tool writes a line to a file of
+The agent looks up orders, and makes refunds after approval; each tool call adds a line to a file of
 effects. Runs as `python -m holdfast.cli.demo_processes ask|approve|resume URL SESSION`; `approve`
 and `resume` are used only if the extra of the command line is not installed.
 """
@@ -55,7 +56,7 @@ def refund(order: str, cents: int, context: ToolContext) -> str:
 
 agent = Agent("Demo shop", instructions="You help customers.", tools=[look_up, refund])
 
-# The conversation determines the next answer, so it works in every process.
+# The conversation determines the next answer, so every process can continue it.
 MODEL = ScriptedModel(
     [
         Say("I am sorry about the lamp. Let me see.", calls=[Use("look_up", order="42")]),
@@ -93,7 +94,7 @@ async def ask(url: str, session: str) -> None:
 
 
 async def approve(url: str, session: str, item: str) -> int:
-    """Approve, as `holdfast approve` does."""
+    """Approve the pending item, as `holdfast approve` does."""
     async with connect(url) as store:
         try:
             made = await settle_pending(store, key(session), item, "approved", actor="ann")
@@ -104,7 +105,7 @@ async def approve(url: str, session: str, item: str) -> int:
 
 
 async def resume(url: str, session: str) -> None:
-    """Resume, as `holdfast resume` does."""
+    """Resume the session, as `holdfast resume` does."""
     async with harness(store=url) as served:
         live = await served.get_or_create(session)
         async for item in live.subscribe(0):
@@ -115,7 +116,7 @@ async def resume(url: str, session: str) -> None:
 
 
 class DemoFailed(Exception):
-    """A process of the demo failed."""
+    """Raised if a process of the demo fails."""
 
 
 class Process:

@@ -30,7 +30,7 @@ from .vault import problems as key_problems
 
 
 class StoreReport(Struct, kw_only=True):
-    """The findings about a store; None means unknown."""
+    """The results of checking a store. A field is None if it could not be determined."""
 
     url: str
     exists: bool | None = None

@@ -18,7 +18,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 HINTS: dict[type[HoldfastError], str] = {
     errors.SessionNotFound: "`holdfast sessions` lists the sessions",
     errors.PhaseError: "`holdfast session reopen` reopens an expired session",
-    errors.SurfaceTaken: "--move takes it over",
+    errors.SurfaceTaken: "add --move to take it over",
     errors.DeletionRefused: "`holdfast session hold SESSION --lift` lifts a hold",
     errors.LogReplaced: "the session was deleted and created again: run the command again",
     errors.LeaseHeld: "wait until its driver is done",
@@ -50,7 +50,7 @@ REMEDIES = {
     "pass connect(url, vault=...), or add ?vault=FILE to the URL": "add ?vault=FILE to its URL",
     "keep large values in events or blobs": "keep large values elsewhere",
 }
-# Parameters of the library whose option has another name; the first that the verb has counts.
+# The options for parameters of the library that have another name. The first that exists is used.
 NAMES = {
     "session": ("as", "sessions"),
     "id": ("session",),
@@ -67,7 +67,9 @@ _SECRET = re.compile(r"(?<=://)[^\s'\"]*@")
 
 
 class UsageError(Exception):
-    """Raised for an invalid command line that the parser accepts."""
+    """A command line that the parser accepts, but that is invalid, for example because options
+    conflict.
+    """
 
 
 def scrubbed(text: str) -> str:
@@ -89,7 +91,7 @@ def report(error: HoldfastError, *, json: bool, options: Mapping[str, str] = NOT
 
 
 def _message(error: HoldfastError, options: Mapping[str, str]) -> str:
-    """Return the message, with readable times."""
+    """Return the message of an error, with times in a readable form."""
     match error:
         case errors.AlreadyDecided():
             by = error.by or "someone"
@@ -100,7 +102,9 @@ def _message(error: HoldfastError, options: Mapping[str, str]) -> str:
 
 
 def translated(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> str:
-    """Return the message, with the parameters and remedies of the command line."""
+    """Return the message of an error, with the names of options instead of the library's
+    parameters, and with remedies for the command line.
+    """
     match error:
         case errors.InvalidValue():
             names = (error.field, *NAMES.get(error.field, ()))
@@ -136,7 +140,7 @@ def error_json(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> di
 
 
 def _document(code: str, message: str, fields: dict[str, Any]) -> dict[str, Any]:
-    # Arguments that are not UTF-8 arrive as lone surrogates, which JSON cannot hold.
+    # Arguments that are not UTF-8 arrive as lone surrogates, which cannot be encoded as JSON.
     fields = {k: _whole(v) if isinstance(v, str) else v for k, v in fields.items()}
     return {"code": code, "message": _whole(message), "fields": fields}
 

@@ -1,4 +1,6 @@
-"""Events as text. Pure. Events of unknown kinds are shown as JSON. Truncated text is marked."""
+"""Formats events as text. Events of unknown kinds are shown as JSON. Truncated text is marked.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def event_text(event: Event, *, full: bool = False) -> Text:
 
 
 def damaged_text(error: LogDamaged) -> Text:
-    """Format an unreadable event."""
+    """Format the error of an unreadable event."""
     return Text.assemble((f"{error.seq:>6}", "bold"), ("  unreadable  ", "red"), plain(str(error)))
 
 
@@ -58,7 +60,9 @@ def cut(text: str, full: bool, most: int = CUT) -> str:
 
 
 def describe(event: Event) -> Iterator[str]:
-    """Describe the content of an event; the lines may contain line feeds."""
+    """Yield the content of an event as text, in one or more pieces, which may contain
+    line feeds.
+    """
     data = event.json()
     match data:
         case {"erased": str(reason), **rest} if not rest:

@@ -61,7 +61,7 @@ class Content:
 
 @option_group
 class Target:
-    """Where an export goes, and in which format.
+    """The file that an export is written to, and its format.
 
     :param out: File to write, or - for stdout. Default: a file named after the session in the
         current folder.
@@ -195,7 +195,7 @@ async def export(
 
 
 def event_counter(show_progress: Callable[[str], None]) -> Callable[[int], None]:
-    """Return a callback that adds up numbers of events and shows the sum."""
+    """Return a callback that is called with numbers of events, adds them up and shows the sum."""
     total = 0
 
     def count(events: int) -> None:
@@ -209,7 +209,7 @@ def event_counter(show_progress: Callable[[str], None]) -> Callable[[int], None]
 async def _written(
     origin: tuple[Store, Scope], mode: Mode, target: Path, *, force: bool, **how: Any
 ) -> WrittenBundle:
-    """Write a bundle. If the file of a move cannot be put in place, the move is undone."""
+    """Write a bundle. If the file of a move cannot be moved to its target, the move is undone."""
     moves = how["purpose"] == "move" and not any(
         row.sealed is not None for row in await threads_of(*origin)
     )
@@ -261,7 +261,9 @@ def _facts(document: Document) -> dict[str, Any]:
 
 
 def _show_review(out: Output, review: Review) -> None:
-    """Show the reviewed values. Possible secrets come first, since they need a decision."""
+    """Print the reviewed values. Possible secrets come first, since the user must decide about
+    them.
+    """
     counts = Counter(entry.what for entry in review.entries)
     found = {name: counts[name] for name in ("replaced", "doubtful")}
     entries = sorted(review.entries, key=lambda entry: entry.what == "replaced")

@@ -21,7 +21,7 @@ from .options import DEFAULTS, Common, Create, DryRun, create_store, open_for_dr
 from .output import Output, plain
 from .render import number
 
-TRIED = 256 << 20  # bytes of events up to which a dry run imports into memory
+TRIED = 256 << 20  # maximum size of the events in a dry run, which imports them into memory
 
 
 @option_group
@@ -74,7 +74,7 @@ async def import_(
             there = open_for_dry_run(common.url) if how.create else common.open()
             store = await stack.enter_async_context(there)
         path, format = await detect_format(file, known)
-        # `prepare_import` checks our own format, so that is not read here unless it is a dry run.
+        # `prepare_import` reads and checks Holdfast's format, so it is read here only for dry runs.
         read = None if format == "holdfast" and not how.dry_run else await read_file(path, format)
         ready = await prepare_import(
             path if read is None else read.bundle,
@@ -87,7 +87,7 @@ async def import_(
         if store is not None and how.dry_run:
             await _check_free(store, ready)
             store = MemoryStore()
-        if store is None:  # created last: not for a file that cannot be imported
+        if store is None:  # created last, so that a file that cannot be imported creates no store
             store = await stack.enter_async_context(create_store(common.url, folders=True))
         done = await import_prepared(store, ready, progress=event_counter(show_progress))
     loss = read.loss if read is not None else None
@@ -97,7 +97,7 @@ async def import_(
 
 
 async def _check_free(store: Store, ready: Prepared) -> None:
-    """Reject a dry run of a file that is too large, or with an id that another session has."""
+    """Raise an error if the file is too large for a dry run, or if another session has the id."""
     document, scope = ready.bundle.document, ready.scope
     if sum(part.size for part in document.parts) > TRIED:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Lines from standard input, read without blocking the event loop."""
+"""Reads lines from standard input without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Keyboard:
         return await self._lines.get()
 
     def leave(self) -> None:
-        """Stop reading."""
+        """Stop reading from standard input."""
         self._left = True
 
     def _read(self) -> None:

@@ -1,4 +1,4 @@
-"""`holdfast keys`: the API keys of a server."""
+"""`holdfast keys`: create, list, rotate and revoke the API keys of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast migrate`: the schema of a store."""
+"""`holdfast migrate`: migrate a store to the current schema."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ async def migrate(
         "due": after.due,
         "too_new": after.too_new,
     }
-    verdict = f"schema {before.found} found, {before.known} known: {_verdict(before, after)}"
+    verdict = (
+        f"store has schema {before.found}, program has {before.known}: {_verdict(before, after)}"
+    )
     common.output().show(about, verdict)
     return int(after.due or after.too_new)
 
 
 def _migrating(url: str) -> str:
-    """Return the URL without the option that turns migration off."""
+    """Return the URL without the option that disables migration."""
     place, _, query = url.partition("?")
     rest = "&".join(word for word in query.split("&") if not word.startswith("migrate="))
     return f"{place}?{rest}" if rest else place

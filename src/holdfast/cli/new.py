@@ -171,7 +171,7 @@ def _filled(text: str, name: str) -> bytes:
 
 
 def _write(place: Path, texts: Mapping[str, bytes]) -> None:
-    """Write all files, or none."""
+    """Write all files. If one cannot be written, remove the others again."""
     missing = [folder for folder in (place, *place.absolute().parents) if not folder.exists()]
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs share, and the store that the options refer to.
+"""Options and arguments that several verbs share. Also opens the store that the options select.
 
 No verb creates a store unless its help says so: with a wrong path, a command fails instead of using
 a new, empty database.
@@ -137,7 +137,7 @@ def server_part(name: str, verb: str) -> Any:
 
 
 def check_can_ask(verb: str) -> None:
-    """Reject a command that needs confirmation if no terminal is attached."""
+    """Raise an error if a command needs confirmation and no terminal is attached."""
     if not sys.stdin.isatty():
         raise UsageError(f"{verb} needs a terminal to ask for confirmation; add --yes to skip it")
 
@@ -155,7 +155,7 @@ def data_folder(
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
 ) -> Path:
-    """Return the platform's usual folder for this user's data."""
+    """Return the folder for this user's data files, which depends on the platform."""
     home = home or Path.home()
     if platform == "win32":
         return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "holdfast"
@@ -170,7 +170,7 @@ def default_store() -> str:
 
 
 async def check_exists(url: str) -> None:
-    """Reject the URL of a local store that does not exist."""
+    """Raise `InvalidValue` for the URL of a local store that does not exist."""
     path = place(url)
     if path is not None and not await asyncio.to_thread(path.exists):
         raise InvalidValue(
@@ -181,7 +181,7 @@ async def check_exists(url: str) -> None:
 
 
 def check_current(url: str, schema: SchemaState) -> None:
-    """Reject a store that does not exist or has an old schema."""
+    """Raise `InvalidValue` for a store that does not exist or has an old schema."""
     if not schema.due:
         return
     problem = f"schema {schema.found} is too old" if schema.found else "there is no store"
@@ -197,8 +197,9 @@ def check_current(url: str, schema: SchemaState) -> None:
 async def open_store(
     url: str, *, make: bool = False, say: Callable[[str], None] | None = None
 ) -> AsyncGenerator[Store, None]:
-    """Open a store that exists and, unless `make` is set, has the current schema. `say` gets a note
-    if the store is slow to respond."""
+    """Open a store that exists and, unless `make` is set, has the current schema. `say` is called
+    with a note if the store is slow to respond.
+    """
     connecting = connect(url)
     await check_exists(url)
     if not make:
@@ -218,7 +219,7 @@ async def create_store(url: str, *, folders: bool) -> AsyncGenerator[Store, None
 
 @asynccontextmanager
 async def open_for_dry_run(url: str) -> AsyncGenerator[Store, None]:
-    """Open the store for a dry run, or an empty one in memory if it does not exist."""
+    """Open the store for a dry run. If it does not exist, open an empty store in memory instead."""
     there = (await schema_of(url)).found > 0
     async with open_store(url if there else "memory:") as store:
         yield store

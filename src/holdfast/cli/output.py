@@ -1,4 +1,4 @@
-"""Output of a command: text for users, JSON for programs.
+"""The output of a command: text for users, or JSON for programs.
 
 Stored text is never trusted: control characters that could steer a terminal are escaped in both
 forms, and nothing is interpreted as markup. Results go to stdout, remarks to stderr.
@@ -30,7 +30,7 @@ from rich.text import Text
 
 # Format characters that scripts and emoji need; they neither move the cursor nor reorder text.
 JOINERS = "\u200c\u200d"
-# In JSON these occur only inside strings, where the escape means the same.
+# In JSON these characters occur only in strings, where the escape is equivalent.
 _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 Lines: TypeAlias = str | Text | Iterable[str | Text]
 WIDE = 100_000  # width if the output is not a terminal: nothing is truncated or wrapped
@@ -75,7 +75,9 @@ def escape_unencodable() -> None:
 
 
 class Output:
-    """The output of one command, as JSON or as text. Strings are escaped; `Text` is not."""
+    """Prints the output of one command, as JSON or as text. Strings are escaped; `rich.text.Text`
+    objects are printed unchanged.
+    """
 
     def __init__(self, *, json: bool) -> None:
         self.json = json
@@ -104,7 +106,7 @@ class Output:
             self.console.print(_text(line), soft_wrap=True)
 
     def remark(self, *lines: str | Text) -> None:
-        """Write notes to stderr, such as what to do next."""
+        """Write notes to stderr, such as the next command to run."""
         for line in lines:
             self.remarks.print(_text(line, "dim"), soft_wrap=True)
 
@@ -139,7 +141,7 @@ class Output:
 
     def _progress(self, *columns: ProgressColumn) -> Progress:
         shown = self.console if self.console.is_terminal else self.remarks
-        # Never on a terminal that shows the JSON.
+        # No progress bar on a terminal that shows the JSON.
         quiet = not shown.is_terminal or (self.json and self.console.is_terminal)
         return Progress(
             *columns,

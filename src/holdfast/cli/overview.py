@@ -1,5 +1,6 @@
-"""What `holdfast --help` and `holdfast --version` print. Needs no third-party package, so that both
-answer at once."""
+"""Prints the output of `holdfast --help` and `holdfast --version`. Imports no third-party package,
+so that both start fast.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ OPTIONS = {
 
 
 def answered(arguments: Sequence[str]) -> bool:
-    """Print the overview or the version if that is all that the command line asks for. Return
-    whether it was."""
+    """Print the overview or the version if the command line asks only for that. Return whether it
+    was printed.
+    """
     match list(arguments):
         case [] | ["--help"] | ["-h"]:
             print(overview(shutil.get_terminal_size().columns))

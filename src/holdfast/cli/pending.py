@@ -1,7 +1,7 @@
 """`holdfast pending`, `approve`, `deny`, `answer` and `abort`: list pending items and decide them.
 
-A decision is an event in the log, so no agent is needed here: the worker that serves the session
-continues the run.
+A decision is an event in the log, so these commands need no agent: the worker that serves the
+session continues the run.
 """
 
 from __future__ import annotations

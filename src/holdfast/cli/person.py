@@ -71,7 +71,7 @@ async def export(
 
 @dataclass
 class _ExportCount:
-    """Counts what was exported so far."""
+    """Counts the records and sessions that were exported so far."""
 
     records: int = 0
     sessions: set[str] = field(default_factory=set)

@@ -1,4 +1,6 @@
-"""Rows, tables, receipts and damage as text. Pure: the current time is an argument."""
+"""Formats rows of sessions, tables, deletion receipts and damage as text. Pure: the current time is
+an argument.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from ..values.records import Receipt
 from .output import json_text, plain
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-WIDEST, SHORTEST = 40, 12  # width of a column at most, and of the last one at least
+WIDEST, SHORTEST = 40, 12  # maximum width of a column, and minimum width of the last column
 
 
 def moment(ms: int) -> str:
-    """Format a time of the log in UTC, or as a number if it is outside the calendar."""
+    """Format a time (ms since the epoch) in UTC, or as a number if it is not a valid date."""
     try:
         return f"{EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%SZ}"
     except OverflowError:
@@ -33,7 +35,7 @@ def moment_or(otherwise: str, ms: int | None) -> str:
 
 
 def ago(ms: int, now: int) -> str:
-    """Format how long ago a time was, roughly."""
+    """Format the time since a past event in its largest unit, such as `3 h ago`."""
     seconds = max(now - ms, 0) // 1000
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
@@ -79,9 +81,10 @@ def rows_text(rows: Sequence[Row], *, threads: bool, now: int, width: int) -> It
 def table_text(
     rows: Sequence[Mapping[str, str]], width: int, *, optional: Sequence[str] = ()
 ) -> Iterator[Text]:
-    """Return a table with a header, or nothing without rows. Empty columns are omitted, and so are
-    `optional` columns while the table is wider than `width`. Only the last column is truncated, so
-    that ids can be copied."""
+    """Return a table with a header, or an empty result if there are no rows. Empty columns are
+    omitted, and so are `optional` columns while the table is wider than `width`. Only the last
+    column is truncated, so that ids can be copied.
+    """
     if not rows:
         return
     columns = {name: [name, *(plain(row[name]) for row in rows)] for name in rows[0]}
@@ -162,8 +165,8 @@ def surface_text(name: str) -> str:
 
 
 def facts_text(facts: Mapping[str, Any]) -> Iterator[Text]:
-    """Return a line for each fact that is set; a fact with a list of values gets a line per
-    value.
+    """Format names and values, one per line; a value that is a list gets a line per item. Names
+    without a value are omitted.
     """
     for name, value in facts.items():
         for one in value if isinstance(value, list) else [value]:
@@ -194,7 +197,7 @@ def damage_text(damage: Damage) -> Text:
 
 
 def receipt_text(receipt: Receipt, verb: str = "removed") -> Iterator[Text]:
-    """Format what was removed, and what remains and where."""
+    """Format a receipt: what was removed, what remains, and where."""
     removed = receipt.removed.items()
     counts = [number(count, sort.removesuffix("s")) for sort, count in removed if count]
     yield Text(plain(f"{verb}: {', '.join(counts) or 'nothing'}"))

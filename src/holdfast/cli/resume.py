@@ -44,8 +44,9 @@ End: TypeAlias = Ran | Literal["idle", "elsewhere", "stuck", "away", "gone"]
 
 
 def at_rest(session: Session, ignored: type[Any] = SetDue) -> bool:
-    """Return whether a driver has nothing to do now. Steps of the type `ignored` do not count; by
-    default, that is the scheduling of the next wake-up."""
+    """Return whether there is nothing to do for a driver now. Steps of the type `ignored` do not
+    count; by default, that is the scheduling of the next wake-up.
+    """
     core = core_of(session)
     step = decide(core.live.state, core.config.bounds, wall_clock())
     return isinstance(step, (Idle, ignored))
@@ -123,7 +124,9 @@ class ResumeWorker:
         self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def run(self, *, forever: bool) -> int:
-        """Run until done or stopped; return the exit code."""
+        """Resume sessions until all work is done or the command is stopped. Return the
+        exit code.
+        """
         self._handle_signals()
         work = asyncio.ensure_future(self._serve(forever))
         try:
@@ -218,11 +221,13 @@ class SessionResume:
         self.why: str | None = None  # why the last run failed
         self._moved = asyncio.Event()
         self._tries = 0
-        self._other: tuple[str, float] | None = None  # its driver elsewhere, and when to give up
+        # the driver in another process, and when to stop waiting for it
+        self._other: tuple[str, float] | None = None
 
     async def run(self) -> End:
-        """Drive the session and return how that ended. An error in one session does not affect the
-        others."""
+        """Drive the session until it cannot go on, and return the reason. An error in one session
+        does not affect the others.
+        """
         try:
             row = await existing_row(self.harness.store, self.key)
             self.head = row.head
@@ -240,7 +245,7 @@ class SessionResume:
             return "away" if error.retryable else "stuck"
 
     async def _drive(self, session: Session) -> End | None:
-        """Wait until the session has nothing left to do. If it fails, return how it ended."""
+        """Wait until the session has nothing left to do. If that fails, return the reason."""
         while not at_rest(session, Idle):
             if (end := await self._ensure_driven(session)) is not None:
                 return end
@@ -250,7 +255,7 @@ class SessionResume:
         return None
 
     async def _final_state(self, session: Session, telling: asyncio.Future[None]) -> End:
-        """Return the state, after all events are shown."""
+        """Return the session's state, after all events up to it were shown."""
         live = core_of(session).live
         while self.head < live.state.head and not telling.done():
             self._moved.clear()
@@ -261,8 +266,9 @@ class SessionResume:
         return "waiting" if run.status == "running" else run.status
 
     async def _ensure_driven(self, session: Session) -> End | None:
-        """Make sure that the session has a driver. If it cannot be driven here, return how it
-        ended."""
+        """Make sure that the session has a driver. If it cannot be driven here, return
+        the reason.
+        """
         if self.problem is not None:
             return "stuck"
         live = core_of(session).live

@@ -1,4 +1,6 @@
-"""The reasons why runs fail. Each reason is shown once, with the end of its run or as a remark."""
+"""Shows why runs fail. Each reason is shown once: with the event that ends the run, or on
+stderr.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class _Handler(logging.Handler):
 
 
 def reason(session: Session, event: Event) -> str | None:
-    """Return why a run failed in this process, if the event that ends it does not say so."""
+    """Return the reason why a run failed in this process, if the event that ends the run does not
+    contain it.
+    """
     ended = typed(event) if event.kind == "run.finished" else None
     cause = core_of(session).live.failures.get(event.run or "")
     if not isinstance(ended, ev.RunFinished) or ended.status != "failed" or cause is None:

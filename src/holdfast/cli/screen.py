@@ -1,4 +1,4 @@
-"""A conversation on the screen, shown while it runs: text, tool calls, questions, results."""
+"""Prints a conversation while it runs: text, tool calls, questions and results."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ LONG = 500  # characters of a tool result that are shown
 
 
 class Screen:
-    """Shows the items of a session's stream. `mine` are the ids of events that this user caused;
-    they are not shown again."""
+    """Prints the items of a session's stream. `mine` has the ids of events that this user caused,
+    which are not printed again.
+    """
 
     def __init__(self, out: Output) -> None:
         self.out = out
@@ -71,7 +72,7 @@ class Screen:
             self._within, self._prompted = True, text
 
     def entered(self) -> None:
-        """Record that the user has ended the line."""
+        """Record that the user has pressed Enter: the cursor is at the start of a line."""
         self._within, self._prompted = False, None
 
     def end_line(self) -> None:

@@ -1,4 +1,4 @@
-"""`holdfast search` and `holdfast reindex`: full text in all sessions."""
+"""`holdfast search` and `holdfast reindex`: full-text search in all sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .sessions import Phase, Time, first_page_time
 
 @option_group
 class SearchFilters:
-    """Where to search; all conditions must hold.
+    """Conditions on the events to search; all must hold.
 
     :param session: Only this session.
     :param user: Only sessions of this user.
@@ -84,11 +84,11 @@ async def search(
     holdfast search 'quota from:tool' --since 7d
     ```
 
-    All words must be in one event. A query knows "a phrase", prefix*, -without, from:user,
+    All words must be in one event. A query supports "a phrase", prefix*, -without, from:user,
     from:assistant, from:tool and tool:NAME. With `--json`, prints one object: `{"hits": […],
     "cursor": …, "behind": …, "scanned": …}`.
 
-    :param query: What to look for.
+    :param query: Search query.
     """
     out = common.output()
     now, cursor = first_page_time(cursor)
@@ -106,14 +106,14 @@ async def search(
 
 
 async def reindex(*, common: Common = DEFAULTS) -> None:
-    """Build the search index of a store anew.
+    """Rebuild the search index of a store.
 
     ```
     holdfast reindex
     ```
 
-    The index is brought up to date by each search. Build it anew after a program declared the text
-    of its own events. The sessions are not changed.
+    Each search updates the index. Rebuild it after a program has declared which text of its own
+    events is searchable. The sessions are not changed.
     """
     out = common.output()
     last: IndexProgress | None = None

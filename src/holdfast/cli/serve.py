@@ -32,7 +32,7 @@ OPEN = (
 
 @option_group
 class ServeOptions:
-    """How agents are served.
+    """Options of the server.
 
     :param config: TOML file with all settings, instead of the options.
     :param host: Address to listen on.
@@ -129,7 +129,7 @@ def _path(path: Path | None) -> str | None:
 
 
 class _Messages:
-    """Messages about a server that starts, runs or stops."""
+    """Prints messages when a server starts, waits for its store, or stops."""
 
     def __init__(self, common: Common, plan: ServePlan, speaks: Choice) -> None:
         self._out, self._common, self._plan, self._speaks = common.output(), common, plan, speaks
@@ -200,7 +200,9 @@ class _Messages:
 
 
 def default_url(tables: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the kind of the default store in a settings file, and its URL as written there."""
+    """Return the kind of the default store in a settings file, and its URL as written in
+    the file.
+    """
     stores, server = tables.get("stores", {}), tables.get("server", {})
     kind = server.get("default_store") or next((name for name in stores if name != "memory"), "")
     about = stores.get(kind)

@@ -29,7 +29,7 @@ SAME = ("user", "workspace", "agent", "run", "label", "surface", "order", "total
 
 @option_group
 class Filters:
-    """Which rows to list; all conditions must hold.
+    """Conditions on the sessions to list; all must hold.
 
     :param user: Only sessions of this user.
     :param workspace: Only sessions of this workspace.
@@ -70,7 +70,7 @@ class Filters:
 
     @property
     def times(self) -> dict[str, str]:
-        """The times that were given, by option."""
+        """The times that the user passed, by option."""
         return {name: getattr(self, name) for name in TIMES if getattr(self, name) is not None}
 
     def query(self, tenant: str, now: int) -> Query:
@@ -105,7 +105,7 @@ def pair(option: str, text: str) -> tuple[str, Any]:
 
 
 def json_or_text(text: str) -> Any:
-    """Decode an argument as JSON, or return it as it is."""
+    """Decode an argument as JSON. If it is not valid JSON, return it unchanged."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -148,7 +148,9 @@ async def sessions(
 
 def first_page_time(cursor: str | None) -> tuple[int, str | None]:
     """Return the time that durations are subtracted from, and the cursor for the store. All pages
-    of a list use the time of the first page, which is a part of our cursor."""
+    of a list use the time of the first page, which is contained in the cursor that this command
+    prints.
+    """
     first, dot, rest = (cursor or "").partition(".")
     if dot and first.isdecimal() and len(first) < 16:
         return int(first), rest

@@ -73,7 +73,9 @@ async def show(
 
 @dataclass(frozen=True)
 class _ThreadView:
-    """The data that `show` prints in addition to the events."""
+    """The data that `show` prints in addition to the events: the row, all threads, and
+    the drafts.
+    """
 
     row: Row
     threads: list[str]
@@ -87,7 +89,9 @@ async def _look(store: Store, key: Key) -> _ThreadView:
 
 
 def start(row: Row, events: int, after: int | None) -> int:
-    """Return the event number after which to start, for the last `events` events."""
+    """Return the event number after which to start reading: `after`, or by default the number that
+    yields the last `events` events.
+    """
     return max(row.head - events, 0) if after is None else after
 
 

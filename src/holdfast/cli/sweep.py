@@ -34,7 +34,7 @@ from .tail import while_read
 
 @option_group
 class SweepOptions:
-    """What one sweep does.
+    """The limits and rules of one sweep.
 
     :param ttl: Suspend sessions after this idle time, instead of after their own limit.
     :param limit: Maximum number of sessions to change.
@@ -110,7 +110,7 @@ def sweep(
     if count:
         out.remark(*_purged_lines(would))
     agreed = count and confirmed("sweep", f"Delete {number(count, 'expired session')} permanently?")
-    # At most as many as were confirmed, although more may have expired since.
+    # At most the confirmed number is deleted, although more sessions may have expired since.
     work.show(swept, asyncio.run(work.purge(limit=count)) if agreed else would)
     if count and not agreed:
         out.remark("nothing was deleted")
@@ -118,7 +118,7 @@ def sweep(
 
 
 class _Sweep:
-    """One or several sweeps of a store, and their output."""
+    """Runs one or several sweeps of a store, and prints their results."""
 
     def __init__(self, out: Output, how: SweepOptions, common: Common) -> None:
         self._out, self._how, self._common = out, how, common

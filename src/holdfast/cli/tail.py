@@ -74,7 +74,7 @@ async def _follow(out: Output, store: Store, row: Row, after: int, *, full: bool
 
 
 async def while_read(work: Coroutine[None, None, None]) -> None:
-    """Run `work` until it ends or the reader of our pipe exits (`BrokenPipeError`).
+    """Run `work` until it ends or the reader of the output pipe exits (`BrokenPipeError`).
 
     Otherwise `holdfast tail … | head -1` would run until the next event.
     """

@@ -1,4 +1,4 @@
-"""`holdfast token`: the local token of a server on this machine."""
+"""`holdfast token`: print the local token of a server on this machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def token(
 
 
 def chosen(found: list[LocalToken], common: Common) -> list[LocalToken]:
-    """Choose one of several tokens, or return all if the choice is not clear."""
+    """Return the token to print, or all tokens if the options and the running servers do not
+    determine one.
+    """
     if len(found) > 1 and len(served := [one for one in found if one.served()]) == 1:
         return served
     usual = [one for one in found if (one.port, one.store) == (PORT, address(common.url))]

@@ -17,7 +17,7 @@ from .render import number
 
 @option_group
 class Destination:
-    """Where a session was moved to.
+    """The store, tenant and id that a session was moved to.
 
     :param to: Store that the session was moved to. The command fails if it still has the session.
     :param to_tenant: Tenant in that store. Default: the same tenant.

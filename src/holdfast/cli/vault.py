@@ -1,4 +1,4 @@
-"""`holdfast vault`: the keys of an encrypted store."""
+"""`holdfast vault`: create, list and re-encrypt the keys of an encrypted store."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def reseal(*, common: Common = DEFAULTS) -> int:
 
 
 async def problems(store: Store, tenant: str) -> list[str]:
-    """Return the problems with the keys of a store."""
+    """Return the problems with the keys of a store, such as a missing master key."""
     if not store.info().encrypted:
         return []
     vault = _encrypted(store)

@@ -1,5 +1,6 @@
-"""The table of verbs, with their sections and summaries. Imports nothing, so that the list of
-verbs is printed at once."""
+"""The table of verbs, with their sections and summaries. Imports nothing, so that `holdfast --help`
+starts fast.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "repair": (UPKEEP, "verify:repair", "Verify a store or a session, and repair damage."),
     "delete": (UPKEEP, "delete:delete", "Delete a session or one of its threads permanently."),
     "purge": (UPKEEP, "delete:purge", "Remove deleted data from the files of a store."),
-    "reindex": (UPKEEP, "search:reindex", "Build the search index of a store anew."),
+    "reindex": (UPKEEP, "search:reindex", "Rebuild the search index of a store."),
     "copy": (UPKEEP, "copy:copy", "Copy or move sessions to another store."),
     "export": (UPKEEP, "export:export", "Export a session to a file."),
     "import": (UPKEEP, "import_bundle:import_", "Import a session from a file."),

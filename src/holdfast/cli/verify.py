@@ -1,4 +1,4 @@
-"""`holdfast verify`, `anchors` and `repair`: the integrity of a store."""
+"""`holdfast verify`, `anchors` and `repair`: check and repair a store."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def _check(
 
 
 class _Findings:
-    """Shows findings and counts them."""
+    """Prints the findings of a verification and counts them."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -169,7 +169,7 @@ class _Findings:
         if not self.damaged and self.unlinked:
             events = number(self.unlinked, "event")
             return (
-                f"no damage; {events} without a link (written by an old version, or edited "
+                f"no damage; {events} without a hash link (written by an old version, or edited "
                 f"manually)"
             )
         if not self.damaged:

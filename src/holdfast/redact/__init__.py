@@ -1,8 +1,8 @@
-"""Masks secrets in values and strings.
+"""Masks secrets in values and strings, for example before they are logged or exported.
 
-It finds values of names such as `api_key` and `Authorization`, values that the program has
-registered (`learn`), and text that looks like a secret. No I/O; the time is linear in the length of
-the text.
+Secrets are the values of names such as `api_key` and `Authorization`, values that the program has
+registered (`learn`), and text in the format of a secret. No I/O; the time is linear in the length
+of the text.
 """
 
 from . import encodings

@@ -109,8 +109,8 @@ def _percent(found: re.Match[str]) -> str:
 
 
 def _listed(found: re.Match[str]) -> str:
-    """Return a space in place of the quotes and comma between two words of a command written as a
-    list.
+    """Return a space as the replacement for the quotes and the comma between two words of a command
+    that is written as a list.
     """
     text, start = found.string, found.start()
     opened = text.rfind("[", max(0, start - 256), start)
@@ -198,7 +198,9 @@ def _without(
 
 
 def _pieces(view: DecodedText, start: int, end: int) -> Iterator[tuple[int, tuple[int, int, bool]]]:
-    """Yield the pieces between two positions: the length of each, and its origin."""
+    """Yield the pieces between two positions of the decoded text: the length of each, and its
+    position in the original.
+    """
     n = bisect.bisect_right(view.starts, start) - 1
     while start < end:
         stop = min(end, view.starts[n + 1] if n + 1 < len(view.starts) else len(view.text))
@@ -233,7 +235,7 @@ def encoded(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _lines(found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield the lines of a match that each encode text."""
+    """Yield each line of a match that is encoded text on its own: its start, end, and decoded text."""
     at = found.start()
     for line in found[0].splitlines(keepends=True):
         bare = line.strip(" \t>\r\n")

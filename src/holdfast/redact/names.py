@@ -1,8 +1,8 @@
-"""Recognizes names of secrets, by whole words.
+"""Recognizes names of secrets, such as `api_key`, by their whole words.
 
-The last words of a name decide: `db_password`, `X-Api-Key`, `githubToken`. Qualifiers may follow
-(`_prod`, `_2`, `_old`); any other word makes it a different name (`password_policy`, `token_count`,
-`secret_name`).
+The last words determine whether a name is the name of a secret: `db_password`, `X-Api-Key`,
+`githubToken`. Qualifiers may follow (`_prod`, `_2`, `_old`); any other word makes it a different
+name (`password_policy`, `token_count`, `secret_name`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .spans import masked
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Return the words of a table that is written as text."""
+    """Split a table of words that is written as one string."""
     return tuple(text.split())
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a table that is written as text, as a set."""
+    """Split a table of words that is written as one string, and return the words as a set."""
     return frozenset(text.split())
 
 
@@ -35,8 +35,8 @@ seed_phrase mnemonic client_key_data passwort kennwort contraseña contrasena se
 )
 SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}  # names of secrets in plain words
 HEADERS = {"authorization", "cookie", "cookies"}  # the last words of headers that `http` reads
-# How a name marks its value. `key`: every value is secret. `token`, `tokens`: texts are secret, and
-# numbers are counts. `weak`: a value is secret if it looks like one.
+# Kinds of names of secrets. `key`: every value is secret. `token`, `tokens`: strings are secret,
+# numbers are counts. `weak`: a value is secret if it looks like a secret.
 SECRETS = ("key", "token", "tokens", "weak")
 NAME = 128  # length of the longest name, in characters
 
@@ -83,7 +83,7 @@ signing software ssh ssl staging storage stripe subscription supabase svc symmet
 tls totp twilio unlock unseal upload user vapid vault vpn wallet webhook wep wif wifi wlan wpa
 write zone product serial
 """)
-# Words before `key` that make it something else: of a table, a cache, a keyboard.
+# Words before `key` that name another sort of key: of a table, a cache, a keyboard.
 _OPEN_KEYS = word_set("""
 public primary foreign partition sort cache object routing idempotency translation message map
 dict lookup row column index unique group config setting property hot arrow enter escape tab
@@ -92,7 +92,7 @@ shortcut compound candidate super alternate sorting ordering each every no
 which second next previous storage_object i18n locale field tooltip metric tag selection dedup
 trace
 """)
-# Words before `token` that make it something else: of a model, a parser, a page, a design.
+# Words before `token` that name another sort of token: of a model, a parser, a page, a design.
 _OPEN_TOKENS = word_set("""
 eos bos pad unk mask sep cls special next prev previous continuation page pagination design end
 start stop begin beginning first last current unexpected expected invalid syntax keyword lexer
@@ -126,7 +126,7 @@ data base64 b64 hex enc encoded hash hashed digest pem confirm confirmation conf
 repeated base env1 a b c d v1 v2 v3 en de local global master replica admin user root json hashes
 for env
 """)
-# A name that continues with these words is not a secret, only about one.
+# A name that continues with these words describes a secret, but its value is not secret.
 _ABOUT = word_set("""
 count counts limit limits budget usage used left total cost price rate size length type name
 policy ttl expiry expires expiration required params config consent jar schema list field label
@@ -153,7 +153,7 @@ psw pswd
 )
 _SUFFIX = re.compile(r"\d{1,4}")
 _GLUE = re.compile(r"(?<=[a-zA-Zà-ÿ])['’](?=[a-zA-Zà-ÿ])")
-# The last words of names with several words: `API key`, `mot de passe`, `backup codes`.
+# The last words of names of secrets with several words: `API key`, `mot de passe`, `backup codes`.
 _LAST = word_set("""
 key keys code codes phrase passe string ordine khẩu sandi auth words answer token schlüssel clé
 clave chave chiave sleutel pin puk wifi content vérification confirmation verificación api secrète
@@ -183,14 +183,16 @@ def words(name: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=32)
 def names_of(keys: tuple[str, ...], labels: tuple[tuple[str, tuple[str, ...]], ...]) -> Names:
-    """Return the names of secrets. The same arguments return the same object, so that redactors
-    share its caches.
+    """Return a `Names` object. The same arguments return the same object, so that redactors share
+    its caches.
     """
     return Names(keys, dict(labels))
 
 
 class Names:
-    """The names of secrets, and in `labels` additional names to mask, by rule."""
+    """Recognizes the names of secrets. `labels` has additional names whose values are masked, by
+    rule.
+    """
 
     def __init__(self, keys: Iterable[str], labels: Mapping[str, Iterable[str]]) -> None:
         given = tuple(keys)
@@ -207,7 +209,9 @@ class Names:
         return self._ours or bool(self._longest)
 
     def find(self, name: str) -> str | None:
-        """Return how the name marks its value: one of `SECRETS`, the rule of a label, or None."""
+        """Return the kind of a name: one of `SECRETS`, the rule of a label, or None if its value is
+        not secret.
+        """
         return self._cached(name) if len(name) <= NAME else None
 
     def _find(self, name: str) -> str | None:
@@ -221,8 +225,8 @@ class Names:
         return self._labels.get(parts)
 
     def _said(self, name: str) -> tuple[str | None, bool]:
-        """Return how a name in a string marks its value, and whether the preceding words may belong
-        to the name. The name may be a dotted path.
+        """Return the kind of a name that occurs in a string (see `find`), and whether the words
+        before it may belong to the name. The name may be a dotted path.
         """
         own = name.rpartition(".")[2]
         says = self.find(own)
@@ -247,7 +251,7 @@ class Names:
 
 @functools.cache
 def _table() -> dict[tuple[str, ...], str]:
-    """Return how the last words of a name mark its value."""
+    """Return the kind of each name, by its last words."""
     found = {words(name): "weak" for name in _WEAK}
     found |= {words(name): "key" for name in (*DEFAULT_KEYS, *_KEYS, *_PHRASES)}
     found |= {("token",): "token", ("cookie",): "token", ("authorization",): "token"}
@@ -255,7 +259,7 @@ def _table() -> dict[tuple[str, ...], str]:
 
 
 def _said(parts: tuple[str, ...]) -> str | None:
-    """Return how the last words mark the value, ignoring qualifiers."""
+    """Return the kind of a name from its last words, ignoring qualifiers such as `_prod`."""
     while parts and _SUFFIX.fullmatch(parts[-1]):
         parts = parts[:-1]
     if not parts:
@@ -271,7 +275,7 @@ def _said(parts: tuple[str, ...]) -> str | None:
     return None
 
 
-# A name that begins with these words is not a secret, only about one.
+# A name that begins with these words describes a secret, but its value is not secret.
 _NOT_BEFORE = word_set("""
 has is use uses show hide forgot forgotten wrong invalid missing weak existing no without enable
 disable allow unknown bad expired
@@ -317,7 +321,7 @@ def _cjk() -> tuple[str, ...]:
 
 @functools.cache
 def _endings() -> frozenset[str]:
-    """Return the last words of all names."""
+    """Return the last word of every name of a secret."""
     found = {name[-1] for name in _table()} | {"token", "key", "pass", "pw", "pin", "pat", "code"}
     return frozenset({*found, *(f"{word}s" for word in found)})
 

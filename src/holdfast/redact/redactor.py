@@ -1,4 +1,4 @@
-"""`Redactor`: applies the rules to a string in order, and replaces the secrets that they find."""
+"""`Redactor`: applies all rules to values and strings, and replaces the secrets that they find."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OnHit: TypeAlias = Callable[[str, str], None]
 
 
 class Seen(NamedTuple):
-    """A value that was replaced (`secret`) or is possibly a secret, with the reason."""
+    """A value that was masked (`secret`), or that may be a secret, with the reason."""
 
     rule: str
     path: str
@@ -35,18 +35,18 @@ Mask: TypeAlias = Callable[[str, str], str]
 
 _REASONS = {
     "value": "it is a registered secret",
-    "key": "it is the value of a secret's name",
+    "key": "it is the value of a name that denotes a secret",
     "path": "it is a local path",
-    "person": "it is registered",
+    "person": "it is a registered personal text",
 }
 NESTED = 1 << 18  # characters of a text that are parsed as JSON
 _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _WORDS = re.compile(r"[A-Za-z]{1,24}(?:[:._/ -][A-Za-z]{1,24}){0,7}")
 PASSES = 6  # maximum passes over a text after a replacement; more than one is rare
 SHORT = 1 << 16  # characters of a text that is searched again as a whole
-AROUND = 1 << 10  # characters on each side of a replacement that are searched again in a longer one
+AROUND = 1 << 10  # characters on each side of a replacement that are searched again in long text
 CLEAN = 4096  # short texts without a secret that are cached
-SHORTEST = 4  # minimum length of a value to learn; shorter ones occur in ordinary text
+SHORTEST = 4  # minimum length of a value to learn; shorter values occur in ordinary text
 
 
 class Redactor:
@@ -107,11 +107,13 @@ class Redactor:
         self._clean = set()
 
     def named(self, key: str) -> str | None:
-        """Return how `key` marks its value as secret; see `Names.find`."""
+        """Return the kind of the name `key`, or None for an ordinary name; see `Names.find`."""
         return self._named.find(key)
 
     def judged(self, name: ValueName, value: str, path: str) -> bool:
-        """Decide whether the value of a field that is named like a secret is a secret."""
+        """Return whether `value` is a secret. It is the value of a field that is named like a
+        secret.
+        """
         found = judge(name.name, name.says, value, Syntax.FIELD)
         if found.doubtful and self.on_seen is not None and not self.strict:
             self.on_seen(Seen("key", path, found.reason, False, value))
@@ -157,20 +159,20 @@ class Redactor:
         return self._found(text, path)
 
     def _near(self, text: str, path: str) -> str:
-        """Search long text again, but only around the placeholders."""
+        """Search long text again, but only near the placeholders of earlier replacements."""
         fixed = re.compile(re.escape(self._fixed)) if self._fixed else PLACEHOLDER
         around = _around(text, fixed)
         pieces = ((low, high, self._scanned(text[low:high], path)) for low, high in around)
         return spliced(text, pieces)
 
     def found(self, text: str) -> list[Span]:
-        """Return the spans of a string that look like a secret, or are the value of a secret's
-        name.
+        """Return the spans of a string that have the format of a secret, or follow the name of a
+        secret.
         """
         return [Span(*one[:4]) for one in scan(text, self._named) if one.secret]
 
     def _scanned(self, text: str, path: str) -> str:
-        """Mask the secrets that a scan finds."""
+        """Mask the secrets in a string that `scan` finds."""
         doubts = self.strict or self.on_seen is not None
         found = list(scan(text, self._named, doubts=doubts))
         for one in found if self.on_seen is not None and not self.strict else ():
@@ -181,7 +183,7 @@ class Redactor:
         return self.mask(text, spans, path)
 
     def _nested(self, text: str, path: str) -> str | None:
-        """Return the masked text if it is JSON or JSON lines, else None."""
+        """Return the text masked if it is JSON or JSON lines, otherwise None."""
         if len(text) <= NESTED and text.rstrip()[-1:] in ("}", "]"):
             try:
                 value = json.loads(text, object_pairs_hook=_unique)
@@ -205,12 +207,12 @@ class Redactor:
 
     @property
     def longest(self) -> int:
-        """The number of characters of the longest form of a known secret."""
+        """The maximum number of characters in any form of a known secret."""
         return max(map(len, self._learned), default=0)
 
     def cut(self, text: str) -> int:
-        """Return where unfinished text can be cut in two without cutting a known secret or the
-        beginning of one.
+        """Return the position at which unfinished text can be split without splitting a known
+        secret or the beginning of one.
         """
         place = len(text)
         for size in range(min(self.longest - 1, len(text)), 0, -1):
@@ -243,7 +245,7 @@ class Redactor:
         return self._found(self._known(key, path), path)
 
     def _found(self, text: str, path: str) -> str:
-        """Mask the matches of the finders."""
+        """Mask the spans of a string that the `finders` find."""
         for finder in self._finders:
             text = self.mask(text, finder(text), path)
         return text
@@ -258,7 +260,9 @@ class Redactor:
         return spliced(text, pieces)
 
     def whole(self, rule: str, secret: str, path: str, reason: str = "") -> str:
-        """Return the replacement of a secret, and report it as a match."""
+        """Return the replacement for a value that is entirely a secret, and report it as a match of
+        `rule`.
+        """
         if only_placeholders(secret):
             return secret
         if self.on_seen is not None:
@@ -305,12 +309,12 @@ def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[Bounds]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object. JSON with a repeated name is treated as text instead, so that every value is
-    kept.
+    """Build an object from pairs. Raises `ValueError` if a name is repeated: such JSON is masked as
+    text, so that every value is kept.
     """
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("an object has a name twice")
+        raise ValueError("an object has a repeated name")
     return found
 
 
@@ -345,7 +349,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def _kept(put: Callable[[], str], found: re.Match[str]) -> str:
-    """Keep a placeholder unchanged, and replace anything else by `put`."""
+    """Return the match unchanged if it is a placeholder, otherwise the result of `put`."""
     return found[1] or put()
 
 

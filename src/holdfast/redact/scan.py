@@ -1,4 +1,6 @@
-"""Searches text for secrets and possible secrets, even inside its encodings."""
+"""Searches text for secrets and possible secrets, including text that is encoded, for example as
+base64.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def _encoded(text: str, names: Names, depth: int) -> Iterator[tuple[int, int, st
         return
     for start, end, inner in encodings.encoded(text):
         if depth == 0 and (pair := _LOGIN.fullmatch(inner.strip())) and is_plausible(pair[1]):
-            yield start, end, "a user and a password"
+            yield start, end, "a user name and a password"
         elif secret := next((one for one in scan(inner, names, depth + 1) if one.secret), None):
             yield start, end, secret.reason
 
@@ -65,7 +67,7 @@ _HASH = re.compile(
 
 
 def _unnamed(text: str) -> Iterator[SecretFinding]:
-    """Yield long random values without a name, except hashes and ids of known kinds."""
+    """Yield long random values without a name, except hashes and ids in known formats."""
     for found in _RANDOM.finditer(text):
         digits = sum(c.isdigit() for c in found[0])
         one_case = found[0].islower() or found[0].isupper()

@@ -1,4 +1,4 @@
-"""Spans of a string that rules have found, and the placeholders that replace them."""
+"""Spans of a string that contain secrets, and the placeholders that replace them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeAlias
 PLACEHOLDER = re.compile(r"\[(?:redacted|withheld)(?::[a-z][a-z0-9_-]{0,39})?(?::\d{1,9})?\]")
 
 
-# Where something begins and ends in a text.
+# The start and the end of a span in a text.
 Bounds: TypeAlias = tuple[int, int]
 
 
 class Span(NamedTuple):
-    """A part of a string, the rule that found it, and the reason."""
+    """A span of a string that a rule has found, with the name of the rule and the reason."""
 
     start: int
     end: int
@@ -42,7 +42,9 @@ def pattern_finder(rule: str, pattern: re.Pattern[str]) -> Finder:
 
 
 def spliced(text: str, pieces: Iterable[tuple[int, int, str]]) -> str:
-    """Replace the text from `start` to `end` of each piece; the pieces must be in order."""
+    """Return the text with spans replaced. Each piece has the start and the end of a span, and its
+    replacement; pieces must be in order and must not overlap.
+    """
     out, done = [], 0
     for start, end, piece in pieces:
         out += [text[done:start], piece]
@@ -81,7 +83,9 @@ def merged(text: str, spans: Iterable[Span]) -> list[Span]:
 
 
 def _whole(span: Span, holes: list[Bounds], starts: list[int]) -> Span:
-    """Return the span, extended over the placeholders in which it begins or ends."""
+    """Return the span, extended so that it contains the whole of each placeholder in which it
+    begins or ends.
+    """
     start, end, rule, reason = span
     before = bisect.bisect_right(starts, start) - 1
     if before >= 0 and start < holes[before][1]:

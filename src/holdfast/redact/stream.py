@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .redactor import Redactor
 
 SHORTEST_VALUE = 6  # minimum length of a masked value; shorter ones may be ordinary words
-HELD = 1 << 12  # characters that are held back at most, for values that repeat themselves
+HELD = 1 << 12  # characters held back at most, unless secrets are long
 
 
 def values_only(values: Iterable[str]) -> Redactor:

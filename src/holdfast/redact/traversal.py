@@ -1,5 +1,5 @@
-"""Traverses structured values: fields, pairs of a name and a value, JSON Schemas, objects of known
-types.
+"""Masks the secrets in structured values: in fields, pairs of a name and a value, JSON Schemas, and
+objects of known types.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ parameter option label
 """
 )
 _VALUES = listed("value default defaultvalue stringvalue parametervalue")
-# An object with only these fields says where a secret is stored.
+# An object with only these fields refers to a secret that is stored elsewhere.
 _WHERE = word_set("""
 env vault key name path file ref from valuefrom version arn secretkeyref source provider secretname
 namespace optional id $ref secretref keyname command keyring external secret_name secret_key_ref
@@ -43,7 +43,7 @@ _COUNTED = ("token", "tokens", "weak")  # numbers with these names are counts
 
 
 class ValueName(NamedTuple):
-    """The name of a value, and how it marks the value as secret. In a `schema`, only sample values
+    """The name of a value, and the kind of secret that it names. In a `schema`, only sample values
     are secret.
     """
 
@@ -61,7 +61,7 @@ class ValueName(NamedTuple):
 
 
 class Masks(Protocol):
-    """The methods of a redactor that a traversal uses."""
+    """The methods of `Redactor` that `Traversal` calls."""
 
     def named(self, key: str) -> str | None: ...
     def judged(self, name: ValueName, value: str, path: str) -> bool: ...
@@ -72,7 +72,7 @@ class Masks(Protocol):
 
 
 class Traversal:
-    """One traversal of a value."""
+    """Masks the secrets in one structured value. Used once per value."""
 
     def __init__(self, redactor: Masks) -> None:
         self._redactor = redactor
@@ -81,7 +81,9 @@ class Traversal:
         self.cut = False  # whether something was nested too deep, or the value was too large
 
     def value(self, value: Any, path: str, depth: int, under: ValueName | None = None) -> Any:
-        """Return the value masked. `under` is its name, if that marks it as secret."""
+        """Return a copy of the value with all secrets masked. `under` is the name of the value if
+        it is the name of a secret.
+        """
         self._left -= 1
         if value is None or isinstance(value, bool):
             return value
@@ -154,7 +156,9 @@ class Traversal:
         return ValueName(name, says) if says else None
 
     def _under(self, key: str, item: Any, path: str, above: ValueName | None) -> ValueName | None:
-        """Return the name that marks `item` as secret: `key`, or a name above it."""
+        """Return the name of a secret that applies to `item`: `key`, or a name of an enclosing
+        value.
+        """
         if above is not None and above.schema:
             if key in _SAMPLES:
                 return above._replace(schema=False)
@@ -226,8 +230,8 @@ def _pair(value: Mapping[Any, Any]) -> tuple[str, str] | None:
 
 
 def _known(value: Mapping[Any, Any], key: str) -> ValueName | None:
-    """Return the fields that are secret in objects of a known type: the data of a Kubernetes
-    Secret, and the private members of a JSON Web Key.
+    """Return the name to report if field `key` is secret in an object of a known type: the data of
+    a Kubernetes Secret, or the private members of a JSON Web Key. Return None for other fields.
     """
     if key in ("data", "stringData") and value.get("kind") == "Secret":
         return ValueName("Secret", "key")
@@ -239,7 +243,7 @@ def _is_reference(item: Mapping[Any, Any]) -> bool:
 
 
 def _is_wording(value: Mapping[Any, Any]) -> bool:
-    """Return whether an object contains the labels of a user interface."""
+    """Return whether most texts of an object look like labels of a user interface."""
     texts = [item for item in value.values() if isinstance(item, str) and item]
     return len(texts) >= 4 and sum(map(_is_words, texts)) * 3 >= len(texts) * 2
 

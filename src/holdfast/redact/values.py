@@ -1,4 +1,4 @@
-"""Classifies values without their names: a reference, a placeholder, a type, a label, a word, a
+"""Classifies values by their text alone: a reference, a placeholder, a type, a label, a word, a
 password, or random characters.
 """
 
@@ -19,7 +19,9 @@ LONGEST = 256  # characters of a value that are examined
 
 
 class Looks(enum.Enum):
-    """What a value looks like, ordered from empty to secret. The values are the reasons in reviews."""
+    """The kinds of values, ordered from empty to secret. Reviews show the value of a member as the
+    reason.
+    """
 
     EMPTY = "it is empty, or masked already"
     REFERENCE = "it says where to find a value"
@@ -123,7 +125,7 @@ _ALGORITHM = re.compile(
 
 
 def looks(value: str) -> Looks:
-    """Return what a value looks like. Only the beginning of a long value is examined."""
+    """Return the kind of a value. Only the beginning of a long value is examined."""
     return _looks(value[:LONGEST])
 
 
@@ -151,7 +153,7 @@ def _looks(value: str) -> Looks:
 
 
 def _sentence(value: str) -> Looks:
-    """Return what several words look like."""
+    """Return the kind of a value that consists of several words."""
     parts = value.split()
     if _CALL.match(value):
         return Looks.REFERENCE
@@ -164,7 +166,7 @@ def _sentence(value: str) -> Looks:
 
 
 def _token(value: str) -> Looks:
-    """Return what a string without spaces looks like."""
+    """Return the kind of a value without spaces."""
     if _CALL.match(value):
         return Looks.REFERENCE
     if _UUID.fullmatch(value):
@@ -242,18 +244,20 @@ def entropy(value: str) -> float:
     return -sum(n / size * math.log2(n / size) for n in Counter(value).values())
 
 
-# An address, a reference, a place in a file, code.
+# An address, a reference, a position in a file, code.
 _OTHER = re.compile(
     r"://|^[$%{<]|\.\w{1,4}:\d|\(|'\)|^[\w.+-]+@[\w-]+\.[\w.]+$|^--?\w|^\w+\[|=>|;$"
 )
-# Letters with a sign among them that no word has.
+# Letters with a punctuation character among them, which no word contains.
 _SIGNED_WORD = re.compile(r"(?=.{6,64}\Z)[^\W\d_]{2,}[!#$^~+][^\W\d_]{2,}[!#$^~+]{0,2}")
 _LEET = re.compile(r"[a-z]\d[a-z]", re.IGNORECASE)
 _WORD_AND_NUMBER = re.compile(r"(?=\D{4})[^\W\d_]+[-_]*\d+")
 
 
 def is_plausible(value: str) -> bool:
-    """Return whether a value can be a secret where the text announces a secret."""
+    """Return whether a value can be a secret, in a context where the text says that a secret
+    follows.
+    """
     value = value[:LONGEST]
     if _OTHER.search(value) or (value.count("/") > 1 and not random(value)):
         return False
@@ -268,8 +272,8 @@ def is_plausible(value: str) -> bool:
 
 
 def is_strong(value: str) -> bool:
-    """Return whether a value is a secret even if the text does not announce one: it has digits
-    among letters, and punctuation or capitals that occur in no word.
+    """Return whether a value is a secret even without a name: it has digits among letters, and
+    punctuation or capitals that occur in no word.
     """
     if _OTHER.search(value) or looks(value) not in (Looks.MIXED, Looks.RANDOM):
         return False

@@ -1,8 +1,9 @@
-"""Finds tokens and keys by their documented formats, one line each.
+"""Finds tokens and API keys of vendors by their documented formats. `FORMATS` has one line per
+format.
 
-A line has a rule, by which matches are counted, and the format of the token. In a format, `{a36}`
-is 36 characters of the class `a`, `{a36+}` is 36 or more, `(x|y)` is either, and everything else is
-literal.
+A line has the name of a rule, under which matches are counted, and the format of the token. In a
+format, `{a36}` is 36 characters of the class `a`, `{a36+}` is 36 or more, `(x|y)` is either, and
+everything else is literal.
 
     a letters and digits     l the same, small letters    u the same, capitals    d digits
     h hexadecimal, small     x hexadecimal                w a, - and _            b a and + / = _ -
@@ -249,7 +250,7 @@ ethereum       0x{h64}
 
 
 class TokenFormat(NamedTuple):
-    """One line of the table."""
+    """One line of `FORMATS`: the name of the rule, and the format of its tokens."""
 
     rule: str
     form: str
@@ -257,7 +258,7 @@ class TokenFormat(NamedTuple):
 
 @functools.cache
 def formats() -> tuple[TokenFormat, ...]:
-    """Yield the lines of the table."""
+    """Return the lines of `FORMATS`."""
     return tuple(TokenFormat(*line.split(None, 1)) for line in FORMATS.strip().split("\n"))
 
 
@@ -298,8 +299,8 @@ Rule: TypeAlias = tuple[str, re.Pattern[str]]
 
 
 class _Table(NamedTuple):
-    """The formats, grouped by how they are found: formats with a prefix, which share one pattern;
-    formats that contain fixed text; and all others.
+    """The compiled formats, grouped by how they are searched: formats with a prefix, which share
+    one pattern; formats that contain fixed text; and all others.
     """
 
     prefixes: re.Pattern[str]
@@ -356,7 +357,7 @@ def vendors(text: str, runs: list[Bounds]) -> Iterator[Span]:
 
 
 def _with_prefix(text: str, prefix: re.Match[str], table: _Table) -> Iterator[Span]:
-    """Find tokens that begin with this prefix, or with a part of it."""
+    """Find tokens whose format begins with this prefix, or with the first characters of it."""
     for size in range(len(prefix[0]), 1, -1):
         for rule, form in table.by_prefix.get(prefix[0][:size], ()):
             if found := form.match(text, prefix.start()):

@@ -1,4 +1,4 @@
-"""Decides whether the value of a name is a secret, and why.
+"""Decides whether a value that follows a name is a secret, and gives the reason.
 
 A format reads pairs from text, with the syntax in which each is written; only `judge` decides
 whether they are secrets. A value for which it cannot decide is doubtful: it is kept unless the
@@ -18,8 +18,8 @@ from .values import LONGEST, NO_VALUE, Looks, entropy, looks, mixed
 
 
 class Syntax(enum.Enum):
-    """How a value is written after its name. The later members say less about where the value ends,
-    and whether there is a value at all.
+    """The syntax in which a value follows its name, from reliable to ambiguous: with the later
+    members, it is less certain where the value ends, and whether there is a value at all.
     """
 
     FIELD = "field"  # a field of an object
@@ -33,7 +33,7 @@ class Syntax(enum.Enum):
 
 
 class Verdict(NamedTuple):
-    """The decision: the value is `secret`, or `doubtful` and should be checked by the user."""
+    """The decision about a value: it is `secret`; or it is `doubtful`, and a user should review it."""
 
     secret: bool
     doubtful: bool
@@ -57,7 +57,9 @@ _NOTHING = {"none", "null", "true", "false", "undefined", "string", "str"}
 
 
 def judge(name: str, says: str, value: str, syntax: Syntax) -> Verdict:
-    """Decide whether `value` under `name` is a secret. `says` is how the name marks its value."""
+    """Decide whether `value` is a secret. `name` is its name, and `says` the kind of the name (see
+    `Names.find`).
+    """
     shape = looks(value)
     if mixed(name):
         name = "the name of a secret"  # the name may contain a secret itself
@@ -65,7 +67,7 @@ def judge(name: str, says: str, value: str, syntax: Syntax) -> Verdict:
     field = syntax is Syntax.FIELD
     partly = shape in (Looks.REFERENCE, Looks.PLACEHOLDER) and says == "key" and mixed(value)
     if partly and not _REFERENCE.fullmatch(value):
-        # It only begins or ends like a reference: in a field it is a value.
+        # It only begins or ends like a reference. In a field, it is a value.
         return Verdict(field, not field, under if field else shape.value)
     if shape in NO_VALUE and not (field and _is_word_as_data(value, shape)):
         return Verdict(False, shape is Looks.PLACEHOLDER and field and says == "key", shape.value)
@@ -85,8 +87,8 @@ def judge(name: str, says: str, value: str, syntax: Syntax) -> Verdict:
 
 
 def _is_word_as_data(value: str, shape: Looks) -> bool:
-    """Return whether a keyword is a value here. In data, any word can be a value, except the label
-    of a field.
+    """Return whether a keyword such as `admin` is used as a value. In data, any word can be a
+    value, except the label of a field.
     """
     value = value.strip()
     if shape is not Looks.PLAIN or value.lower() in _NOTHING:
@@ -95,7 +97,7 @@ def _is_word_as_data(value: str, shape: Looks) -> bool:
 
 
 def _weak(last: str, value: str, shape: Looks) -> tuple[bool, bool]:
-    """Judge a value under a name that also has other meanings."""
+    """Decide about a value whose name is ambiguous, such as `pass` or `auth`."""
     if last in _PINS:
         secret = _DIGITS.fullmatch(value.strip()) is not None or shape in _ALWAYS
         return secret, not secret
@@ -115,7 +117,7 @@ def _is_label(last: str, says: str, value: str, shape: Looks) -> bool:
 
 
 def _named(name: str, says: str, value: str, shape: Looks, syntax: Syntax) -> tuple[bool, bool]:
-    """Judge a value in a string, under a name that means a secret."""
+    """Decide about a value in a string whose name is the name of a secret."""
     if shape in (Looks.RANDOM, Looks.ID):
         return True, False
     if shape is Looks.MIXED:
@@ -144,7 +146,7 @@ def _is_made_up(value: str) -> bool:
 
 
 def _is_phrase(name: str, says: str, value: str, syntax: Syntax) -> bool:
-    """Return whether several plain words are a passphrase."""
+    """Return whether a value of several plain words is a passphrase."""
     parts = value.split()
     if SPOKEN & set(words(name)) and len(parts) >= 3:
         return True
@@ -155,7 +157,7 @@ def _is_phrase(name: str, says: str, value: str, syntax: Syntax) -> bool:
 
 
 def _is_password(name: str, says: str, value: str, syntax: Syntax) -> bool:
-    """Return whether one plain word is a weak password, and not a part of the text."""
+    """Return whether one plain word is a weak password rather than an ordinary word of the text."""
     capital = value.isalpha() and value[1:].islower() and value[:1].isupper()
     if capital and not name.isupper() and syntax not in (Syntax.OPTION, Syntax.CELL):
         return False

@@ -1,9 +1,9 @@
 """Tools for testing programs that use Holdfast, and custom stores.
 
-`StoreContract` states the store port as tests, `SearchContract` what its search finds, and
-`AdapterContract` the guarantees of an adapter for an SDK. `holdfast.testing.faults` injects
-failures into a store; `holdfast.testing.plugin` provides pytest fixtures. The contracts and the
-plugin need the extra `testing`; the faults need no extra.
+`StoreContract`, `SearchContract` and `AdapterContract` are test suites: for a store, for its
+search, and for an adapter of an SDK. `holdfast.testing.faults` injects failures into a store;
+`holdfast.testing.plugin` provides pytest fixtures. The contracts and the plugin need the extra
+`testing`; the faults need no extra.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    # On demand: a child process that only needs faults should not import pytest.
+    # Imported on demand: a child process that only uses faults should not import pytest.
     module = _CONTRACTS.get(name)
     if module is None:
         raise AttributeError(name)
     if util.find_spec("pytest") is None:
         raise MissingExtra(extra="testing", needed_for=f"holdfast.testing.{name}")
-    # Shipped tests show values when they fail, like the user's own.
+    # Makes pytest show values when an assertion of these tests fails, as in the user's own tests.
     import_module("pytest").register_assert_rewrite(*(f"{__name__}.{part}" for part in _TESTS))
     return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,4 +1,4 @@
-"""The guarantees of an adapter as tests, independent of the SDK that it serves."""
+"""Tests for the guarantees of an adapter, independent of the SDK that it supports."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ ODD: dict[str, Any] = {
 
 
 class AdapterContract:
-    """The guarantees of every adapter, as tests. Subclass this class with a name that begins with
+    """Tests for the guarantees of every adapter. Subclass this class with a name that begins with
     `Test`, implement the five methods below, and provide a fixture `store` with an open, empty
-    store. Every test then runs against your adapter."""
+    store. Every test then runs against your adapter.
+    """
 
     def open(self, store: Store, session: str) -> Any:
         """Return the adapter's object for a conversation."""

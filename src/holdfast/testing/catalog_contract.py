@@ -1,5 +1,5 @@
-"""The guarantees of a store for lists: rows, find, the inbox, claims, runnable logs. A test that
-needs logs with certain times creates them with `restore`.
+"""Tests for the guarantees of a store about lists: rows, find, the inbox, claims and runnable logs.
+A test that needs logs with certain times creates them with `restore`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def plant_sessions(store: Store) -> None:
 
 
 async def walk(store: Store, query: Query, limit: int) -> list[Row]:
-    """Return all results, page by page."""
+    """Return all results of a query, read in pages of `limit` rows."""
     page: Page[Row] = await store.find(query, limit=limit)
     rows = page.items
     while page.cursor is not None:
@@ -146,8 +146,9 @@ async def open_items(store: Store, **query: Any) -> list[tuple[str, str]]:
 
 
 class CatalogContract:
-    """The guarantees of a store for lists: they are updated in the same transaction as the logs,
-    for any number of sessions."""
+    """Tests for the guarantees of a store about lists: lists are updated in the same transaction as
+    the logs, for any number of sessions.
+    """
 
     pytestmark = pytest.mark.asyncio
 

@@ -2,7 +2,7 @@
 
 Wrap any store in `FaultyStore` and plan `Fault`s. Each fault has a method, the number of the call,
 and whether it occurs before the inner call (the request is lost) or after it (the reply is lost,
-but the work is done). Production code needs no hooks for this.
+but the work is done). Stores need no code of their own for this.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Fault = PlannedFault
 
 @dataclass(eq=False, kw_only=True)
 class Fail(PlannedFault):
-    """Raise `StoreUnavailable`, or another error."""
+    """A fault that raises `StoreUnavailable`, or another error."""
 
     error: Exception = field(default_factory=lambda: StoreUnavailable(problem="a planned fault"))
 
@@ -55,7 +55,9 @@ class Fail(PlannedFault):
 
 @dataclass(eq=False, kw_only=True)
 class Stall(PlannedFault):
-    """Wait. `reached` is set when the call arrives, and the call continues when `go` is set."""
+    """A fault that makes the call wait. `reached` is set when the call arrives, and the call
+    continues when `go` is set.
+    """
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,16 +69,19 @@ class Stall(PlannedFault):
 
 @dataclass(eq=False, kw_only=True)
 class Die(PlannedFault):
-    """Kill this process as `kill -9` does, without handlers or flushing."""
+    """A fault that kills this process as `kill -9` does, without running handlers or flushing
+    files.
+    """
 
     async def strike(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FaultyStore(WrappedStore):
-    """A store that passes calls on to the inner store, except where `plan` has a fault. `plan` may
-    change at any time; `calls` counts the calls of each method so far. `info` and `aclose` never
-    fail."""
+    """A store that passes each call on to an inner store, unless `plan` has a fault for the call.
+    `plan` may change at any time; `calls` counts the calls of each method so far. `info` and
+    `aclose` never fail.
+    """
 
     def __init__(self, store: Store, plan: Iterable[PlannedFault] = ()) -> None:
         super().__init__(store)

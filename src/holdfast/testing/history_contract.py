@@ -1,4 +1,4 @@
-"""The guarantees of a store for whole logs: fork, restore, erase, delete."""
+"""Tests for the guarantees of a store about whole logs: fork, restore, erase and delete."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ from .samples import (
 
 
 class HistoryContract:
-    """The guarantees of a store for whole logs: they are shared, copied, erased and deleted without
-    affecting other logs."""
+    """Tests for the guarantees of a store about whole logs: a log is shared, copied, erased or
+    deleted without affecting other logs.
+    """
 
     pytestmark = pytest.mark.asyncio
 

@@ -1,6 +1,6 @@
-"""The guarantees of a store for difficult input: unusual values and names, races, other tenants.
-Every store either stores a value and returns an equal value, or rejects it with `InvalidValue`
-before anything is written.
+"""Tests for the guarantees of a store about difficult input: unusual values and names, races, and
+other tenants. Every store either stores a value and returns an equal value, or rejects it with
+`InvalidValue` before anything is written.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ BAD_NAMES = ["", "x" * 513, "é" * 257, "a\0b", "\0", "\ud800", "a\udfffb"]
 
 
 def uses_of_name(store: Store, name: str) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return every call that has a name as an argument, with this name. The log `KEY` exists."""
+    """Return a call of every method that takes a name, with `name` as that argument. The log `KEY`
+    exists.
+    """
     lease = Lease(key=KEY, log="l", token=1, owner="o", since=1, until=2, ttl=1)
 
     def append(**fields: Any) -> Callable[[], Awaitable[object]]:
@@ -139,7 +141,9 @@ def _of_kind(store: Store, kind: str) -> Callable[[], Awaitable[object]]:
 
 
 def glued_alike() -> list[Key]:
-    """Return different keys whose parts yield the same string when joined by a separator."""
+    """Return different keys whose components yield the same string when they are joined by a
+    separator.
+    """
     keys = set()
     for glue in (":", "/", "|", ",", ".", "-", "_", "\n", '","', "::", "\x1f", "%2F"):
         parts = ["a", "b", "c", "d", "e"]
@@ -149,8 +153,9 @@ def glued_alike() -> list[Key]:
 
 
 class HostileContract:
-    """The guarantees of a store for difficult input: no value from a caller is altered, mixed up,
-    or shown to another tenant."""
+    """Tests for the guarantees of a store about difficult input: no value is altered, confused with
+    another value, or shown to another tenant.
+    """
 
     pytestmark = pytest.mark.asyncio
 

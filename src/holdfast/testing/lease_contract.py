@@ -1,4 +1,6 @@
-"""The guarantees of a store for leases that are acquired or released together with an append."""
+"""Tests for the guarantees of a store about leases that are acquired or released together with an
+append.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ def held(done: Appended) -> Lease:
 
 
 class LeaseContract:
-    """The guarantees of a store for appends that change a lease: both succeed together or fail
-    together."""
+    """Tests for the guarantees of a store about appends that change a lease: the append and the
+    change succeed or fail together.
+    """
 
     pytestmark = pytest.mark.asyncio
 

@@ -1,4 +1,6 @@
-"""The guarantees of a store for lookups of events and logs, and for guarded deletion."""
+"""Tests for the guarantees of a store about lookups of events and logs, and about conditional
+deletion.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ from .samples import (
 
 
 class LookupContract:
-    """The guarantees of a store for lookups: events are found by id and rows by key, and erased
-    events are counted."""
+    """Tests for the guarantees of a store about lookups: events are found by id, rows by key, and
+    erased events are counted.
+    """
 
     pytestmark = pytest.mark.asyncio
 

@@ -21,26 +21,26 @@ from .simulation import check_agent as simulate_agent
 
 @pytest_asyncio.fixture
 async def memory_store() -> AsyncGenerator[Store, None]:
-    """A store in memory: the fastest store, for tests within one process."""
+    """Yield an open, empty store in memory: the fastest store, for tests within one process."""
     async with connect("memory:") as store:
         yield store
 
 
 @pytest_asyncio.fixture
 async def sqlite_store(tmp_path: Path) -> AsyncGenerator[Store, None]:
-    """A store in the SQLite file `tmp_path / "holdfast.db"`."""
+    """Yield an open, empty store in the SQLite file `tmp_path / "holdfast.db"`."""
     async with connect(f"sqlite:{quote(str(tmp_path / 'holdfast.db'))}") as store:
         yield store
 
 
 @pytest_asyncio.fixture
 async def file_store(tmp_path: Path) -> AsyncGenerator[Store, None]:
-    """A store in the folder `tmp_path / "holdfast"`."""
+    """Yield an open, empty store in the folder `tmp_path / "holdfast"`."""
     async with connect(f"file:{quote(str(tmp_path / 'holdfast'))}") as store:
         yield store
 
 
 @pytest.fixture
 def check_agent() -> Callable[..., list[SimulationOutcome]]:
-    """`holdfast.testing.simulation.check_agent`."""
+    """Return the function `holdfast.testing.simulation.check_agent`."""
     return simulate_agent

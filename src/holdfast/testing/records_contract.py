@@ -1,4 +1,4 @@
-"""The guarantees of a store for drafts, blobs, snapshots and maintenance."""
+"""Tests for the guarantees of a store about drafts, blobs, snapshots and maintenance."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from .samples import (
 
 
 class RecordsContract:
-    """The guarantees of a store for drafts, blobs and snapshots: they belong to a log and never
-    change its events."""
+    """Tests for the guarantees of a store about drafts, blobs and snapshots: they belong to a log
+    and never change its events.
+    """
 
     pytestmark = pytest.mark.asyncio
 

@@ -1,4 +1,6 @@
-"""Helpers for the tests of the contract: sample events and short reads."""
+"""Helpers for the tests of `StoreContract`: sample events, prepared logs, and short forms of common
+calls.
+"""
 
 from __future__ import annotations
 
@@ -23,48 +25,48 @@ PATIENCE = 30.0  # seconds after which waiting for a state fails
 
 
 class Numbering(NewEvent, frozen=True, kw_only=True):
-    """An event whose data is its number."""
+    """An event whose data is the number that the store assigns to it."""
 
     def numbered(self, seq: int, at: int) -> Event:
         return replace(NewEvent.numbered(self, seq, at), data=to_json({"n": seq}))
 
 
 def note(n: object, **rest: Any) -> NewEvent:
-    """Return a small event. `n` is its content and, with a prefix, its id."""
+    """Return a small event with the content `n` and the id `note-{n}`. `rest` sets other fields."""
     return NewEvent.of("note.made", {"n": n}, **{"id": f"note-{n}", **rest})
 
 
 def notes(*contents: object) -> list[str]:
-    """Return the ids of notes with these contents."""
+    """Return the ids of the events that `note` creates for these contents."""
     return [f"note-{n}" for n in contents]
 
 
 def past(seq: int, kind: str = "note.made", payload: Any = None, *, at: int = 1_000) -> Event:
-    """Return an event as stored in another log, for `restore`."""
+    """Return an event with number `seq` and time `at`, as input of `restore`."""
     new = NewEvent.of(kind, payload, id=f"past-{seq}")
     return Event(kind=kind, data=new.data, id=new.id, seq=seq, at=at)
 
 
 async def given(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
-    """Yield the events one by one, as `restore` expects them."""
+    """Convert events to the async generator that `restore` expects."""
     for event in events:
         yield event
 
 
 async def plant(store: Store, key: Key, *facts: tuple[str, Any], at: int = 1_000) -> None:
-    """Restore a log in which all events have the time `at` (ms)."""
+    """Restore a log with these events (kind and payload), which all have the time `at` (ms)."""
     events = [past(n, kind, payload, at=at) for n, (kind, payload) in enumerate(facts, 1)]
     await store.restore(key, given(events))
 
 
 async def begin(store: Store, key: Key = KEY, count: int = 1) -> str:
-    """Begin a log of `count` notes and return its incarnation."""
+    """Create a log of `count` notes and return its incarnation."""
     await store.append(key, [note(n) for n in range(1, count + 1)], create=True)
     return (await row_of(store, key)).log
 
 
 async def begin_driven(store: Store, owner: str = "driver") -> Lease:
-    """Begin a log of one note and return a lease on it."""
+    """Create a log of one note and return a lease on it."""
     await begin(store)
     return await store.acquire(KEY, owner)
 
@@ -91,7 +93,7 @@ async def row_of(store: Store, key: Key = KEY) -> Row:
 async def damage_in(
     store: Store, target: Scope | Key | None = None, *, repair: bool = False
 ) -> list[Damage]:
-    """Return the findings of `verify`."""
+    """Return the findings of `verify` for `target`."""
     return [damage async for damage in store.verify(target, repair=repair)]
 
 
@@ -127,7 +129,7 @@ async def take(
 
 
 async def lapse(store: Store, key: Key, agent: str) -> None:
-    """Wait until this log is runnable for `agent`, because its lease has expired."""
+    """Wait until this log is runnable for `agent`, which happens when its lease expires."""
     async with asyncio.timeout(PATIENCE):
         while True:
             if key in await store.runnable(key.tenant, agents=[agent]):
@@ -136,7 +138,7 @@ async def lapse(store: Store, key: Key, agent: str) -> None:
 
 
 async def after_the_lapse(store: Store, key: Key, owner: str) -> Lease:
-    """Acquire the lease as soon as the current lease has expired, and return it."""
+    """Wait until the current lease has expired, then acquire the lease and return it."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -150,8 +152,9 @@ def snapshot(log: str, seq: int, state: str = "{}", version: str = "v1") -> Snap
 
 
 def uses(store: Store, key: Key, lease: Lease) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return every method that needs the log of `key`, with arguments that would work if it
-    existed."""
+    """Return a call of every method that needs the log of `key`. The calls would succeed if the log
+    existed.
+    """
     return {
         "append": lambda: store.append(key, [note("late")]),
         "append, fenced": lambda: store.append(key, [note("late")], fence=lease),

@@ -1,5 +1,4 @@
-"""`SearchContract`: what a search must find, as tests. Subclass it, and give it the fixture
-`store`."""
+"""`SearchContract`: tests for the search of a store. Subclass it, and provide a fixture `store`."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from ..sessions import Sessions, declare_text
 from ..store import Store
 from ..values.search import Found, SearchPage
 
-# The text of an event, a query that finds it, and one that does not.
+# The text of an event, a query that finds it, and a query that does not find it.
 LANGUAGES = {
     "English": ("The parcel was DELIVERED late.", "delivered", "deliver"),
     "German": ("Die Straße ist naß, Herr Müller.", "strasse muller", "strass"),
@@ -33,7 +32,7 @@ LANGUAGES = {
 async def said(
     store: Store, session: str, *texts: str, thread: str = "main", tenant: str = "main"
 ) -> list[int]:
-    """Append messages of a user. Returns their numbers."""
+    """Append one message of a user for each text. Return the numbers of the events."""
     events = [NewEvent.of("message.received", {"text": text}, actor="ann") for text in texts]
     done = await store.append(key(session, thread, tenant), events, create=True)
     return list(done.seqs)
@@ -42,7 +41,7 @@ async def said(
 async def pages(
     store: Store, text: str, *, limit: int = 20, tenant: str = "main", **filters: Any
 ) -> AsyncGenerator[SearchPage, None]:
-    """Yield all pages of a search, once the index has everything."""
+    """Wait until everything is indexed, then yield all pages of a search."""
     query = SearchQuery(text=text, tenant=tenant, **filters)
     page = await store.search(query, limit=limit)
     async with asyncio.timeout(60):
@@ -56,18 +55,18 @@ async def pages(
 
 
 async def find(store: Store, text: str, **options: Any) -> list[Found]:
-    """Return all matches of a search, once the index has everything."""
+    """Wait until everything is indexed, then return all matches of a search."""
     async with aclosing(pages(store, text, **options)) as some:
         return [hit async for page in some for hit in page.hits]
 
 
 def places(hits: Sequence[Found]) -> list[tuple[str, str, int]]:
-    """Return where matches are, in order of the places."""
+    """Return the session, thread and number of each match, sorted."""
     return sorted((hit.session, hit.thread, hit.seq) for hit in hits)
 
 
 class SearchContract:
-    """What a search of every store finds, one test for each promise."""
+    """Tests for the search of every store, one test per guarantee."""
 
     pytestmark = pytest.mark.asyncio
 

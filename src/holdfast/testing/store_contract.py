@@ -1,4 +1,5 @@
-"""The store port as tests, one test per guarantee. Here: append, read, follow, leases.
+"""Tests for the guarantees of a store, one test per guarantee. This module tests append, read,
+follow and leases.
 
 `history_contract` has fork, restore, erase and delete; `records_contract` drafts, blobs and
 snapshots; `catalog_contract` rows, lists and claims; `hostile_contract` unusual values, races and
@@ -68,8 +69,9 @@ class StoreContract(
     LookupContract,
     HostileContract,
 ):
-    """The guarantees of every store. Subclass this class and provide a `store` fixture: an open
-    store, empty for each test. Needs pytest-asyncio, in any mode."""
+    """All tests for the guarantees of a store. Subclass this class and provide a `store` fixture:
+    an open store, empty for each test. Needs pytest-asyncio, in any mode.
+    """
 
     # Appending
 

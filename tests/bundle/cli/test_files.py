@@ -321,7 +321,7 @@ def test_a_bundle_is_replayed(cli: Cli, shop_folder: Path) -> None:
     assert 'recorded: "Help with orders."' in shown
     assert cli("bundle", "replay", "s.zip", "--agent", "shop:serve").code == 2
     other = cli("bundle", "replay", "s.zip", "--model", "scripted/offline", "--from-step", "2")
-    assert "thread main answers now: look: " in other.out
+    assert "new answer of thread main: look: " in other.out
     asked = cli("bundle", "replay", "s.zip", "--model", "scripted/offline", "--json").json
     assert asked["events"]["main"][-1]["kind"] == "run.finished"
     assert cli("bundle", "replay", "s.zip", "--from-step", "2").code == 2

@@ -137,7 +137,7 @@ def _lines(text: bytes, name: str, losses: Losses) -> list[TranscriptLine]:
     lines, bad = parse_lines(text)
     lines, duplicates = unique(lines)
     found = [(one.number, "a line", one.problem) for one in bad]
-    found += [(one.number, "a line", "an earlier line has its uuid") for one in duplicates]
+    found += [(one.number, "a line", "an earlier line has the same uuid") for one in duplicates]
     changed = "characters or numbers of a line", "they are not valid Unicode, or too large"
     found += [(one.number, *changed) for one in lines if one.changed]
     for number, what, why in found:
@@ -180,7 +180,7 @@ class _Converter:
         self.losses.add(f"{self._path}[{line.number}]", what, why, **more)
 
     def _verbatim(self, line: TranscriptLine) -> None:
-        """Store a line that is not a message of this conversation."""
+        """Store a line unchanged, because it is not a message of this conversation."""
         kind = str(line.entry.get("type"))
         if kind in MESSAGES:
             what, why = "a message of another branch", "the conversation continued elsewhere"
@@ -348,7 +348,9 @@ def _text(block: Any, type: str = "text") -> str | None:
 
 
 def _ours(line: TranscriptLine, *path: str) -> JsonObject:
-    """Return the extra fields that `write_claude` stored in a line."""
+    """Return the values at `path` in the field `holdfast` of a line, where `write_claude` stored
+    them.
+    """
     kept = line.entry.get(OURS)
     for name in path:
         kept = as_dict(kept).get(name)

@@ -91,7 +91,7 @@ def _agent(thread: str, taken: dict[str, bytes]) -> str:
 
 
 class _Writer:
-    """Writes one thread as lines."""
+    """Converts one thread to the lines of a transcript."""
 
     def __init__(self, bundle: Bundle, thread: Thread, session: str, losses: Losses) -> None:
         self._bundle, self._thread, self._losses = bundle, thread, losses
@@ -245,7 +245,7 @@ class _Writer:
         payload = typed(event)
         whole = payload if isinstance(payload, ev.MessageCompleted) else ev.MessageCompleted()
         if message.interrupted:
-            why = "Claude Code does not mark it"
+            why = "Claude Code has no field for it"
             self._lost(message.seq, "the interruption of a message", why)
         bound = [part for part in message.parts if _is_thinking(part)]
         blocks: list[Entry] = [*bound, *_text_block(message.text)]
@@ -285,7 +285,7 @@ class _Writer:
             self._lost(message.seq, "a thought", "it has no signature from the model", kept=OURS)
         if bound != message.parts:
             kept["parts"] = message.parts
-            why = "it belongs to another model"
+            why = "it is in the format of another model"
             self._lost(message.seq, "a part of an answer", why, kept=OURS)
         if not (message.model or "").startswith("anthropic/"):
             kept["model"] = message.model

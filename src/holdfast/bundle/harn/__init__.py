@@ -1,7 +1,7 @@
-"""Reads, validates, converts and writes Harn's session bundles, version 1.
+"""Reads, validates, converts and writes session bundles of the agent runtime Harn, version 1.
 
-`read_harn` and `write_harn` convert between Harn's format and ours. The other functions work within
-Harn's format: they build bundles from run records and agent-session events, determine their
+`read_harn` and `write_harn` convert between Harn's format and Holdfast's. The other functions work
+within Harn's format: they build bundles from run records and agent-session events, determine their
 liveness, and handle worker snapshots.
 """
 

@@ -1,5 +1,5 @@
-"""Events of one agent session of Harn: selects them, finds whether the session is closed, and
-builds a bundle from them. Pure.
+"""Selects the events of one agent session of Harn, determines whether the session is closed, and
+builds a bundle from the events. Pure.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def session_events(session_id: str, records: Iterable[JsonObject]) -> list[Agent
 
 
 def until(session_id: str, events: Sequence[AgentEvent], event_id: int) -> list[AgentEvent]:
-    """Return the events up to and including `event_id`. Raises `InvalidBundle` if there is none."""
+    """Return the events up to and including `event_id`. Raises `InvalidBundle` if there are no such
+    events.
+    """
     kept = [event for event in events if event.event_id <= event_id]
     if not kept:
         problem = f"session {session_id!r} has no event up to {event_id}"

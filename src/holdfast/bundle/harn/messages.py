@@ -39,7 +39,9 @@ class MessageReader:
                 self._store(message, path, "a message", "it is not an object")
 
     def _store(self, message: Any, path: str, what: str, why: str) -> None:
-        """Keep a message that cannot be converted."""
+        """Store a message that cannot be converted as an event `harn.message`, and report it as a
+        loss.
+        """
         self._log.add("harn.message", message)
         self._losses.add(path, what, why, kept="harn.message")
 

@@ -1,4 +1,4 @@
-"""Creates names and paths as Harn writes them. Pure."""
+"""Creates names and paths in Harn's format. Pure."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def record_path(folder: Path, run_id: str) -> Path:
         raise InvalidValue(
             field="source.run_record_id",
             problem=f"{run_id[:80]!r} is not a valid file name",
-            remedy="choose the path yourself",
+            remedy="write the record to a path of your choice",
         )
     return folder / f"{run_id}.json"

@@ -267,7 +267,9 @@ def _end(log: LogBuilder, document: HarnDocument, losses: Losses) -> None:
 
 
 def _redaction(document: HarnDocument, losses: Losses) -> Redaction:
-    """Convert Harn's redaction manifest to our format. An unknown mode counts as sanitized."""
+    """Convert Harn's redaction manifest to Holdfast's format. An unknown mode counts as
+    sanitized.
+    """
     manifest = document.view.redaction
     if manifest.mode in ("", "local"):
         return Redaction()

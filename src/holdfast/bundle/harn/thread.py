@@ -112,7 +112,7 @@ class ThreadWriter:
             ]
         if message.parts:
             why = "only the model that wrote it can read it"
-            self._losses.add(path, "a part that belongs to a model", why)
+            self._losses.add(path, "a part that only one model can read", why)
         if message.interrupted:
             self._losses.add(path, "the interruption of a message", "Harn has no field for it")
         return answer

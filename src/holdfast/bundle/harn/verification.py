@@ -1,4 +1,6 @@
-"""Finds the verification outcomes of a run, in its record or else in its stages. Pure."""
+"""Returns the verification outcomes of a run, from its record or, if it has none, from its stages.
+Pure.
+"""
 
 from __future__ import annotations
 

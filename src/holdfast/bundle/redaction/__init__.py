@@ -1,1 +1,3 @@
-"""Redacts bundles: two modes, and a manifest of the replacements."""
+"""Redacts bundles in two modes (`sanitized` and `replay_only`), and lists the replacements in a
+manifest.
+"""

@@ -1,9 +1,9 @@
-"""Finds secrets with the plugins of detect-secrets, in addition to our own rules.
+"""Finds secrets with the plugins of detect-secrets, in addition to Holdfast's own rules.
 
 Only their patterns are used, in this process: no files, no settings, no network, no filters and no
 verification. Three kinds of plugins are excluded: plugins for high entropy, which report commit
 hashes, ids, checksums and opaque parts of model answers; the plugin for IP addresses, which are not
-secrets; and plugins that our own rules replace.
+secrets; and plugins that Holdfast's own rules replace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Plugin: TypeAlias = tuple[str, tuple[str, ...], Any]
 
 WINDOW, OVERLAP = 1 << 14, 1 << 10  # characters of a window, and of its overlap with the next
 
-# Each plugin, and lower-case texts; it runs if one of them occurs.
+# Each plugin, and words in lower case; it is used only if one of its words occurs.
 PLUGINS = {
     "artifactory.ArtifactoryDetector": "akc ap",
     "aws.AWSKeyDetector": "a3t akia asia abia acca aws",
@@ -42,7 +42,7 @@ PLUGINS = {
     "telegram_token.TelegramBotTokenDetector": ":",
     "twilio.TwilioKeyDetector": "ac sk",
 }
-# Everything that they find has a run of this length or one of these prefixes.
+# All secrets that the plugins find have a run of this length or one of these prefixes.
 _RUN = re.compile(r"[\w+/=-]{20}|xox|AKC|AP[\dA-F]")
 # Patterns with several runs of any number of spaces are slow; cutting a text at long runs of
 # white space loses nothing.
@@ -52,7 +52,9 @@ _AROUND = " \t\"'=:"  # characters that some patterns include
 
 
 class Detector:
-    """The finder. `looked` counts the characters that it has searched."""
+    """Finds secrets with the patterns of detect-secrets. `looked` counts the characters that were
+    searched.
+    """
 
     def __init__(self, name: str, plugins: Sequence[Plugin]) -> None:
         self.name = name
@@ -83,7 +85,7 @@ class Detector:
 
 
 def detector() -> Detector | None:
-    """Return the finder, or None if detect-secrets is not installed."""
+    """Return a detector, or None if detect-secrets is not installed."""
     found = _load()
     return None if found is None else Detector(*found)
 

@@ -1,7 +1,8 @@
-"""Lists the role of each field of each payload, for every kind of event.
+"""Defines the role of each field of each payload in a redaction, such as content, id or name, for
+every kind of event.
 
-Unlisted fields are content. Numbers, booleans and literals are structure because of their type.
-Strings are content unless they are listed here as ids or names.
+Fields that are not listed are content. Numbers, booleans and literals are structure because of
+their type. Strings are content unless they are listed here as ids or names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..type_check import without_none
 
 What: TypeAlias = Literal[
     "keep",  # structure: a number, a literal
-    "id",  # an id that links events; ours, or a provider's
+    "id",  # an id that links events, made by Holdfast or by a provider
     "hash",  # a hash of content that is stored elsewhere
     "name",  # the name of a tool, a model or a mode
     "names",  # an object with such names as keys, and structure as values

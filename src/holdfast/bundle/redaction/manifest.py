@@ -1,5 +1,5 @@
-"""The manifest of a redaction: the rules that matched, where, and how often. It never contains a
-value.
+"""The manifest of a redaction: which rules matched, at which paths, and how often. It never
+contains a redacted value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Mode = Literal["local", "sanitized", "replay_only"]
 
 POLICY, POLICY_VERSION = "holdfast", 1
 KNOWN = 100_000  # values that get a number in one bundle
-ENTRIES = 20_000  # places that a manifest lists; the totals count all
+ENTRIES = 20_000  # maximum number of entries in a manifest; the totals count all matches
 
 
 class Redacted(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):

@@ -1,5 +1,5 @@
-"""Finds personal data in text: the kinds that the application selects, and strings that it
-registers.
+"""Finds personal data in text: the kinds that the application selects, and the strings that the
+application registers.
 
 A kind is found by its format if that is unique (e-mail addresses, card numbers with a valid check
 digit), otherwise by its label ("date of birth: …"); and by the name of its field.

@@ -14,7 +14,7 @@ from msgspec import Struct
 from ...redact import Seen
 
 SHOWN = 120  # characters of a doubtful value that are shown
-ENTRIES = 20_000  # entries that are kept; the rest are counted
+ENTRIES = 20_000  # maximum number of entries; further ones are only counted
 
 
 class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):

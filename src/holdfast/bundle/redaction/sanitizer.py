@@ -1,5 +1,6 @@
-"""Mode `sanitized`: keeps all content except secrets, local paths and, optionally, personal
-data."""
+"""Implements the mode `sanitized`, which keeps all content except secrets, local paths and,
+optionally, personal data.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +159,9 @@ class Sanitizer:
         return found[1] + self.text(found[2], path) + found[3]
 
     def person(self, who: str, path: str) -> str:
-        """Redact an actor. The user name in a `cli:` actor is an account of this machine."""
+        """Redact the name of an actor. A `cli:` actor contains the user name of an account on this
+        machine, which is replaced.
+        """
         local = who.startswith("cli:") and self._config.paths
         at = len("cli:") if local else 0
         if (local or "user" in self.kinds) and who[at:] and not only_placeholders(who[at:]):
@@ -196,12 +199,14 @@ class Sanitizer:
         return None
 
     def learn(self, *secrets: str, rule: str = "value") -> None:
-        """Replace these values wherever they occur."""
+        """Replace these secrets wherever they occur from now on."""
         for redactor in (self._redactor, self._silent):
             redactor.learn(*secrets, rule=rule)
 
     def spans(self, text: str) -> list[Span]:
-        """Return the secrets of a string, found by format or by name."""
+        """Return the spans of the secrets in a string, recognized by their format or by the name
+        before them.
+        """
         return self._silent.found(text)
 
     def quiet(self, text: str) -> bool:

@@ -31,7 +31,7 @@ PLACEHOLDERS = {"sanitized": "[redacted:CLASS:NUMBER]", "replay_only": "[withhel
 
 
 class Scrub:
-    """The redaction of one export. The same calls in the same order yield the same bytes.
+    """Redacts the values of one export. The same calls in the same order yield the same bytes.
 
     `review` collects each replacement and each possible secret. Mode `local` changes nothing.
     Scrubbing is idempotent.
@@ -59,7 +59,9 @@ class Scrub:
         return dict(self._sanitizer.found)
 
     def learn(self, found: Mapping[str, str]) -> None:
-        """Replace these secrets wherever they occur, and count each as a match of its rule."""
+        """Replace these secrets wherever they occur from now on, and count each as a match of its
+        rule.
+        """
         by_rule: dict[str, list[str]] = {}
         for secret, rule in found.items():
             by_rule.setdefault(rule, []).append(secret)

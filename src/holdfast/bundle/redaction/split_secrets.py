@@ -1,5 +1,5 @@
-"""Finds secrets that are split between two strings: two parts of a message, or two consecutive
-events of the same kind and role in a thread.
+"""Finds secrets whose text is split between two strings: between two parts of a message, or between
+two consecutive events of the same kind and role in a thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mode `replay_only`: keeps the structure and no content.
+"""Implements the mode `replay_only`, which keeps the structure of a session and no content.
 
 `fields` lists what is kept. All other strings, and the names in free-form JSON, become numbered
 placeholders. Equal strings get the same placeholder, so that they can be compared within a bundle.
@@ -59,7 +59,7 @@ _BOUNDS = {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems
 
 
 class Withholder:
-    """Keeps the listed structure and withholds everything else."""
+    """Replaces all content with placeholders. Only the structure that `fields` lists is kept."""
 
     def __init__(self, sanitizer: Sanitizer, hits: HitCounter, names: Pseudonyms) -> None:
         self._sanitizer = sanitizer

@@ -1,7 +1,7 @@
-"""Reads the formats in which text contains secrets.
+"""Finds secrets in text by its format: source code, shell commands, HTTP, SQL, tables and others.
 
-A format yields pairs of names and values, which `verdict` judges, and spans that are secrets
-regardless of any name.
+Each module reads one format. It yields pairs of a name and a value, for which `verdict` decides
+whether the value is secret, and spans that are secrets regardless of any name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["CLASSES", "Pair", "read"]
 
 
 def read(text: str, names: Names) -> Candidates:
-    """Yield everything in a string that may be a secret."""
+    """Yield all pairs and spans of a string that may be secrets."""
     found = keywords(text, names)
     yield from urls(text)
     yield from blocks(text, found.runs)

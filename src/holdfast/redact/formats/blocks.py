@@ -12,7 +12,7 @@ from ..values import DIGIT
 _HEADER = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 _FOOTER = r"-{4,5} ?END [A-Z0-9 ]{0,50}-{4,5}"
 _BODY = r"(?:[^-]++|-(?!---[- ]{0,2}(?:END|BEGIN)))*+"
-# Complete, or cut off. A header alone is only a mention.
+# A complete or truncated block. A header without any data does not contain a key.
 _BLOCK = re.compile(
     rf"{_HEADER}(?:{_BODY}{_FOOTER}|"
     r"(?=[ \t\r]{0,4}(?:\n|\\[nr])"

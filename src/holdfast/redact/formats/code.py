@@ -1,5 +1,5 @@
-"""Reads source code: literals next to the name of a secret in calls, default values, setters,
-logins.
+"""Finds secrets in source code: literals that follow the name of a secret in calls, default values
+and setters, and literals in calls that log in.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _SHELL = re.compile(r":?[-=:](?!\?)")
 _CALL = re.compile(r"(?:Async)?\((?=\s{0,8}[^)\s])")
 _BETWEEN = re.compile(r"[^\"'`)\r\n]{0,80}")
 _ARGUMENT = re.compile(r"[^\"'`()\r\n]{0,80}")
-# From the name of a function, or of its class, to its arguments.
+# The text between the name of a function or class and its arguments.
 _CALLED = re.compile(r"(?:(?:::|->)\w{1,48}){0,3}\s?(?:=\s?)?\((?=[^)])")
-# Code that reads a variable, whose default is a value.
+# Code that reads a variable with a default, which is a value.
 _ENV = re.compile(r"(?i:env\w{0,16}|config)(?:\.(?:get|fetch))?[(\[]\s{0,4}[\"'`]\Z")
 _SEPARATOR = re.compile(r"\.|::|->")
 # Functions whose second or third literal is a password.
@@ -120,7 +120,7 @@ def _named(text: str, name: SecretName) -> Iterator[Pair]:
 
 
 def _next_syntax(text: str, name: SecretName, between: str) -> Syntax:
-    """Return the syntax of the literal after a quoted name."""
+    """Return the syntax of the literal that follows a quoted name."""
     if text.endswith("--", 0, name.start):
         return Syntax.OPTION  # two words of a command
     read = ")" not in between and _ENV.search(text, max(0, name.start - 40), name.start)

@@ -1,4 +1,4 @@
-"""Tables of programs and commands: the arguments that are secrets, and the commands that handle
+"""Tables of command-line programs: which of their arguments are secrets, and which commands handle
 secrets.
 """
 
@@ -8,7 +8,7 @@ from ..names import listed, word_set
 
 # ruff: noqa: E501 - a line a group of programs
 
-# What the argument of an option is. `s`: a secret. `u`: a user and a secret, with a colon between them; `%`
+# The kind of the argument of an option. `s`: a secret. `u`: a user and a secret, with a colon between them; `%`
 # and `,`: the same with that sign. `c`: cookies. `p`: `pass:` and a secret. `l`: the last argument is the
 # secret. `a`: a secret that is attached to the option. `n`: no secret. A number is the position of an argument.
 PROGRAMS: dict[str, str] = {
@@ -81,7 +81,7 @@ OPTIONS = {
 }
 # Programs whose `-p` may also be a port, a path or a project.
 PORTS = word_set("docker podman nerdctl helm az oc kubectl nuget dotnet cf ibmcloud http https")
-# Commands that handle secrets: an argument that looks like a secret is one.
+# Commands that handle secrets: any argument that looks like a secret counts as a secret.
 VERBS = (
     *listed(
         """

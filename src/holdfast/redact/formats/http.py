@@ -1,4 +1,4 @@
-"""Reads HTTP: credentials after their scheme, cookies by name, form fields."""
+"""Finds secrets in HTTP: credentials after their scheme, cookies by name, and form fields."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ oauth_version oauth_signature_method oauth_timestamp oauth_callback scope error
 """)
 _COOKIE = re.compile(r"([^\s=;,\"']{1,128})=([^;\s\"'\\]{0,4096}+)|([^;\s=\"'\\][^;=\"'\\]{0,64}+)")
 _SIGN = re.compile(r"\\{0,3}[\"'`]?\]?[\"']?[ \t]{0,4}(?::|=>|=|,)[ \t]{0,4}")
-# Cookies, and attributes of cookies, that identify nobody.
+# Cookies and attributes of cookies that do not identify a user or a session.
 _HARMLESS = re.compile(
     r"(?i:path|expires|max-age|domain|samesite|secure|httponly|partitioned|priority|version|comment"
     r"|lang(?:uage)?|locale|theme|tz|timezone|currency|country|consent|cookie_?consent|dark_?mode"
@@ -50,7 +50,7 @@ _END = re.compile(r"[\r\n`]|\\[nr\"]|\x1b|[ ]-[A-Za-z-]")
 
 
 def http(text: str, names: list[SecretName]) -> Candidates:
-    """Find credentials, cookies and form fields."""
+    """Find credentials, cookies and form fields in HTTP requests and responses."""
     for scheme in _SCHEME.finditer(text) if _MENTIONED.search(text) else ():
         bearer, _, secret = scheme.groups()
         word = not bearer and secret.isalpha() and secret[1:].islower()
@@ -70,7 +70,7 @@ def http(text: str, names: list[SecretName]) -> Candidates:
 
 
 def _value(text: str, name: SecretName, *, cookies: bool) -> Bounds | None:
-    """Return the position of a header's value."""
+    """Return the start and the end of a header's value."""
     sign = _SIGN.match(text, name.end)
     if sign is None:
         return None
@@ -136,7 +136,7 @@ def _is_credential(value: str, *, bare: bool) -> bool:
 
 
 def _cookies(value: str, offset: int) -> Iterator[Span]:
-    """Yield the value of each cookie; all cookies as one value if one of them may be an ordinary
+    """Yield the value of each cookie, or all cookies as one value if one of them may be an ordinary
     word.
     """
     found = [one for one in _COOKIE.finditer(value) if one[1] and not _HARMLESS.fullmatch(one[1])]

@@ -1,6 +1,7 @@
-"""Finds the words at which formats start to read: names of secrets, programs and verbs of commands,
-functions and sentences about logging in; and long runs of characters. Two passes find them for all
-formats, so that not every format has to search the whole text.
+"""Finds the words that make the other format modules search the text after them: names of secrets,
+programs and verbs of commands, functions and sentences about logging in; and long runs of
+characters. Two passes find them for all formats, so that not every format has to search the whole
+text.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NUMBERED = re.compile(r" (?:[\[(]?(?:no\.? ?|#)?\d{1,2}[\])]?)(?=\s{0,2}[:=])")
 _RUN = re.compile(r"[A-Za-z0-9_+/.~:|$-]{14,}+")  # the shortest token has 14 characters
 _PROGRAMS = {*OPTIONS, "z", "za"}  # 7z and 7za do not begin with a letter
 _VERBS = {verb.partition(" ")[0].partition(":")[0] for verb in VERBS}
-# Words in the names of authentication functions: an argument that looks like a secret is one.
+# Words in names of authentication functions: an argument that looks like a secret counts as one.
 _CALLEES = word_set("""
 login log signin sign auth authenticate authorize connect connection credential credentials
 password passwd encrypt decrypt hmac cipher hash basic bind pdo unlock token jwt verify secret key
@@ -37,8 +38,8 @@ _KINDS = 16_384  # words whose kinds are cached
 
 
 class Pair(NamedTuple):
-    """A value in a string, and its name. `says` is how the name marks a secret; it is empty if that
-    is not known yet.
+    """The span of a value in a string, and its name. `says` is the kind of the name (see
+    `Names.find`); it is empty if the kind is not known yet.
     """
 
     start: int
@@ -52,8 +53,9 @@ Candidates: TypeAlias = Iterator[Pair | Span]
 
 
 class SecretName(NamedTuple):
-    """The position and text of a name that marks the value after it as secret. For `says`, see
-    `Pair`."""
+    """The name of a secret in a string: its text, its position, and its kind `says` (see
+    `Pair`).
+    """
 
     start: int
     end: int
@@ -65,12 +67,12 @@ class SecretName(NamedTuple):
         return words(self.name)
 
     def pair(self, span: Bounds, syntax: Syntax) -> Pair:
-        """Pair this name with the value at `span`."""
+        """Return the pair of this name and the value at `span`."""
         return Pair(*span, self.name, self.says, syntax)
 
 
 class Keyword(NamedTuple):
-    """A word at which a format starts to read."""
+    """A word in a text that makes another format module search the text after it."""
 
     start: int
     end: int
@@ -167,7 +169,9 @@ def _secret_name(text: str, start: int, word: str, names: Names) -> SecretName |
 def _extended(
     text: str, start: int, name: str, says: str | None, names: Names
 ) -> tuple[str | None, int, str]:
-    """Extend the name by the words before it that make it the name of a secret."""
+    """Extend the name by the preceding words that make it the name of a secret, as in
+    `stripe key`.
+    """
     parts = _words_before(text, start)
     if not parts:
         return says, start, name
@@ -176,7 +180,7 @@ def _extended(
         if (found := names.find(whole)) and (found != "weak" or says is None):
             begun = start - len(" ".join(parts[-take:])) - 1
             return found, max(0, begun), whole.replace("_", " ")
-    # The word before it may also make it the name of something else: `primary key`.
+    # The word before it may also change its meaning: `primary key`.
     return (says if names.find(f"{parts[-1]}_{name}") else None), start, name
 
 

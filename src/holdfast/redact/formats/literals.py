@@ -1,4 +1,4 @@
-"""Finds where a value ends: a quoted literal, a run of characters, the rest of a line."""
+"""Finds where values end: quoted literals, runs of characters, and rests of lines."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _unescaped(text: str, start: int, escapes: int, quote: str) -> int | None:
 
 
 class Runs:
-    """Runs of characters and rests of lines in one text. Each is measured once and shared by all
-    names in it.
+    """Finds runs of characters and rests of lines in one text. Results are cached and shared by all
+    names in the text.
     """
 
     def __init__(self, text: str) -> None:

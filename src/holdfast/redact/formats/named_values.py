@@ -1,6 +1,6 @@
-"""Reads pairs whose name is written as a value: `- name: DB_PASSWORD` with `value: …` on the next
-line, `<add key="SmtpPassword" value="…"/>`, `variable "password" { default = "…" }`, JSON Patch,
-property lists, XML elements, and Kubernetes Secrets, whose values are secret under any name.
+"""Finds secrets whose name is itself written as a value: `- name: DB_PASSWORD` with `value: …` on
+the next line, `<add key="SmtpPassword" value="…"/>`, `variable "password" { default = "…" }`, JSON
+Patch, property lists, XML elements, and Kubernetes Secrets, whose values are secret under any name.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _ELEMENT = re.compile(
     r"(?:<!\[CDATA\[(?P<data>(?:[^\]]|\](?!\]>)){0,4096})\]\]>|(?P<text>[^<>]{1,4096}))\s{0,64}</"
 )
 _CALLED = re.compile(r"\b(?:name|key|id|property)=[\"']([\w.:-]{1,128})[\"']")
-# An element with a name, and the next one with its value.
+# An XML element with a name, and the next element with its value.
 _BESIDE = re.compile(
     r">\s{0,16}([^<>\n]{1,64}?):?\s{0,16}</[\w:.-]{1,64}>:?\s{0,64}(?:<[\w:.-]{1,64}(?:\s[^<>]{0,256})?>\s{0,64}){1,3}"
     r"([^<>]{1,4096}?)\s{0,64}</"
 )
-# An element with a name, and the one inside it with the value.
+# An XML element with a name, and the element inside it with the value.
 _INSIDE = re.compile(
     r"<[\w:.-]{1,64}\s[^<>]{0,256}?(?i:name|key|id|property)=[\"']([\w.:-]{1,128})[\"'][^<>]{0,256}>\s{0,64}"
     r"<(?:[\w:.-]{1,64})>([^<>]{1,4096})</"
 )
-# A name in bold, and the value after it.
+# A name in bold type, and the value after it.
 _BOLD = re.compile(
     r">([^<>\n]{1,64}?)\s{0,4}:?\s{0,4}</(?:b|strong|em|i|span|label|dt|th|td)>\s{0,4}:?\s{0,4}([^\s<>]{6,256})"
 )
@@ -67,7 +67,7 @@ _PAGE = re.compile(r"</(?:dt|dd|td|th|label|b|strong|em|i|span|li|p|div|a|h\d|bu
 
 
 def named_values(text: str, names: list[SecretName]) -> Candidates:
-    """Find values that are written separately from their names."""
+    """Find values whose name is written as the value of another field."""
     for name in names:
         if _OPENED.match(text, name.end) or _is_value(text, name.start):
             yield from _apart(text, name)

@@ -1,5 +1,5 @@
-"""Reads names and values with a separator between them: `name = value`, `"name": "value"`, `name:
-Type = "value"`, `--name value`, and lists and blocks below a name.
+"""Finds secrets in pairs of a name and a value with a separator: `name = value`, `"name": "value"`,
+`name: Type = "value"`, `--name value`, and lists and blocks below a name.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _ITEMS, _BRACKET = 32, 4096
 
 
 def pairs(text: str, names: list[SecretName]) -> Candidates:
-    """Find the values of these names."""
+    """Find the values that follow these names."""
     runs = Runs(text)
     for name in names:
         if name.words[-1] not in HEADERS and not text.endswith("://", 0, name.start):
@@ -165,7 +165,7 @@ def _unquoted(
     start, end = runs.run(at)
     quote = text[name.start - 1 : name.start]
     if quote in ("'", '"') and text.startswith(quote, end):
-        # A whole string, `"PASSWORD=…"`; or the name of something else, `"token:rotate": …`.
+        # A whole string, `"PASSWORD=…"`; or a longer name, `"token:rotate": …`.
         if not KEY.match(text, end + 1):
             yield name.pair((start, end), Syntax.LINE)
         return
@@ -182,7 +182,9 @@ def _unquoted(
 
 
 def _continues(text: str, start: int, end: int) -> bool:
-    """Return whether a sentence continues after the value, rather than an expression."""
+    """Return whether the text after the value is the rest of a sentence, rather than of an
+    expression.
+    """
     value = text[start:end]
     return _OPERATOR.match(text, end) is not None and (mixed(value) or random(value))
 
@@ -241,7 +243,9 @@ def _array(text: str, name: SecretName, at: int) -> Iterator[Pair]:
 
 
 def _object(text: str, name: SecretName, at: int) -> Iterator[Pair]:
-    """Find the literals of an object with its own names: `PASSWORDS = {"anna": "…"}`."""
+    """Find the literals of an object whose names are not names of secrets: `PASSWORDS = {"anna":
+    "…"}`.
+    """
     end = text.find("}", at, at + _BRACKET)
     for _ in range(_ITEMS if end > 0 else 0):
         key = _NAMED.search(text, at, end)

@@ -1,8 +1,8 @@
-"""Finds secrets with a single pattern: password hashes, webhooks, prompts, statements that set a
-password.
+"""Finds secrets that a single pattern recognizes: password hashes, webhooks, prompts, and
+statements that set a password.
 
-The table has a row for each pattern. Rows are grouped by class, by which a manifest counts the
-matches, and by the check that confirms a match. To add a pattern, add a row.
+The table has a row for each pattern. Rows are grouped by the class under which a manifest counts
+the matches, and by the check that confirms a match. To add a pattern, add a row.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def _is_value(value: str) -> bool:
 
 
 def _is_stated(value: str) -> bool:
-    """Return whether a value that the text describes as a password counts as one: every value does,
-    except a name or a reference.
+    """Return whether a value that the text describes as a password counts as a password. Names and
+    references do not.
     """
     return looks(value) not in NO_SECRET | {Looks.NAME}
 
@@ -71,8 +71,9 @@ def _is_path_token(value: str) -> bool:
 
 
 def _is_grouped_code(code: str) -> bool:
-    """Return whether a value is a code in groups. Groups of capital letters must contain digits.
-    Groups of small letters may be words, unless two of them mix letters and digits.
+    """Return whether a value is a code in groups of characters, such as a recovery code. Groups of
+    capital letters must contain digits. Groups of small letters may be words, unless two of them
+    mix letters and digits.
     """
     if code.isupper():
         return DIGIT.search(code) is not None
@@ -126,7 +127,7 @@ PATTERNS: tuple[SecretPattern, ...] = (
     *_group(
         "webhook",
         _is_path_token,
-        # A part of a path that leads to a secret. A UUID after the name of a resource is its id.
+        # A segment of a URL path that is followed by a secret. A UUID after the name of a resource is its id.
         (
             "webhook",
             "/",
@@ -415,8 +416,8 @@ PATTERNS: tuple[SecretPattern, ...] = (
         ("shell", "<<<", r"<<<[ ]{0,2}[\"']?([^\s\"'$][^\s\"']{5,255})"),
     ),
 )
-# The class of each rule, by which a manifest counts hits; rules of other formats first. Every other
-# rule is a vendor's, and its class is `api_key`.
+# The class of each rule, under which a manifest counts matches; first the rules of other modules.
+# All rules that are not listed belong to vendors, and their class is `api_key`.
 CLASSES = {
     **dict.fromkeys(("value", "key", "kubernetes", "license", "unknown"), "secret"),
     **dict.fromkeys(("url", "curl", "shell", "sql", "basic"), "password"),

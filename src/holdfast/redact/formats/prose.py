@@ -1,5 +1,5 @@
-"""Reads sentences that state a secret: "the password is …", "mit dem Passwort …", "… as password";
-and answers to a question that asks for a secret.
+"""Finds secrets in sentences: "the password is …", "mit dem Passwort …", "… as password"; and in
+answers to a question that asks for a secret.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ says it's its that's ist war sind lautet lauten heißt wird auf von als mit nun 
 sont c'est devient à de avec comme par es era son é è sono sarà
 of remains being typed entered try
 """)
-# After these words the sentence is about the secret.
+# After these words the sentence describes the secret and does not state it.
 _STOPS = word_set("that which who because if when unless until must not never")
 _ARTICLE = (
     r"(?:(?:the|your|my|our|a|an|new|das|dein|mein|unser|Ihr|der|die|le|mon|ton|votre|notre|la|ma|el|mi|su"
@@ -191,7 +191,7 @@ def _stated(text: str, name: SecretName, limit: int) -> Iterator[Pair]:
 def _value(
     text: str, name: SecretName, found: re.Match[str], near: int, *, first: bool
 ) -> Bounds | None:
-    """Return where the value is, if this word is the value."""
+    """Return the span of the value if this word is the value, otherwise None."""
     if not (near or first):
         return None
     quote = found[2].strip("*")

@@ -1,6 +1,5 @@
-"""Reads command lines: short options whose meaning depends on the program (`commands` lists them),
-and programs that take a secret as an argument. Long options such as `--password` are read by
-`pairs`.
+"""Finds secrets in command lines: in short options whose meaning depends on the program (`commands`
+lists them), and in arguments of programs. Long options such as `--password` are read by `pairs`.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def _attached(word: str, options: dict[str, str]) -> str | None:
 
 
 def _value(text: str, kind: str, start: int, end: int) -> Bounds | None:
-    """Return where the secret is in the argument of an option of this kind (see `commands`)."""
+    """Return the span of the secret in the argument of an option of this kind (see `commands`)."""
     while start < end and text[start] in "\"'=:":
         start += 1
     if kind == "n":
@@ -120,7 +119,7 @@ def _value(text: str, kind: str, start: int, end: int) -> Bounds | None:
         colon = text.find({"u": ":"}.get(kind, kind), start, end)
         if colon < 0:
             return (start, end) if random(text[start:end]) and mixed(text[start:end]) else None
-        # Without a password, a token is in the place of the user.
+        # Without a password, the user name is a token.
         return (colon + 1, end) if colon + 1 < end else (start, colon)
     if kind == "p":
         return (start + 5, end) if text.startswith("pass:", start, end) else None

@@ -1,5 +1,5 @@
-"""Reads SQL: the values of INSERT and COPY by their columns, and settings whose name is written as
-a value.
+"""Finds secrets in SQL: the values of INSERT and COPY in columns that are named like a secret, and
+settings whose name is written as a value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ROWS = 10_000
 
 
 def sql(text: str) -> Candidates:
-    """Find values of the columns and settings of SQL statements."""
+    """Yield the values in SQL statements, each with the name of its column or setting."""
     if "VALUES" in text or "values" in text:
         for insert in _INSERT.finditer(text):
             yield from _insert(text, _columns(insert[1]), insert.end())
@@ -61,7 +61,7 @@ def _columns(listed: str) -> list[str]:
 
 
 def _copy(text: str, columns: list[str], at: int) -> Iterator[Pair]:
-    """Read the rows after COPY, with tabs between cells."""
+    """Yield the cells in the rows after COPY, each with the name of its column."""
     while at < len(text):
         end = text.find("\n", at)
         cells = text[at : end if end >= 0 else len(text)].split("\t")
@@ -73,7 +73,7 @@ def _copy(text: str, columns: list[str], at: int) -> Iterator[Pair]:
 
 
 def _insert(text: str, columns: list[str], at: int) -> Iterator[Pair]:
-    """Read the rows after VALUES."""
+    """Yield the values in the rows after VALUES, each with the name of its column."""
     for _ in range(_ROWS):
         row = _ROW.match(text, at)
         if row is None:

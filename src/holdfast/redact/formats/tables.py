@@ -1,5 +1,6 @@
-"""Reads tables with a header: CSV and its variants, Markdown, and the output of psql and similar
-programs."""
+"""Finds secrets in tables with a header: CSV and its variants, Markdown, and the output of psql and
+similar programs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _VALUES = ("value", "wert", "valeur", "valor")
 
 
 def tables(text: str, names: list[SecretName]) -> Iterator[Pair]:
-    """Find the cells below the name of a secret."""
+    """Find the cells in columns that are named like a secret."""
     done = 0
     for name in names:
         if name.start < done:
@@ -95,7 +96,7 @@ class _Table:
             self.last, at = end, end + 1
 
     def record(self) -> Pair | None:
-        """Read `name | value` on one line, as psql prints a record."""
+        """Find the value in a row `name | value`, as psql prints a record."""
         cells = [cell for cell in self._header if cell[0] < cell[1]]
         if len(cells) != 2 or not _COLUMN.fullmatch(self._text, *cells[0]):
             return None

@@ -1,4 +1,4 @@
-"""Finds credentials in URLs: the password of a user, or a token in place of the user."""
+"""Finds credentials in URLs: the password of a user, or a token instead of the user name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def urls(text: str) -> Iterator[Span]:
 
 
 def _credentials(text: str, start: int, end: int, *, web: bool) -> Bounds | None:
-    """Return where the secret is in the authority of a URL, which spans `start` to `end`."""
+    """Return the span of the secret in the authority of a URL, which is the text from `start` to
+    `end`.
+    """
     if "@" not in text[start:end]:
         # A password with an unescaped slash looks like a host, its port and a path.
         port = text.find(":", start, end)

@@ -1,5 +1,5 @@
-"""Simulation of a whole cluster in one real process, with virtual time, several simulated
-processes, and faults that are drawn from a seed.
+"""Simulates a cluster of several processes inside one real process, with virtual time, and with
+faults that are drawn from a seed.
 
 `draw` returns the scenario of a seed, `simulate` runs a scenario and checks its outcome, and
 `check_agent` runs your own agent in many scenarios.

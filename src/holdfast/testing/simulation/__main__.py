@@ -1,4 +1,4 @@
-"""The command line of `scripts/simulate`."""
+"""The command `scripts/simulate`, which runs many simulations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main() -> int:
         _merge(report, part)
         if not options.json:
             failed = len(report.failures)
-            print(f"\r{report.schedules:,} schedules, {failed} failed", end="", file=sys.stderr)
+            print(f"\r{report.schedules:,} simulations, {failed} failed", end="", file=sys.stderr)
         if report.failures and not options.keep_going:
             break
     summary = report.summary()
@@ -48,15 +48,19 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/simulate",
-        description="Play seeded schedules of a simulated cluster, and judge what came of them.",
+        description="Simulate a cluster with scenarios drawn from seeds, and check the outcomes.",
     )
     parser.add_argument("--seed", type=int, help="the first seed; default: from the clock")
-    parser.add_argument("--schedules", type=int, default=1000, help="how many; default: 1,000")
+    parser.add_argument(
+        "--schedules", type=int, default=1000, help="number of simulations; default: 1,000"
+    )
     parser.add_argument("--hours", type=float, help="stop after this many hours")
-    parser.add_argument("--level", choices=("plain", "full"), default="full", help="what users do")
+    parser.add_argument(
+        "--level", choices=("plain", "full"), default="full", help="which actions users perform"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes to use; default: 1")
-    parser.add_argument("--story", action="store_true", help="tell the story of one seed")
-    parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
+    parser.add_argument("--story", action="store_true", help="print the timeline of one seed")
+    parser.add_argument("--keep-going", action="store_true", help="continue after a failure")
     parser.add_argument("--json", action="store_true", help="print totals as JSON")
     options = parser.parse_args()
     if options.seed is None:

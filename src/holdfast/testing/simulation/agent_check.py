@@ -1,5 +1,4 @@
-"""Simulation of your own agent, with your tools and your model, on a cluster with injected
-faults."""
+"""Simulates your own agent, with your tools and your model, on a cluster with injected faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulated cluster: processes with their own clocks, and the server that they share."""
+"""A simulated cluster: processes with their own clocks, and the database server that they share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ T = TypeVar("T")
 
 
 class Disconnected(Exception):
-    """The process that a request was sent to is not running, or crashed before it replied."""
+    """Raised if the process that received a request is not running, or crashed before it
+    replied.
+    """
 
 
 class ProcessEnvironment(Environment):
@@ -81,8 +83,9 @@ class SimulatedProcess:
             self.cluster.scheduler.after(delay, lambda lost=future: _fail(lost))  # type: ignore[misc]
 
     async def ask(self, caller: ProcessLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` in this process for a caller outside of it, and return the result. Raises
-        `Disconnected` if the process crashes."""
+        """Run `work` in this process on behalf of another process or a user, and return the result.
+        Raises `Disconnected` if the process crashes.
+        """
         reply: asyncio.Future[T] = caller.create_future()
         if self.dead:
             raise Disconnected(self.name)
@@ -124,7 +127,9 @@ def _fail(reply: asyncio.Future[Any]) -> None:
 
 
 class Cluster:
-    """Virtual time, the server, and the processes at each place."""
+    """The simulated cluster: the virtual time, the database server, and one process for each place.
+    A process that crashed is replaced by a new process at the same place.
+    """
 
     def __init__(self, seed: str) -> None:
         self.seed = seed
@@ -147,7 +152,7 @@ class Cluster:
         self.crashed(process, "lost_process")
 
     def start(self, place: int, *, rate: float = 1.0, skew: float = 0.0) -> SimulatedProcess:
-        """Start a process at a place, and replace the previous process there."""
+        """Start a process at a place. It replaces the previous process of that place."""
         life = sum(process.place == place for process in self.gone)
         process = SimulatedProcess(self, place, life, rate=rate)
         process.skew = skew
@@ -159,7 +164,9 @@ class Cluster:
         return process
 
     def end(self, process: SimulatedProcess) -> None:
-        """Stop a process that crashed or was shut down, and record that it is gone."""
+        """Stop a process that crashed or was shut down, and remove it from the running
+        processes.
+        """
         process.crash()
         self.gone.append(process)
         self.notices.clients = self.living()

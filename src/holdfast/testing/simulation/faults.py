@@ -1,4 +1,6 @@
-"""Faults as data (what fails, when and where), and the faults that are active now."""
+"""The faults of a scenario (what fails, when and in which process), and the faults that are active
+now.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ LOSSES = ("append", "acquire", "renew", "release", "put_draft", "row", "read", "
 
 
 class InjectedFault(Struct, frozen=True):
-    """One fault, with its time (s) and its place. `value` is its duration or its amount."""
+    """One planned fault, with its time (s) and the place of the affected process. `value` is its
+    duration or its amount.
+    """
 
     at: float
     kind: Kind
@@ -38,7 +42,9 @@ class InjectedFault(Struct, frozen=True):
 
 
 class Strike(Struct, frozen=True):
-    """A fault that took effect: its begin and end (s), and its place (None: everywhere)."""
+    """A fault that took effect: its start and end (s), and the place of the affected process (None:
+    all processes).
+    """
 
     begin: float
     end: float
@@ -47,8 +53,9 @@ class Strike(Struct, frozen=True):
 
 
 class ActiveFaults:
-    """The active faults. A lost message affects the next matching call from its place, and a model
-    fault affects the next model call there."""
+    """The active faults. A lost message affects the next matching call of the process at its place,
+    and a model fault affects the next model call of that process.
+    """
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
         self._scheduler, self._random = scheduler, random

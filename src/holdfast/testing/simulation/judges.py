@@ -1,6 +1,7 @@
-"""Judges: the invariants that must hold after every simulation, for the logs, the effects and the
-replies to users. Each judge yields the violations that it finds. All judges here are pure; `watch`
-contains the judge that observes the server."""
+"""Judges: functions that check invariants after every simulation, about the logs, the effects and
+the replies to users. Each judge yields the violations that it finds. All judges in this module are
+pure; `watch` contains the judge that observes the server.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def dense(outcome: SimulationOutcome) -> Iterator[str]:
     for key, log in outcome.logs.items():
         first = log[0].seq if log else 1
         if [event.seq for event in log] != [*range(first, first + len(log))]:
-            yield f"{_name(key)}: numbers are not dense"
+            yield f"{_name(key)}: event numbers have gaps"
         if len({event.id for event in log}) != len(log):
             yield f"{_name(key)}: an id occurs twice"
 
@@ -75,9 +76,9 @@ def accepted(outcome: SimulationOutcome) -> Iterator[str]:
             continue
         known = tags[where][tag] > 0
         if told.action == "post" and told.seq and places.get((where, told.seq)) != tag:
-            yield f"{where}: #{tag} is not event {told.seq}, as was acknowledged"
+            yield f"{where}: #{tag} was acknowledged as event {told.seq}, but is another event"
         elif told.action in MESSAGES and (told.seq or told.run) and not known:
-            yield f"{where}: #{tag} was acknowledged and is not in the log"
+            yield f"{where}: #{tag} was acknowledged, but is not in the log"
     yield from _counted(outcome)
     yield from _timers(outcome)
 
@@ -128,7 +129,7 @@ def answered(outcome: SimulationOutcome) -> Iterator[str]:
             if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
                 for seq in payload.inputs:
                     if inputs.setdefault(seq, event.run or "") != event.run:
-                        yield f"{_name(key)}: message {seq} was taken up by two runs"
+                        yield f"{_name(key)}: message {seq} was handled by two runs"
             elif isinstance(payload, ev.RunFinished):
                 ended[event.run or ""] = payload.status
                 closed = event.seq if payload.error == COPIED else closed
@@ -144,7 +145,7 @@ def answered(outcome: SimulationOutcome) -> Iterator[str]:
                 continue
             run = inputs.get(event.seq)
             if run is None and event.run is None and not _stopped(log):
-                yield f"{_name(key)}: message {event.seq} was never taken up"
+                yield f"{_name(key)}: message {event.seq} was never handled"
             elif run is not None and run not in ended:
                 yield f"{_name(key)}: the run of message {event.seq} never ended"
         if key.thread == "main" and (not log or log[0].seq == 1):
@@ -165,9 +166,9 @@ def _told(
         if told.action in MESSAGES and told.run and told.session not in outcome.deleted:
             status = ended.get(told.run)
             if told.run not in inputs.values():
-                yield f"{_name(key)}: #{told.tag} was told of run {told.run}, which took nothing up"
+                yield f"{_name(key)}: run {told.run} in the reply to #{told.tag} got no message"
             if status != told.status:
-                yield f"{_name(key)}: #{told.tag} was told {told.status}, the log says {status}"
+                yield f"{_name(key)}: reply to #{told.tag} is {told.status}, the log says {status}"
 
 
 def order(outcome: SimulationOutcome) -> Iterator[str]:
@@ -215,8 +216,9 @@ def stopped(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _orphan(outcome: SimulationOutcome, key: Key, log: Log) -> Iterator[str]:
-    """Check that a sub-agent stops if the call that started it was cancelled or has an unknown
-    outcome."""
+    """Check that a sub-agent stops if the call that started it was cancelled or ended with an
+    unknown outcome.
+    """
     first = log[0][1]
     if not isinstance(first, ev.ThreadCreated) or first.item is None or first.parent is None:
         return
@@ -227,7 +229,7 @@ def _orphan(outcome: SimulationOutcome, key: Key, log: Log) -> Iterator[str]:
     if given_up is None or any(event.kind == "abort.requested" for event, _ in log):
         return
     if any(event.kind == "model.called" and event.at > given_up for event, _ in log):
-        yield f"{_name(key)}: the sub-agent continues although its call was given up"
+        yield f"{_name(key)}: the sub-agent continues although its call has ended"
 
 
 def effects(outcome: SimulationOutcome) -> Iterator[str]:
@@ -257,9 +259,9 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
             continue
         count[effect.call] += not effect.repeatable
         if effect.call not in started:
-            yield f"{effect.session}: {effect.tool} acted without an intent in the log"
+            yield f"{effect.session}: {effect.tool} took effect without an intent in the log"
         elif started[effect.call] > (EPOCH + effect.at) * 1000 + 1:
-            yield f"{effect.session}: {effect.tool} acted before its intent was logged"
+            yield f"{effect.session}: {effect.tool} took effect before its intent was logged"
     for call, times in count.items():
         if times > 1 + again[call]:
             yield f"{names.get(call)} {call} took effect {times} times"
@@ -267,12 +269,13 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
     for call, (how, where) in finished.items():
         acts = names.get(call) in ACTING and names.get(call) in ours and call not in said
         if how == "ok" and acts and not count[call]:
-            yield f"{where}: {names[call]} {call} is logged as done and never took effect"
+            yield f"{where}: {names[call]} {call} is logged as done, but never took effect"
 
 
 def _was_deleted(outcome: SimulationOutcome, effect: Effect) -> bool:
-    """Return whether users deleted the thread of an effect, which may have been made again, or
-    whether it no longer exists in a session whose threads users deleted."""
+    """Return whether users deleted the thread in which an effect happened (even if it was created
+    again later), or whether the thread is missing from a session whose threads users deleted.
+    """
     if f"{effect.session}/{effect.thread}" in outcome.deleted:
         return True
     there = any(k.session == effect.session and k.thread == effect.thread for k in outcome.logs)
@@ -308,11 +311,11 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
     said = Counter(told.item for told in outcome.told if told.item and told.status == "decided")
     for item, times in said.items():
         if times > 1:
-            yield f"{times} people were told that they decided on {item}"
+            yield f"{times} users got the reply that they decided {item}"
     voted = Counter(told.item for told in outcome.told if told.status == "voted")
     for item, times in voted.items():
         if item in opened and times > votes[item]:
-            yield f"{times} people were told that they voted on {item}: {votes[item]} votes"
+            yield f"{times} users were told that they voted on {item}: {votes[item]} votes logged"
 
 
 def approved(outcome: SimulationOutcome) -> Iterator[str]:
@@ -330,7 +333,7 @@ def approved(outcome: SimulationOutcome) -> Iterator[str]:
                 items[payload.id] = payload.call or ""
                 call, lost, _ = payload.id.rpartition("@")
                 if lost and began.get(call, 0) > resumed:
-                    yield f"{_name(key)}: {payload.id} is asked although its driver was there"
+                    yield f"{_name(key)}: {payload.id} asks although no driver was lost"
             elif isinstance(payload, ev.PendingVoted) or (
                 isinstance(payload, ev.PendingSettled) and payload.outcome == "approved"
             ):
@@ -350,11 +353,11 @@ def _rules(event: Event) -> bool:
 
 
 def readers(outcome: SimulationOutcome) -> Iterator[str]:
-    """Check that readers see each event once and in order."""
+    """Check that readers receive each event once and in order."""
     for reading in outcome.readings:
         first = reading.after + 1
         if reading.seqs != [*range(first, first + len(reading.seqs))]:
-            yield f"{reading.session}: a reader saw {reading.seqs}"
+            yield f"{reading.session}: a reader got events {reading.seqs}"
 
 
 def found(outcome: SimulationOutcome) -> Iterator[str]:
@@ -383,27 +386,33 @@ def texts(outcome: SimulationOutcome) -> Iterator[str]:
                 said[key, event.id] = payload.text
     for (key, message), text in outcome.texts.items():
         if key in outcome.logs and not said.get((key, message), "").startswith(text):
-            yield f"{_name(key)}: {text!r} of message {message} was streamed and lost"
+            yield f"{_name(key)}: {text!r} of message {message} was streamed, but is not in the log"
     for key, messages in outcome.drafts.items():
-        yield f"{_name(key)}: drafts of {messages} are left"
+        yield f"{_name(key)}: drafts of {messages} remain"
 
 
 class Need(NamedTuple):
-    """An event after which a log needed a driver, and the time (ms) at which the need ended."""
+    """An event after which a log needed a driver, and the time (ms) at which it got one or no
+    longer needed one.
+    """
 
     event: Event
     until: int | None
 
 
 class Walk(NamedTuple):
-    """The result of checking a log event by event."""
+    """The results of `_walk` for one log: when the log needed a driver, and the first problem that
+    was found, if any.
+    """
 
     needs: list[Need]
     problem: str | None
 
 
 def walked(outcome: SimulationOutcome) -> dict[Key, Walk]:
-    """Return the result of `_walk` for each whole log, computed once for each outcome."""
+    """Return the result of `_walk` for each log that starts with event 1. Results are cached in the
+    outcome.
+    """
     kept: dict[Key, Walk] | None = vars(outcome).get("walks")
     if kept is None:
         kept = {key: _walk(log) for key, log in outcome.whole.items()}
@@ -430,9 +439,14 @@ def _walk(log: Log) -> Walk:
                 messages = history.messages("simulated/model", {})
                 check_prompt(ModelCall(model="model", messages=tuple(messages)))
                 if not state.calls and any(_unfinished(message) for message in messages):
-                    return Walk(needs, f"the prompt of {event.seq} lacks the result of a call")
+                    return Walk(
+                        needs, f"the prompt of event {event.seq} lacks the result of a call"
+                    )
         except Exception as error:
-            return Walk(needs, f"cut after {event.seq} ({event.kind}): {error!r}")
+            return Walk(
+                needs,
+                f"the log up to event {event.seq} ({event.kind}) cannot be processed: {error!r}",
+            )
         free = state.active is None or state.active.status == "waiting"
         if free and type(step).__name__ not in RESTING:
             since = since or event
@@ -450,9 +464,9 @@ def _wrong_rewind(before: State, after: State, kept: list[Event]) -> str | None:
         return "a run or an item was open"
     then = fold(event for event in kept if event.kind != REWOUND)
     if after.window != then.window:
-        return f"the window is {after.window}, not {then.window}"
+        return f"the context window is {after.window} instead of {then.window}"
     left = {item.seq for item in after.queue} - {event.seq for event in kept}
-    return f"the queue has {sorted(left)}, which were rewound away" if left else None
+    return f"the queue has {sorted(left)}, which the rewind should have removed" if left else None
 
 
 def _unfinished(message: PromptMessage) -> bool:
@@ -470,16 +484,15 @@ def cuts(outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def prompt(outcome: SimulationOutcome) -> Iterator[str]:
-    """Check that logs get a driver, and that timers fire, without delay while no fault is
-    active."""
-    busy = outcome.scenario.slots < MANY  # a process may wait until it has a free slot
+    """Check that while no fault is active, logs get a driver and timers fire without delay."""
+    busy = outcome.scenario.slots < MANY  # a log may wait until a process has a free slot
     most = QUIET if outcome.strikes or busy else CALM
     for key, walk in walked(outcome).items():
         for event, until in walk.needs:
             late = until is None or until > event.at + most * 1000
             if late and _quiet(outcome, event.at / 1000 - EPOCH):
                 when = "never" if until is None else f"after {until - event.at} ms"
-                yield f"{_name(key)}: {event.kind} {event.seq} was taken up {when}"
+                yield f"{_name(key)}: {event.kind} {event.seq} was handled {when}"
     if any(strike.kind == "clock" for strike in outcome.strikes):
         return
     for key, log in outcome.whole.items():

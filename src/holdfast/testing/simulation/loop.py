@@ -25,7 +25,7 @@ MOST_CALLBACKS = 50_000  # callbacks that a process may run without waiting
 
 
 class Runaway(AssertionError):
-    """A process kept its loop busy without ever waiting."""
+    """Raised if a process runs too many callbacks without ever waiting."""
 
 
 class TimerQueue:
@@ -48,14 +48,14 @@ class TimerQueue:
 
 
 class Scheduler:
-    """The virtual time, and the callbacks that are planned."""
+    """Keeps the virtual time, and runs the planned callbacks in the order of their times."""
 
     def __init__(self) -> None:
         self.now = 0.0  # seconds
         self._planned = TimerQueue()
 
     def at(self, when: float, callback: Callable[[], Any]) -> None:
-        """Plan a callback for a time, outside of any process."""
+        """Plan a callback that runs at the time `when`, outside of any process."""
         self._planned.push(max(when, self.now), callback)
 
     def after(self, seconds: float, callback: Callable[[], Any]) -> None:

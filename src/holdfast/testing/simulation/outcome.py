@@ -31,7 +31,7 @@ class Told(Struct):
 
 
 class ReaderView(Struct):
-    """The events that one reader saw."""
+    """The events that one reader received while it followed a log."""
 
     session: str
     after: int
@@ -70,8 +70,9 @@ class SimulationOutcome(Struct, dict=True):
 
     @cached_property
     def whole(self) -> dict[Key, list[tuple[Event, Any]]]:
-        """The logs that start with event 1, with payloads, except logs of deleted sessions and of
-        copies."""
+        """The logs that start with event 1, with payloads. Logs of deleted sessions and of copies
+        are omitted.
+        """
         steps = self.scenario.steps
         copies = {f"{step.session}-{step.tag}" for step in steps if step.action == "copy"}
         gone = {*self.deleted, *copies}

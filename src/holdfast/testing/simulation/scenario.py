@@ -1,5 +1,6 @@
-"""Scenarios as data: user actions and faults, drawn from a seed. A scenario stays valid if any part
-of it is removed, so that a failing scenario can be shrunk."""
+"""Scenarios: lists of user actions and faults, drawn from a seed. A scenario stays valid if any
+action or fault is removed, so that a failing scenario can be shrunk.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ RARE = ("many", "crowd", "huge")  # rare, because they are slow
 
 
 class Step(Struct, frozen=True):
-    """One user action at a time (s), sent to the process at `place`."""
+    """One user action, with its time (s) and the `place` of the process that receives it."""
 
     at: float
     action: Action
@@ -66,7 +67,9 @@ class Step(Struct, frozen=True):
 
 
 class Scenario(Struct, frozen=True):
-    """Everything that happens in a simulation. `seed` also determines all delays."""
+    """The input of a simulation: user actions, faults and settings. `seed` also determines all
+    delays.
+    """
 
     seed: str
     processes: int = 3
@@ -77,9 +80,11 @@ class Scenario(Struct, frozen=True):
     recovery: Literal["resume", "close"] = "resume"
     turns: int = 200  # turns that the model reads before older turns are compacted
     summarise: Literal["on", "fails", "slow", "long", "simulated/other"] | None = None
-    fallback: bool = False  # whether another model answers if the first one fails
+    fallback: bool = False  # whether another model is used if the first model fails
     slots: int = 1000  # logs that a process recovers concurrently
-    versions: tuple[int, ...] = ()  # of the agent, at the start of each place (default: 0)
+    versions: tuple[
+        int, ...
+    ] = ()  # the version of the agent that each place starts with (default: 0)
 
     @property
     def ends(self) -> float:

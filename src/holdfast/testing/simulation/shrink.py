@@ -28,7 +28,7 @@ def shrink(scenario: Scenario, fails: Fails, most: int = 400) -> Scenario:
 
 
 class _Tries:
-    """Runs scenarios, up to a maximum number of attempts."""
+    """Runs candidate scenarios, and counts them up to a maximum number of attempts."""
 
     def __init__(self, fails: Fails, most: int) -> None:
         self._fails, self.left = fails, most

@@ -31,7 +31,7 @@ AGENTS = [make_agent(1), make_agent(2)]  # before and after an upgrade
 
 
 class Simulation:
-    """Runs a scenario."""
+    """Runs a scenario on a cluster, and collects the outcome."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Simulation:
         self._versions = [*scenario.versions, *[0] * scenario.processes][: scenario.processes]
 
     def fault(self, error: BaseException) -> None:
-        """Record an exception that must not occur."""
+        """Record an exception that should not have occurred."""
         self.problems.append(f"unexpected {type(error).__name__}: {error}")
 
     def deleted(self, session: str) -> None:

@@ -33,7 +33,7 @@ GIVE_UP = 0.5  # seconds after which a request without a reply fails
 
 
 class StoreClient(Protocol):
-    """A client process, as the server sees it."""
+    """The fields of a client process that the server and the network use."""
 
     name: str
     place: int
@@ -60,7 +60,9 @@ class ServerEnvironment(Environment):
 
 
 class Notices(Wakes):
-    """Notifies processes of a change: the process that made it with the reply, the others later."""
+    """Notifies processes of changes in the store: the process that made a change with the reply,
+    the others later.
+    """
 
     def __init__(self, scheduler: Scheduler, random: Random, faults: ActiveFaults) -> None:
         super().__init__()
@@ -193,7 +195,7 @@ class Network:
                 self.crash(client)
                 return
             if loss == "reply":
-                for tell in own:  # the caller is notified later, like the others
+                for tell in own:  # the caller is notified later, like the other processes
                     self._scheduler.after(self._random.uniform(*NOTICE), tell)
                 self._scheduler.after(GIVE_UP, fail)
             else:
@@ -222,7 +224,7 @@ class Network:
 
 
 class Connection(WrappedStore):
-    """The store as one process sees it."""
+    """The store object of one process: sends each call over the simulated network to the server."""
 
     def __init__(self, network: Network, server: SimulatedServer, client: StoreClient) -> None:
         super().__init__(server)

@@ -44,7 +44,7 @@ class Users:
             self._spawn(self._perform(step, step.place + 1, "bob"))
 
     def settle_all(self) -> None:
-        """Decide all pending items, like an operator who cleans up."""
+        """Decide all pending items, as an operator would."""
         self._spawn(self._settle_all())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

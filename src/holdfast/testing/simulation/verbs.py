@@ -28,7 +28,7 @@ from .outcome import ReaderView
 from .scenario import Step
 from .workload import OTHER_MODEL, this_process
 
-WATCH = 2.5  # seconds for which an approver waits for something to decide
+WATCH = 2.5  # seconds that an approver waits for an item to decide
 OPEN = ("approval", "question", "external")
 
 
@@ -202,8 +202,9 @@ async def respond(harness: Any, request: UserRequest) -> Reply:
 
 
 async def settle(harness: Any, decided: Callable[[str, str], None]) -> None:
-    """Decide all pending items, like an operator who cleans up. `decided` is called with the
-    session and the id of each item."""
+    """Decide all pending items, as an operator would. `decided` is called with the session and the
+    id of each item.
+    """
     page = await harness.pending(limit=50)
     for n, item in enumerate(page.items):
         if item.what == "external" and item.id.endswith("!sub"):
@@ -338,7 +339,7 @@ async def find(harness: Any, request: UserRequest) -> Reply:
 
 
 async def close(harness: Any, request: UserRequest) -> Reply:
-    """Close the live session in this process, while its run may be driven here."""
+    """Close the live session in this process, even if this process drives its run."""
     await harness.close(request.step.session, grace=0.1 * (request.step.pick % 4))
     return Reply("closed")
 

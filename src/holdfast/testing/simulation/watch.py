@@ -20,13 +20,15 @@ DRIVEN = {"model.called", "tool.started", "message.completed"}  # by the driver 
 
 
 class Watch:
-    """Checks who acquires leases and who writes, and records the streamed text."""
+    """Checks that only the holder of a lease writes to a log, and records the streamed text."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.checks: Counter[str] = Counter()
         self.texts: dict[tuple[Key, str], str] = {}
-        self._took: dict[Key, int] = {}  # the lease under which the active run was taken up
+        self._took: dict[
+            Key, int
+        ] = {}  # the token of the lease under which the active run was started or resumed
 
     def appended(
         self,
@@ -53,7 +55,9 @@ class Watch:
         if not kinds.isdisjoint(TAKING):
             self._took[key] = fence.token
         elif kinds & DRIVEN and self._took.get(key) != fence.token:
-            self._report(f"{process} wrote {sorted(kinds)} to {where} in a run it never took up")
+            self._report(
+                f"{process} wrote {sorted(kinds)} to {where} without starting or resuming the run"
+            )
 
     def _report(self, problem: str) -> None:
         self.problems.append(f"driver: {problem}")
@@ -71,7 +75,7 @@ class Watch:
             )
 
     def released(self, process: str, lease: Lease, before: LeaseState) -> None:
-        """Check a release that the server accepted: nobody releases the lease of another driver."""
+        """Check a release that the server accepted: a driver may release only its own lease."""
         self.checks["lease"] += 1
         if before.owner is not None and before.token != lease.token:
             self.problems.append(
@@ -85,5 +89,5 @@ class Watch:
         self.texts[key, message] = known[:offset] + text
 
     def deleted(self, keys: Set[Key]) -> None:
-        """Forget the text of logs that were deleted: another log may take their place."""
+        """Forget the text of deleted logs: another log may be created under the same key."""
         self.texts = {about: text for about, text in self.texts.items() if about[0] not in keys}

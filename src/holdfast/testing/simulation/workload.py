@@ -1,5 +1,5 @@
-"""The agent of the simulations: tools that fail in many ways, and a model that follows the program
-in each message.
+"""The agent of the simulations: its tools fail in many ways, and its model makes the tool calls
+that are listed in each message.
 
 A message such as `#7 charge+note/ask` makes the model call `charge` and `note`, then `ask`, and
 then answer. The model derives its next step only from the prompt, as any model does.
@@ -31,8 +31,8 @@ from ...models.scripted import check_prompt
 from .cluster import ProcessEnvironment, SimulatedProcess
 
 MODEL, OTHER_MODEL = "simulated/model", "simulated/other"
-ODD = 13  # input tokens for which the price cannot be computed
-LONG = 60  # characters from which an answer is streamed slowly
+ODD = 13  # a number of input tokens for which the price cannot be computed
+LONG = 60  # answers with at least this many characters are streamed slowly
 CROWDS = {"many": "note", "crowd": "refund"}
 MESSAGE = re.compile(r"#(\S+) ?([\w+/]*)")
 
@@ -296,8 +296,9 @@ def make_agent(version: int = 1) -> Agent:
 
     @hook("run.finished")
     async def after(context: Any, event: Any) -> None:
-        """Take a moment. With a hook, an agent takes other paths through the driver, which keeps
-        the lease until its hooks have run."""
+        """Wait briefly. An agent with a hook exercises other code in the driver, which keeps the
+        lease until its hooks have run.
+        """
         await asyncio.sleep(0.01)
 
     @tool(name=f"added{version}", approval="ask")
@@ -324,7 +325,9 @@ def make_agent(version: int = 1) -> Agent:
 
 
 class ProgramModel:
-    """A model that follows the program in the last user message. The active faults make it fail."""
+    """A model that makes the tool calls that are listed in the last user message. Active faults
+    make it fail.
+    """
 
     def __init__(self, ref: str = MODEL) -> None:
         self.ref = ref
@@ -384,7 +387,7 @@ def next_step(call: ModelCall) -> tuple[str, list[str]]:
 
 
 def tag_of(call: ModelCall) -> int:
-    """Return a number that is derived from the text of the next step."""
+    """Return the sum of the character codes of the next answer, as a reproducible number."""
     text = next_step(call)[0]
     return sum(map(ord, text))
 
