@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -20,7 +22,8 @@ async def test_messages_of_a_graph_are_found_once() -> None:
         return {"messages": [AIMessage("A heron.")]}
 
     store = MemoryStore()
-    graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer")
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node(answer).add_edge(START, "answer")
     agent = graph.compile(checkpointer=HoldfastSaver(store))
     config = {"configurable": {"thread_id": "s"}}
     await agent.ainvoke({"messages": [("user", "Which pelican?")]}, config)

@@ -26,7 +26,7 @@ _QUALIFIED = re.compile(r"~[0-9a-f]{32}")
 _PREFIX = 100  # characters of the original id in an id with a hash
 
 
-class Place(Struct, frozen=True):
+class AdkKey(Struct, frozen=True):
     """The identity of an ADK session: app, user and id."""
 
     app: str

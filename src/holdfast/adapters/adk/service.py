@@ -28,7 +28,7 @@ from ..json_values import storable
 from ..lazy_store import LazyStore
 from ..recent import keep
 from ..retries import persist
-from .places import APP, SESSION, USER, Place, created
+from .places import APP, SESSION, USER, AdkKey, created
 
 try:
     from google.adk.cli.service_registry import get_service_registry
@@ -73,7 +73,7 @@ class HoldfastSessionService(BaseSessionService):
         self._opening = LazyStore(store)
         self._scopes = ScopeLogs(tenant)
         self._known: dict[Key, Known] = {}
-        self._locks: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[AdkKey, asyncio.Lock] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"HoldfastSessionService({self._opening!r}, tenant={self._tenant!r})"
@@ -105,7 +105,7 @@ class HoldfastSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session. Raises `AlreadyExistsError` if the id is taken."""
-        place = Place(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
+        place = AdkKey(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         if not place.keys(self._tenant):
             raise InvalidValue(
                 field="session", problem="contains a lone surrogate", remedy="pass valid Unicode"
@@ -127,7 +127,7 @@ class HoldfastSessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session, or None if it does not exist."""
-        place = Place(app_name, user_id, (session_id or "").strip())
+        place = AdkKey(app_name, user_id, (session_id or "").strip())
         limit = None if config is None else config.num_recent_events
         since = (config and config.after_timestamp) or -math.inf
 
@@ -157,7 +157,7 @@ class HoldfastSessionService(BaseSessionService):
         """Delete a session with all its events. The state of its user and app is not deleted. Has
         no effect if the session does not exist, or if no app of ADK has written to it. Raises
         `DeletionRefused` while the session is under legal hold."""
-        place = Place(app_name, user_id, (session_id or "").strip())
+        place = AdkKey(app_name, user_id, (session_id or "").strip())
 
         async def delete(store: Store) -> None:
             row = await self._row(store, place)
@@ -180,7 +180,7 @@ class HoldfastSessionService(BaseSessionService):
         if event.partial:
             return event
         fields = dumped(event)
-        place = Place(session.app_name, session.user_id, session.id)
+        place = AdkKey(session.app_name, session.user_id, session.id)
 
         async def append(store: Store) -> None:
             lock = self._locks.setdefault(place, asyncio.Lock())
@@ -194,7 +194,7 @@ class HoldfastSessionService(BaseSessionService):
 
     # Calls of the store
 
-    async def _row(self, store: Store, place: Place) -> Row | None:
+    async def _row(self, store: Store, place: AdkKey) -> Row | None:
         keys = place.keys(self._tenant)
         return place.find(await store.rows(keys)) if keys else None
 
@@ -214,7 +214,12 @@ class HoldfastSessionService(BaseSessionService):
         raise AlreadyExistsError(f"Session with id {place.session} already exists.")
 
     async def _opened(
-        self, store: Store, place: Place, row: Row, events: list[Event], end: Latest | None
+        self,
+        store: Store,
+        place: AdkKey,
+        row: Row,
+        events: list[Event],
+        end: Latest | None,
     ) -> Session:
         """Return a session object. First completes changes of user and app state that a crash has
         interrupted."""
@@ -243,7 +248,7 @@ class HoldfastSessionService(BaseSessionService):
         shared: dict[str, State] = {}
 
         async def found(row: Row) -> Session | None:
-            place = Place(app, row.metadata[USER], row.metadata.get(SESSION, row.session))
+            place = AdkKey(app, row.metadata[USER], row.metadata.get(SESSION, row.session))
             try:
                 return _session(place, await latest(store, row), shared[place.user])
             except (LogReplaced, SessionNotFound):
@@ -259,7 +264,7 @@ class HoldfastSessionService(BaseSessionService):
             sessions += await asyncio.gather(*map(found, rows[start : start + TOGETHER]))
         return [session for session in sessions if session is not None]
 
-    async def _append(self, store: Store, place: Place, session: Session, fields: Fields) -> bool:
+    async def _append(self, store: Store, place: AdkKey, session: Session, fields: Fields) -> bool:
         """Append an event. Returns False if the event is already in the log and the session object
         does not have to be updated."""
         try:
@@ -287,7 +292,7 @@ class HoldfastSessionService(BaseSessionService):
         return True
 
     async def _known_at(
-        self, store: Store, place: Place, session: Session
+        self, store: Store, place: AdkKey, session: Session
     ) -> tuple[_Marker, Known]:
         """Return the position in the log up to which a session object has the events, and the state
         at that position."""
@@ -301,7 +306,7 @@ class HoldfastSessionService(BaseSessionService):
         return marker, known
 
     async def _unmarked(
-        self, store: Store, place: Place, session: Session
+        self, store: Store, place: AdkKey, session: Session
     ) -> tuple[_Marker, Known]:
         """Like `_known_at`, for a session object that this service did not return. Its last event
         must be the last event of the log."""
@@ -366,7 +371,7 @@ class _Marker(Struct, frozen=True, array_like=True):
 class _Beginning:
     """The first events of a session. Their ids are the same if the append is repeated."""
 
-    def __init__(self, place: Place, state: dict[str, Any] | None) -> None:
+    def __init__(self, place: AdkKey, state: dict[str, Any] | None) -> None:
         self.place = place
         self._id, self._first = new_id(), new_id()
         deltas = split(plain(state or {}))
@@ -381,7 +386,12 @@ class _Append:
     """The log events for one call of `append_event`, and the state after them."""
 
     def __init__(
-        self, place: Place, session: Session, fields: Fields, marker: _Marker, known: Known
+        self,
+        place: AdkKey,
+        session: Session,
+        fields: Fields,
+        marker: _Marker,
+        known: Known,
     ) -> None:
         self._session = marker.session
         deltas = split(fields["actions"]["state_delta"])
@@ -412,7 +422,7 @@ def _is_named(row: Row) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
-def _session(place: Place, end: Latest, shared: State) -> Session:
+def _session(place: AdkKey, end: Latest, shared: State) -> Session:
     return Session(
         id=place.session,
         app_name=place.app,

@@ -33,7 +33,7 @@ from ..reading import read_events, skipped
 from ..recent import keep
 from . import places
 from .items import STATE, mark_of, own_data
-from .places import AGENT, Place
+from .places import AGENT, AdkKey
 
 KIND = "adk.state"
 MIRROR = "state.changed"
@@ -45,7 +45,7 @@ KEPT = 512  # users and apps whose state is kept in memory
 State = dict[str, Any]
 
 
-class Deltas(Struct, frozen=True):
+class StateDeltas(Struct, frozen=True):
     """The changes of a state, by scope. Keys have no prefix; temporary state is omitted."""
 
     session: State
@@ -66,7 +66,7 @@ class Deltas(Struct, frozen=True):
         return {**self.session, **found}
 
 
-def split(state: Mapping[str, Any]) -> Deltas:
+def split(state: Mapping[str, Any]) -> StateDeltas:
     found: dict[str, State] = {"session": {}, "user": {}, "app": {}, TEMP: {}}
     for key, value in state.items():
         scope, colon, name = key.partition(":")
@@ -74,10 +74,12 @@ def split(state: Mapping[str, Any]) -> Deltas:
             found[scope][name] = value
         else:
             found["session"][key] = value
-    return Deltas(found["session"], found["user"], found["app"])
+    return StateDeltas(found["session"], found["user"], found["app"])
 
 
-Scoped = tuple[str, Deltas]  # the id of a session's event, and its changes of user and app state
+Scoped = tuple[
+    str, StateDeltas
+]  # the id of a session's event, and its changes of user and app state
 
 
 class Known(Struct, frozen=True):
@@ -98,7 +100,7 @@ class Known(Struct, frozen=True):
 
 
 def state_events(
-    deltas: Deltas, before: Known, *, at: int, id: str, **more: Any
+    deltas: StateDeltas, before: Known, *, at: int, id: str, **more: Any
 ) -> tuple[list[NewEvent], Known]:
     """Return the events for a change of a session's state, and the state after them. The first of
     the events will have the number `at`."""
@@ -176,14 +178,14 @@ def mirrored(event: Event) -> State:
     return event.json().get("set", {})  # type: ignore[no-any-return]
 
 
-def deltas_of(event: Event, mirror: Event | None) -> Deltas:
+def deltas_of(event: Event, mirror: Event | None) -> StateDeltas:
     """Return the changes in an event `adk.state`. `mirror` is the event after it, which may contain
     the session's changes."""
     data = data_of(event)
     changed = data.get("set", {})
     if changed is True:
         changed = mirrored(mirror) if mirror is not None and mirror.kind == MIRROR else {}
-    return Deltas(changed, data.get("user", {}), data.get("app", {}))
+    return StateDeltas(changed, data.get("user", {}), data.get("app", {}))
 
 
 async def read_state(store: Store, at: Key, log: str, head: int, erased: int) -> Known:
@@ -301,14 +303,14 @@ class ScopeLogs:
         created = NewEvent.of("session.created", _created(*names), id=f"{AGENT}:session")
         await store.append(at, [created, event], create=True)
 
-    async def write_all(self, store: Store, place: Place, log: str, scoped: Scoped) -> None:
+    async def write_all(self, store: Store, place: AdkKey, log: str, scoped: Scoped) -> None:
         """Append the changes of user and app state in a session's event to the logs of the user and
         the app."""
         id, deltas = scoped
         for scope, delta in deltas.scopes.items():
             await self.write(store, place.scope(scope), delta, id=f"adk:{log}:{id}")
 
-    async def complete(self, store: Store, place: Place, log: str, scoped: Scoped) -> None:
+    async def complete(self, store: Store, place: AdkKey, log: str, scoped: Scoped) -> None:
         """Like `write_all`, after an append that may have been interrupted. Changes that were
         already appended are skipped."""
         id, deltas = scoped
@@ -330,4 +332,4 @@ class ScopeLogs:
 
 
 def _created(app: str, user: str | None = None) -> dict[str, Any]:
-    return places.created(user, {places.APP: app} if user is None else Place(app, user, "").named)
+    return places.created(user, {places.APP: app} if user is None else AdkKey(app, user, "").named)

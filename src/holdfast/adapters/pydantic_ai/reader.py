@@ -27,7 +27,7 @@ FOREIGN = "holdfast:"  # prefix of the entry ids for messages of other writers
 OUTCOMES = {"ok": "success", "denied": "denied"}
 
 
-class Found(Struct, frozen=True):
+class StoredRecord(Struct, frozen=True):
     """The row of a log, and its current record, which is None if the log has no conversation."""
 
     row: Row
@@ -37,10 +37,10 @@ class Found(Struct, frozen=True):
 # Records
 
 
-async def current(store: Store, at: Key) -> Found | None:
+async def current(store: Store, at: Key) -> StoredRecord | None:
     """Return the current record of a conversation, or None if the session does not exist."""
     row = await store.row(at)
-    return None if row is None else Found(row, await record_of(store, row))
+    return None if row is None else StoredRecord(row, await record_of(store, row))
 
 
 async def record_of(store: Store, row: Row) -> ConversationRecord | None:

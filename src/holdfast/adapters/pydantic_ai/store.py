@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...errors import InvalidValue, MissingExtra
 from ...log.codec import check_key, check_name
@@ -167,7 +167,7 @@ class HoldfastConversationStore(ConversationStore):
         return await self._opening.run(lambda store: persist(lambda _: question(store)))
 
 
-def _checked(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+def _checked(messages: Any) -> list[ModelMessage]:
     """Return the messages as a list. Raises `InvalidValue` if they are not messages of the SDK."""
     remedy = "pass a list of ModelRequest and ModelResponse, such as result.new_messages()"
     if not isinstance(messages, Sequence):

@@ -34,7 +34,7 @@ MOST_EVENTS = LIMITS.append_events - 10  # the most events of messages in one ap
 Made = tuple[str, list[NewEvent]]  # an entry's id, and the events of its message
 
 
-class Step(Struct, frozen=True):
+class SaveStep(Struct, frozen=True):
     """One append: the events of messages that follow the entry `base`, and the record that replaces
     the record with revision `expected`."""
 
@@ -68,7 +68,7 @@ async def write(
         if number < len(chunks):
             step = replace(record, head_id=chunk[-1][0], revision=str(uuid4()))
         events = [event for _, made in chunk for event in made]
-        await _append(store, at, Step(step, base, [*events, to_event(step)], expected))
+        await _append(store, at, SaveStep(step, base, [*events, to_event(step)], expected))
         base, expected = step.head_id, step.revision
 
 
@@ -115,7 +115,7 @@ def _chunks(messages: Sequence[Made]) -> Iterator[list[Made]]:
         yield chunk
 
 
-async def _append(store: Store, at: Key, step: Step) -> None:
+async def _append(store: Store, at: Key, step: SaveStep) -> None:
     sent: tuple[list[NewEvent], Row | None] | None = None
 
     async def attempt(_: bool) -> None:
@@ -135,7 +135,7 @@ async def _append(store: Store, at: Key, step: Step) -> None:
     await persist(attempt)
 
 
-async def _planned(store: Store, at: Key, step: Step) -> tuple[list[NewEvent], Row | None]:
+async def _planned(store: Store, at: Key, step: SaveStep) -> tuple[list[NewEvent], Row | None]:
     """Return the events of an append, and the row after whose head they are appended. Raises
     `ConversationConflict` if the record was replaced by another writer."""
     record = step.record

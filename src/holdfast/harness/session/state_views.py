@@ -17,7 +17,7 @@ from .base import SessionCore, SessionPart
 from .views import Queue
 
 
-class SessionIdentity(SessionPart):
+class AdkKey(SessionPart):
     """The identity of a session: its tenant, id, thread, user and agent. It never changes."""
 
     @property

@@ -61,7 +61,7 @@ class TextQuery(Struct, frozen=True):
     not_tools: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
+class MatchedPassage(NamedTuple):
     """A passage of an event with matches. `spans` are the positions of the matches, as (start,
     end)."""
 
@@ -143,7 +143,7 @@ def _clause(text: str, *, quoted: bool) -> Clause | None:
 # Matching
 
 
-def match(query: TextQuery, text: EventText) -> Found | None:
+def match(query: TextQuery, text: EventText) -> MatchedPassage | None:
     """Return the passage of an event with the most matches, or None if the event does not match."""
     if query.roles and text.role not in query.roles:
         return None
@@ -154,7 +154,7 @@ def match(query: TextQuery, text: EventText) -> Found | None:
     split = [list(words(passage)) for passage in text.passages]
     if any(_spans(clause, some) for clause in query.without for some in split):
         return None
-    best: Found | None = None
+    best: MatchedPassage | None = None
     missing = set(range(len(query.wanted)))
     for passage, some in zip(text.passages, split, strict=True):
         found: list[tuple[int, int]] = []
@@ -163,10 +163,10 @@ def match(query: TextQuery, text: EventText) -> Found | None:
                 missing.discard(number)
                 found += spans
         if found and (best is None or len(found) > len(best.spans)):
-            best = Found(passage, _merged(found))
+            best = MatchedPassage(passage, _merged(found))
     if missing:
         return None
-    return best or Found(text.passages[0] if text.passages else "", [])
+    return best or MatchedPassage(text.passages[0] if text.passages else "", [])
 
 
 def _spans(clause: Clause, some: Sequence[Word]) -> list[tuple[int, int]]:
@@ -211,7 +211,7 @@ def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def excerpt(found: Found) -> tuple[str, list[tuple[int, int]]]:
+def excerpt(found: MatchedPassage) -> tuple[str, list[tuple[int, int]]]:
     """Return the text around the first match, and the positions of the matches in that text."""
     first, last = found.spans[0] if found.spans else (0, 0)
     last = min(last, first + LONGEST * 4)
