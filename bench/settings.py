@@ -22,6 +22,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     turns_together: int = 60  # of each of them, a round
     turns_adk: int = 60  # of peers that take tens of milliseconds a turn, a round
     turns_langgraph: int = 300  # of a peer that rewrites its history, a round
+    turns_langgraph_together: int = 60  # of each of its sessions, a round
     early: int = 200
     late: int = 20_000
     late_langgraph: int = 2_000
@@ -73,6 +74,7 @@ QUICK = Sizes(
     turns_together=10,
     turns_adk=12,
     turns_langgraph=50,
+    turns_langgraph_together=10,
     late=2_000,
     late_langgraph=400,
     window=100,

@@ -67,6 +67,7 @@ TINY = Sizes(
     turns_adapter=3,
     turns_adk=3,
     turns_langgraph=3,
+    turns_langgraph_together=2,
     late_adapter=9,
     window_adapter=2,
 )
