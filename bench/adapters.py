@@ -54,8 +54,7 @@ LANGGRAPH = Pair(
     sessions.langgraph_theirs,
     one=3.0,
     storage=0.05,
-    turns="turns_langgraph",
-    turns_together="turns_langgraph_together",
+    turns_together="turns_adapter_together",
     merging=sessions.langgraph_merging,
 )
 ADK = Pair(

@@ -49,13 +49,10 @@ def common(last: Listed, value: Sequence[Any], codec: Codec) -> int:
     version."""
     most = min(len(last.items), len(value))
     checked = max(0, len(last.items) - len(last.recent))
-    same = list(map(is_, value[:checked], last.items))
-    index = 0
-    while not all(same[index:]):
-        index = same.index(False, index)
-        if codec.encode(value[index]) != codec.encode(last.items[index]):
-            return index
-        index += 1
+    if not all(map(is_, value[:checked], last.items)):
+        for index, (item, old) in enumerate(zip(value[:checked], last.items, strict=False)):
+            if item is not old and codec.encode(item) != codec.encode(old):
+                return index
     for index in range(min(most, checked), most):
         if not codec.is_code_of(last.recent[index - checked], value[index]):
             return index

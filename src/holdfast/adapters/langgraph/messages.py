@@ -49,6 +49,8 @@ def from_event(event: Event) -> Fields | None:
     if not isinstance(mark, dict):
         return fields
     fields |= mark
+    if None not in mark.values():
+        return fields
     return {key: value for key, value in fields.items() if value is not None}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -96,31 +97,30 @@ async def _load_list(
         length = len(codes)
     others = [item for item in codes if isinstance(item, int) and not since <= item < end]
     events |= await log.fetch(store, others)
-    both = [(item, _inline(item, events)) for item in codes]
-    found = [code for _, code in both if code is not None]
-    kept = [item for item, code in both if code is not None]
+    items, kept, recent = _items(codes, events, codec)
     whole, tails = weight or (len(msgspec.json.encode(codes)), 0)
-    return Listed(
-        seq,
-        _items(kept, found, codec),
-        kept,
-        found[-RECENT:],
-        since,
-        whole,
-        tails if len(found) == len(codes) == length else REWRITE,
-    )
+    complete = len(kept) == len(codes) == length
+    return Listed(seq, items, kept, recent, since, whole, tails if complete else REWRITE)
 
 
-def _items(codes: Sequence[ItemCode], inline: Sequence[Code], codec: Codec) -> list[Any]:
-    """Return the items of a list. Only the newest ones are copies, because their inline codes stay
-    in memory; so do the codes of items that are not messages."""
-    first = len(codes) - RECENT
-    return [
-        message_of(code["message"])
-        if index < first and isinstance(item, int)
-        else codec.decode(code)
-        for index, (item, code) in enumerate(zip(codes, inline, strict=True))
-    ]
+def _items(
+    codes: Sequence[ItemCode], events: Mapping[int, Event], codec: Codec
+) -> tuple[list[Any], list[ItemCode], list[Code]]:
+    """Return the items with these codes, except those that were erased; their codes; and the codes
+    of the newest ones with messages in full. No item shares a list or dict with a code."""
+    items: list[Any] = []
+    kept: list[ItemCode] = []
+    recent: deque[Code] = deque(maxlen=RECENT)
+    for item in codes:
+        code = _inline(item, events)
+        if code is not None:
+            native = isinstance(item, int)
+            items.append(message_of(code["message"]) if native else codec.decode(code))
+            kept.append(item)
+            recent.append(code)
+    if recent:
+        items[-len(recent) :] = map(codec.decode, recent)
+    return items, kept, [*recent]
 
 
 def _joined(code: Code, channel: str, earlier: Mapping[int, Event]) -> tuple[list[ItemCode], int]:
