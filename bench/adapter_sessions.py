@@ -5,6 +5,7 @@ Each function opens one of them in a folder, as its users do: ours on the URL of
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from . import peers
 from .entries import turn
+from .measure import steady
 from .peers import need
 from .turns import url
 
@@ -90,6 +92,35 @@ async def openai_theirs(folder: Path) -> AsyncGenerator[Conversations, None]:
 # LangGraph
 
 
+def langgraph_messages(made: Any, first: int, number: int) -> list[Any]:
+    """Return the messages of a turn, with the ids from `first` on."""
+    texts = turn(number)
+    call = {"id": texts.call, "name": "lookup", "args": {**texts.arguments, "why": "asked"}}
+    return [
+        made.HumanMessage(texts.question, id=f"{first}"),
+        made.AIMessage(texts.thought, tool_calls=[call], id=f"{first + 1}"),
+        made.ToolMessage(texts.result["text"], tool_call_id=texts.call, id=f"{first + 2}"),
+        made.AIMessage(texts.answer, id=f"{first + 3}"),
+    ]
+
+
+def langgraph_merging(turns: int) -> float:
+    """Return the µs of CPU that LangGraph takes to merge the messages of a turn into a list of
+    `turns` turns. A graph does so in each turn, whatever its checkpointer is."""
+    made = need("langchain_core.messages", "langgraph-checkpoint")
+    merge = need("langgraph.graph.message", "langgraph").add_messages
+    earlier = [
+        message
+        for number in range(turns)
+        for message in langgraph_messages(made, 4 * number, number)
+    ]
+    new = langgraph_messages(made, 4 * turns, turns)
+    with steady():
+        start = time.process_time()
+        merge(earlier, new)
+        return (time.process_time() - start) * 1e6
+
+
 class _LangGraph:
     """Threads of a graph whose one channel is its messages. One checkpoint a turn is the kindest
     reading: a graph writes one a step."""
@@ -108,7 +139,7 @@ class _LangGraph:
 
         async def write(number: int) -> None:
             nonlocal config, version
-            messages.extend(self._of(len(messages), number))
+            messages.extend(langgraph_messages(self._messages, len(messages), number))
             version = self._saver.get_next_version(version, None)
             checkpoint = self._base.empty_checkpoint()
             checkpoint["channel_values"] = {"messages": [*messages]}
@@ -117,16 +148,6 @@ class _LangGraph:
             config = await self._saver.aput(config, checkpoint, metadata, {"messages": version})
 
         return write
-
-    def _of(self, first: int, number: int) -> list[Any]:
-        texts, made = turn(number), self._messages
-        call = {"id": texts.call, "name": "lookup", "args": {**texts.arguments, "why": "asked"}}
-        return [
-            made.HumanMessage(texts.question, id=f"{first}"),
-            made.AIMessage(texts.thought, tool_calls=[call], id=f"{first + 1}"),
-            made.ToolMessage(texts.result["text"], tool_call_id=texts.call, id=f"{first + 2}"),
-            made.AIMessage(texts.answer, id=f"{first + 3}"),
-        ]
 
     async def load(self, name: str) -> int:
         found = await self._saver.aget_tuple(self._config(name))

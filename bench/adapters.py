@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -32,6 +33,8 @@ class Pair(Struct, frozen=True):
     one: float  # times their turns per second, at least
     storage: float  # times their bytes, at most
     turns: str = "turns_adapter"  # of one session, a round
+    turns_together: str = ""  # of each session of a fleet; by default, the same turns in all
+    merging: Callable[[int], float] | None = None  # µs of the SDK's own work for a late turn
 
 
 OPENAI = Pair(
@@ -51,7 +54,8 @@ LANGGRAPH = Pair(
     sessions.langgraph_theirs,
     one=3.0,
     storage=0.05,
-    turns="turns_langgraph",
+    turns_together="turns_adapter_together",
+    merging=sessions.langgraph_merging,
 )
 ADK = Pair(
     "adapter-adk",
@@ -90,6 +94,8 @@ def _compared(pair: Pair, settings: Settings) -> Result:
     result = Result(name=pair.name, title=f"{pair.ours} and {pair.theirs}, on SQLite")
     turns: int = getattr(sizes, pair.turns)
     fleet = max(1, turns // sizes.together)
+    if pair.turns_together:
+        fleet = getattr(sizes, pair.turns_together)
     with settings.folder() as long, settings.folder() as kept, settings.folder() as other:
         runs = {
             pair.ours: _speed(settings, pair.open_ours, 1, turns),
@@ -99,6 +105,10 @@ def _compared(pair: Pair, settings: Settings) -> Result:
             f"{pair.ours}, late": lambda: _late(pair.open_ours, long, settings),
             f"{pair.ours}, load": _loading(pair.open_ours, kept, turns),
         }
+        if pair.merging is not None:
+            runs[f"{pair.name.removeprefix('adapter-')} itself, merging"] = partial(
+                pair.merging, sizes.late_adapter
+            )
         if settings.peers:
             runs |= {
                 pair.theirs: _speed(settings, pair.open_theirs, 1, turns),
@@ -115,12 +125,16 @@ def _compared(pair: Pair, settings: Settings) -> Result:
                 values[f"{name}, storage"] = [size]
             else:
                 absent[f"{name}, storage"] = absent.get(f"{name}, load", "")
-    units = {"load": "µs/turn", "storage": "KB/turn", "late": "×"}
+    units = {"load": "µs/turn", "storage": "KB/turn", "late": "×", "merging": "µs/turn"}
+    late = f"turn {sizes.late_adapter:,}"
+    notes = {
+        "late": f"{late} beside turn {EARLY}",
+        "merging": f"{late}: the SDK's own work, without a store",
+        f"{sizes.together}": f"{fleet} turns of each session",
+    }
     for name in [*runs, *(f"{name}, storage" for name in stored)]:
-        unit = units.get(name.rpartition(", ")[2], "turns/s")
-        note = (
-            f"{turns} turns" if unit != "×" else f"turn {sizes.late_adapter:,} beside turn {EARLY}"
-        )
+        last = name.rpartition(", ")[2]
+        unit, note = units.get(last, "turns/s"), notes.get(last, f"{turns} turns")
         found, why = values.get(name, []), absent.get(name, "")
         if found or why:
             result.figures.append(Figure(name=name, unit=unit, values=found, note=note, absent=why))

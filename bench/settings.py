@@ -61,6 +61,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     large: int = 100  # messages that those have missed
     posts: int = 40  # messages of each session, a round; fewer than may wait in a queue
     turns_adapter: int = 500  # of one session of an adapter, a round
+    turns_adapter_together: int = 100  # of each of them, beside a peer that rewrites its history
     late_adapter: int = 2_000
     window_adapter: int = 50
     hops: int = 2_000  # calls of a store from another event loop, a round
@@ -104,6 +105,7 @@ QUICK = Sizes(
     large=20,
     posts=10,
     turns_adapter=100,
+    turns_adapter_together=10,
     late_adapter=300,
     window_adapter=20,
     hops=200,

@@ -253,6 +253,38 @@ async def test_thread_of_2000_checkpoints_opens_without_reading_its_log(
         assert [each.checkpoint["id"] async for each in before] == ids[4::-1]
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "file"])
+async def test_new_saver_reads_a_long_list_once(kind: str, tmp_path: Path) -> None:
+    async with connect(
+        URLS[kind](tmp_path) + ("" if kind == "memory" else "?durability=process")
+    ) as store:
+        thread = Thread(HoldfastSaver(store), "long")
+        messages: list[Any] = []
+        for number in range(600):
+            messages += [
+                HumanMessage(f"{number}", id=f"{number}"),
+                AIMessage("ok", id=f"a{number}"),
+            ]
+            await thread.put(messages=[*messages])
+        counting = CountingStore(store)
+        found = await HoldfastSaver(counting).aget_tuple(at("long"))
+        assert found is not None
+        assert found.checkpoint["channel_values"]["messages"] == messages
+        assert counting.read_events <= len(await events(store, "long")) + 40
+        assert sum(counting.calls.values()) < 10
+
+
+async def test_message_that_was_changed_in_place_is_stored_again(store: Store) -> None:
+    saver = HoldfastSaver(store)
+    thread = Thread(saver, "changed")
+    messages = [HumanMessage(f"{number}", id=f"{number}") for number in range(4)]
+    await thread.put(messages=[*messages])
+    messages[2].content = "new"
+    messages[3].additional_kwargs["a"] = 1
+    await thread.put(messages=[*messages])
+    assert (await loaded(store, "changed"))["messages"] == messages
+
+
 async def canaries(store: Store) -> Thread:
     """Write a thread that has the phrase in every place that holds something of a user."""
     thread = Thread(HoldfastSaver(store), "person", run="run-1")

@@ -65,6 +65,7 @@ TINY = Sizes(
     hops=5,
     posts=2,
     turns_adapter=3,
+    turns_adapter_together=2,
     turns_adk=3,
     turns_langgraph=3,
     late_adapter=9,

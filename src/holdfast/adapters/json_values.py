@@ -15,16 +15,51 @@ from ..log.events import to_json
 DEEPEST = 500  # nesting levels that every Python version can parse
 WRAPPED = 4  # nesting levels that an event adds to a value
 CALL_BYTES = 400  # the longest id of a call, which is part of an event's id
+UNEQUAL = object()  # the result of `stored` for a value that stores reject or change
+
+SCALARS = frozenset({str, int, float, bool, type(None)})
+MOST = 10_000_000  # values in a tree; a list that contains itself has more
 
 
 def storable(value: Any) -> bool:
     """Return whether stores accept a value and return an equal value. Lone surrogates, large
     numbers and deep nesting are not storable."""
+    return stored(value) is not UNEQUAL
+
+
+def stored(value: Any) -> Any:
+    """Return a value as stores return it, with lists and dicts of its own; `UNEQUAL` if stores
+    reject the value, or return one that differs."""
     try:
         data = bytes(to_json(value))
-        return not too_deep(data, LIMITS.depth - WRAPPED) and msgspec.json.decode(data) == value
+        if too_deep(data, LIMITS.depth - WRAPPED):
+            return UNEQUAL
+        found = msgspec.json.decode(data)
+        return found if found == value else UNEQUAL
     except (InvalidValue, ValueError):
-        return False
+        return UNEQUAL
+
+
+def is_json(value: Any) -> bool:
+    """Return whether a value consists of the types that a JSON reader returns, without subclasses
+    of them."""
+    left = [value]
+    seen = 0
+    while left:
+        item = left.pop()
+        made = type(item)
+        if made is list:
+            left.extend(item)
+        elif made is dict:
+            if not all(type(key) is str for key in item):
+                return False
+            left.extend(item.values())
+        elif made not in SCALARS:
+            return False
+        seen += 1
+        if seen > MOST:
+            return False
+    return True
 
 
 def as_text(value: Any) -> Raw:

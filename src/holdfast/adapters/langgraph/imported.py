@@ -1,8 +1,8 @@
-"""The first checkpoint of a thread that another program began: its conversation.
+"""Makes the first checkpoint of a thread whose conversation another program wrote.
 
-A session with messages that the harness or the adapter of another SDK wrote has no checkpoint. A
-graph starts from one that is made of these messages, in the channel `messages`. Their events stay
-where they are: the checkpoints of the graph refer to them.
+A session that the harness or the adapter of another SDK wrote has messages but no checkpoint. A
+graph starts from a checkpoint with these messages in the channel `messages`. Their events are not
+copied: the later checkpoints of the graph refer to them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from langgraph.checkpoint.base import empty_checkpoint
 from ...stores.port import Store
 from ..foreign import ForeignEvents
 from ..reading import read_newest_first
-from .messages import from_event, message_of
+from .fields import message_of
+from .messages import from_event
 from .thread import THREAD, ThreadLog
 from .values import Codec
 
@@ -27,8 +28,8 @@ ID = "00000000-0000-6000-8000-{:012x}"  # of the checkpoint after an event: belo
 async def first_checkpoint(
     store: Store, log: ThreadLog, codec: Codec, version: Any
 ) -> dict[str, Any] | None:
-    """Return the checkpoint with the conversation of a log in which no graph has written, or None
-    if there is no conversation. `version` is that of the channel."""
+    """Return a checkpoint with the conversation of a log; None if the log has no conversation, or a
+    graph has already written to it. `version` is the version of the channel."""
     row = await store.row(log.key)
     if row is None or row.log != log.log:
         return None

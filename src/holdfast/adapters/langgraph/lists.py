@@ -1,9 +1,10 @@
-"""Lists that grow: a version of a list as its tail over an earlier version. Pure.
+"""Encodes lists that grow: as the items that follow those of an earlier version. Pure.
 
-The code of a list has the codes of its items. An item that is a number is a message: the number of
-its native event. A tail also has `base`, the event with the earlier version, and `keep`, the number
-of items that it shares with that; `since` is the event with the newest version that is whole, and
-`weight` the bytes of that version and of the tails after it.
+The code of a list is either `items`, the codes of all items, or `tail`, the codes of the new items.
+The code of a message is the number of its native event. A tail also has `base`, the number of the
+event with the earlier version, and `keep`, the number of items that it shares with that version;
+`since`, the number of the event with the newest version that has all items; and `weight`, the size
+in bytes of that version and of the tails after it.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from msgspec import Struct
 from .values import Code, Codec
 
 RECENT = 16  # items at the end of a list that are compared by content, not only by identity
-LIGHT = 256  # bytes of tails that do not yet outweigh a list
+LIGHT = 256  # bytes of tails that are allowed even for a shorter list
 
 ItemCode = Code | int
 Encode = Callable[[Any, Code], ItemCode]
 
 
 class Listed(Struct):
-    """A version of a list: the event that has it, its items, their codes, and the inline codes of
-    the newest ones."""
+    """A version of a list, in memory. `seq` is the number of the event that has it; `recent` has
+    the codes of the newest items, with messages in full. `since`, `whole` and `tails` are the
+    fields `since` and `weight` of its tail."""
 
     seq: int
     items: list[Any]
@@ -37,24 +39,22 @@ class Listed(Struct):
     tails: int
 
     def written(self, seq: int) -> None:
-        """Take note of the event that has this version."""
+        """Set the number of the event in which this version was stored."""
         self.seq = seq
         self.since = self.since or seq
 
 
 def common(last: Listed, value: Sequence[Any], codec: Codec) -> int:
-    """Return how many items at the beginning of a list are those of its last version."""
+    """Return the number of items, counted from the beginning, that a list shares with its last
+    version."""
     most = min(len(last.items), len(value))
     checked = max(0, len(last.items) - len(last.recent))
-    same = list(map(is_, value[:checked], last.items))
-    index = 0
-    while not all(same[index:]):
-        index = same.index(False, index)
-        if codec.encode(value[index]) != codec.encode(last.items[index]):
-            return index
-        index += 1
+    if not all(map(is_, value[:checked], last.items)):
+        for index, (item, old) in enumerate(zip(value[:checked], last.items, strict=False)):
+            if item is not old and codec.encode(item) != codec.encode(old):
+                return index
     for index in range(min(most, checked), most):
-        if codec.encode(value[index]) != last.recent[index - checked]:
+        if not codec.is_code_of(last.recent[index - checked], value[index]):
             return index
     return most
 
@@ -62,8 +62,8 @@ def common(last: Listed, value: Sequence[Any], codec: Codec) -> int:
 def encode_list(
     value: list[Any], last: Listed | None, codec: Codec, encode: Encode
 ) -> tuple[Code, Listed]:
-    """Return the code of a list, and the version that it makes. `encode` returns the code of an
-    item from its inline code."""
+    """Return the code of a list, and the list as its new version. `encode` takes an item and its
+    code with messages in full, and returns the code that is stored."""
     keep = 0 if last is None else common(last, value, codec)
     inline = [codec.encode(item) for item in value[keep:]]
     tail = [encode(item, code) for item, code in zip(value[keep:], inline, strict=True)]

@@ -1,7 +1,7 @@
-"""LangChain's messages as JSON and as native events, and back. Pure.
+"""Converts the fields of LangChain's messages to native events, and back. Pure.
 
-The field `langgraph` of a native event has what its other fields do not tell about the message, or
-`true` if they tell all of it.
+The field `langgraph` of a native event has the fields of the message that cannot be rebuilt from
+the other fields of the event, or `true` if there are none.
 """
 
 from __future__ import annotations
@@ -9,47 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from ...log import events as ev
 from ...log.codec import typed
 from ...log.events import Event, NewEvent, new_id
 from ..foreign import outcome_text
 from ..json_values import is_call_id
+from .fields import Fields
 
 FIELD = "langgraph"
 NATIVE = ("message.received", "message.completed", "tool.finished")
-CLASSES: dict[str, type[BaseMessage]] = {
-    "human": HumanMessage,
-    "ai": AIMessage,
-    "system": SystemMessage,
-    "tool": ToolMessage,
-}
-TYPES = {made: name for name, made in CLASSES.items()}
-EMPTY: tuple[Any, ...] = (None, [], {})
 USAGE = ("input_tokens", "output_tokens")
-
-Fields = dict[str, Any]  # of a message, with `type`; fields that are empty are left out
-
-
-def fields_of(message: BaseMessage) -> Fields | None:
-    """Return the fields of a message, or None if the message is not made of its fields alone."""
-    name = TYPES.get(type(message))
-    if name is None:
-        return None
-    fields = {key: value for key, value in message.model_dump().items() if value not in EMPTY}
-    fields["type"] = name
-    try:
-        same = message_of(fields) == message
-    except (TypeError, ValueError):
-        return None
-    return fields if same else None
-
-
-def message_of(fields: Fields) -> BaseMessage:
-    """Return the message with these fields."""
-    given = {key: value for key, value in fields.items() if key != "type"}
-    return CLASSES[fields["type"]](**{"content": [], **given})
 
 
 def to_event(fields: Fields) -> NewEvent | None:
@@ -59,10 +29,10 @@ def to_event(fields: Fields) -> NewEvent | None:
     if event is None:
         return None
     kind, data, id = event
-    told = _told(kind, data)
-    left = {key: value for key, value in fields.items() if told.get(key) != value}
-    lost = {key: None for key in told if key not in fields}
-    data[FIELD] = {**lost, **left} or True
+    rebuilt = _rebuilt(kind, data)
+    other = {key: value for key, value in fields.items() if rebuilt.get(key) != value}
+    absent = {key: None for key in rebuilt if key not in fields}
+    data[FIELD] = {**absent, **other} or True
     return NewEvent.of(kind, data, id=id)
 
 
@@ -75,7 +45,12 @@ def from_event(event: Event) -> Fields | None:
     mark = data.get(FIELD)
     if mark is None:
         return _foreign(event)
-    fields = {**_told(event.kind, data), **(mark if isinstance(mark, dict) else {})}
+    fields = _rebuilt(event.kind, data)
+    if not isinstance(mark, dict):
+        return fields
+    fields |= mark
+    if None not in mark.values():
+        return fields
     return {key: value for key, value in fields.items() if value is not None}
 
 
@@ -86,7 +61,7 @@ def _foreign(event: Event) -> Fields | None:
     if isinstance(payload, ev.ToolFinished):
         data = {"call": payload.call, "result": outcome_text(payload)}
         outcome = "ok" if payload.outcome == "ok" else "failed"
-        return {**_told(event.kind, {**data, "outcome": outcome}), "id": id}
+        return {**_rebuilt(event.kind, {**data, "outcome": outcome}), "id": id}
     if isinstance(payload, ev.MessageReceived) and payload.text:
         return {"type": "human", "content": payload.text, "id": id}
     if not isinstance(payload, ev.MessageCompleted) or not (payload.text or payload.calls):
@@ -95,11 +70,11 @@ def _foreign(event: Event) -> Fields | None:
         {**msgspec.to_builtins(call), "arguments": _arguments(call.arguments)}
         for call in payload.calls
     ]
-    return {**_told(event.kind, {"text": payload.text, "calls": calls}), "id": id}
+    return {**_rebuilt(event.kind, {"text": payload.text, "calls": calls}), "id": id}
 
 
 def _arguments(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of a call as LangChain has them."""
+    """Return the arguments of a call as a dict, which LangChain requires."""
     if isinstance(arguments, dict):
         return arguments
     return {} if arguments is None else {"arguments": arguments}
@@ -141,12 +116,16 @@ def _finished(fields: Fields) -> _Native | None:
     return "tool.finished", data, f"redone:{new_id()}:{call}"
 
 
-def _told(kind: str, data: dict[str, Any]) -> Fields:
-    """Return the fields of a message that the native fields of its event tell."""
+def _rebuilt(kind: str, data: dict[str, Any]) -> Fields:
+    """Return the fields of a message that can be rebuilt from the native fields of its event."""
     if kind == "tool.finished":
         status = "error" if data.get("outcome") == "failed" else "success"
-        told = {"content": data["result"], "tool_call_id": data["call"], "status": status}
-        return {"type": "tool", **told}
+        return {
+            "type": "tool",
+            "content": data["result"],
+            "tool_call_id": data["call"],
+            "status": status,
+        }
     if kind == "message.received":
         return {"type": "human", "content": data["text"]}
     fields = {"type": "ai", "content": data["text"]}

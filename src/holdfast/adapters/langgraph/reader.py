@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,9 +12,10 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
 from ...log.events import Event
 from ...stores.port import Store
 from ..recent import keep
+from .fields import message_of
 from .lists import RECENT, ItemCode, Listed
-from .messages import from_event
-from .thread import CHECKPOINT, KEPT, Record, ThreadLog
+from .messages import NATIVE, from_event
+from .thread import CHECKPOINT, KEPT, NEAR, Record, ThreadLog
 from .values import Code, Codec
 
 Writes = list[tuple[str, str, Any]]
@@ -22,7 +24,7 @@ REWRITE = 1 << 60  # weight of the tails of a list that has lost items
 
 
 async def load_values(store: Store, log: ThreadLog, codec: Codec, record: Record) -> dict[str, Any]:
-    """Return the values of the channels of a checkpoint. What was erased is left out."""
+    """Return the values of the channels of a checkpoint, without erased values."""
     places = {**record.data["refs"], **dict.fromkeys(record.data["values"], record.seq)}
     known = {record.seq: record.data}
     lists = {}
@@ -56,8 +58,8 @@ def checkpoint_of(record: Record, codec: Codec) -> dict[str, Any]:
 
 
 def _again(listed: Listed, codec: Codec) -> list[Any]:
-    """Return the items of a list in memory; the newest ones are made again, since a graph may have
-    changed them."""
+    """Return the items of a list in memory. The newest ones are decoded again, because a graph may
+    have changed those that it received."""
     if listed.recent:
         listed.items[-len(listed.recent) :] = [codec.decode(code) for code in listed.recent]
     return [*listed.items]
@@ -66,7 +68,8 @@ def _again(listed: Listed, codec: Codec) -> list[Any]:
 async def load_list(
     store: Store, log: ThreadLog, codec: Codec, seq: int, channel: str
 ) -> Listed | None:
-    """Return the list of a channel that an event has; None if it is no list, or was erased."""
+    """Return the list of a channel as an event has it; None if the value is not a list, or was
+    erased."""
     event = (await log.fetch(store, [seq])).get(seq)
     code = None if event is None else event.json().get("values", {}).get(channel)
     if code is None or not ("items" in code or "tail" in code):
@@ -79,34 +82,50 @@ async def _load_list(
 ) -> Listed:
     since, weight = seq, None
     codes: list[ItemCode]
+    events: dict[int, Event] = {}
+    end = seq  # the events from `since` to before `end` are read together
     if "tail" in code:
         since, weight = code["tail"]["since"], code["tail"]["weight"]
-        earlier = {}
-        async for event in log.read(store, after=since - 1, before=code["tail"]["base"] + 1):
-            if event.kind == CHECKPOINT:
-                earlier[event.seq] = event
-        codes, length = _joined(code, channel, earlier)
+        base = code["tail"]["base"]
+        end = seq if seq - base <= NEAR else base + 1
+        async for event in log.read(store, after=since - 1, before=end):
+            if event.kind == CHECKPOINT or event.kind in NATIVE:
+                events[event.seq] = event
+        codes, length = _joined(code, channel, events)
     else:
         codes = code["items"]
         length = len(codes)
-    messages = await log.fetch(store, [item for item in codes if isinstance(item, int)])
-    both = [(item, _inline(item, messages)) for item in codes]
-    found = [code for _, code in both if code is not None]
+    others = [item for item in codes if isinstance(item, int) and not since <= item < end]
+    events |= await log.fetch(store, others)
+    items, kept, recent = _items(codes, events, codec)
     whole, tails = weight or (len(msgspec.json.encode(codes)), 0)
-    return Listed(
-        seq,
-        [codec.decode(code) for code in found],
-        [item for item, code in both if code is not None],
-        found[-RECENT:],
-        since,
-        whole,
-        tails if len(found) == len(codes) == length else REWRITE,
-    )
+    complete = len(kept) == len(codes) == length
+    return Listed(seq, items, kept, recent, since, whole, tails if complete else REWRITE)
+
+
+def _items(
+    codes: Sequence[ItemCode], events: Mapping[int, Event], codec: Codec
+) -> tuple[list[Any], list[ItemCode], list[Code]]:
+    """Return the items with these codes, except those that were erased; their codes; and the codes
+    of the newest ones with messages in full. No item shares a list or dict with a code."""
+    items: list[Any] = []
+    kept: list[ItemCode] = []
+    recent: deque[Code] = deque(maxlen=RECENT)
+    for item in codes:
+        code = _inline(item, events)
+        if code is not None:
+            native = isinstance(item, int)
+            items.append(message_of(code["message"]) if native else codec.decode(code))
+            kept.append(item)
+            recent.append(code)
+    if recent:
+        items[-len(recent) :] = map(codec.decode, recent)
+    return items, kept, [*recent]
 
 
 def _joined(code: Code, channel: str, earlier: Mapping[int, Event]) -> tuple[list[ItemCode], int]:
-    """Return the codes of the items of a tail and of the versions before it, and how many there
-    were before some were erased."""
+    """Return the codes of all items of a list that is stored as a tail, and how many items it had
+    before some were erased."""
     length = code["tail"]["keep"] + len(code["tail"]["items"])
     tails = []
     while "tail" in code:
@@ -131,8 +150,8 @@ def _inline(code: ItemCode, messages: Mapping[int, Event]) -> Code | None:
 
 
 def load_writes(found: Iterable[dict[str, Any]], codec: Codec) -> Writes:
-    """Return pending writes in LangGraph's order. A batch of special channels replaces earlier
-    writes; any other leaves them."""
+    """Return pending writes in LangGraph's order. A repeated write is ignored, but a batch in which
+    all channels are special (such as errors and interrupts) replaces earlier writes."""
     writes: dict[tuple[str, str, int], tuple[str, Code]] = {}
     places: dict[tuple[str, int], tuple[str, str, int]] = {}
     for data in found:

@@ -1,8 +1,8 @@
 """Deletes, prunes and copies threads.
 
-A checkpoint that is deleted is erased, with its writes and its messages, as far as no other one
-needs them: an event that has a value of another checkpoint stays, and `langgraph.deleted` takes the
-place of the checkpoint.
+Deleting a checkpoint erases its event, its writes and its messages, except those that a remaining
+checkpoint needs. If its own event is needed, because it has a value of a remaining checkpoint, an
+event `langgraph.deleted` hides the checkpoint.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ async def delete_thread(store: Store, key: Key) -> None:
 
 
 async def copy_thread(store: Store, source: Key, target: Key) -> None:
-    """Copy a log to a session that does not exist yet; nothing happens if there is no source."""
+    """Copy a log to a session that does not exist yet; nothing happens if the source does
+    not exist."""
     row = await store.row(source)
     if row is None:
         return
@@ -44,7 +45,7 @@ async def copy_thread(store: Store, source: Key, target: Key) -> None:
 
 
 async def keep_latest(store: Store, log: ThreadLog, codec: Codec) -> None:
-    """Delete all checkpoints but the latest of each namespace."""
+    """Delete all checkpoints except the latest of each namespace."""
 
     def doomed(records: Sequence[Record]) -> set[Name]:
         latest = {record.ns: record for record in reversed(records)}
@@ -113,7 +114,8 @@ async def _tomb(store: Store, log: ThreadLog, record: Record) -> NewEvent:
 
 
 def _ancestors(kept: Iterable[Record], by_name: dict[Name, Record], codec: Codec) -> Iterable[Name]:
-    """Yield the ancestors whose writes rebuild a delta channel of a checkpoint that is kept."""
+    """Yield the ancestors of kept checkpoints whose writes are needed to rebuild a delta
+    channel."""
     for record in [*kept]:
         channels = set(codec.decode(record.data["metadata"]).get(DELTA) or ())
         channels &= set(checkpoint_of(record, codec)["channel_versions"])
@@ -127,7 +129,7 @@ def _ancestors(kept: Iterable[Record], by_name: dict[Name, Record], codec: Codec
 
 
 def _needed(kept: Iterable[Record], events: Sequence[Event]) -> set[int]:
-    """Return the numbers of the events with the values of these checkpoints, and their messages."""
+    """Return the numbers of the events that have the values and messages of these checkpoints."""
     data = {event.seq: event.json() for event in events if event.kind == CHECKPOINT}
     needed: set[int] = set()
     known: set[tuple[int, str]] = set()

@@ -43,16 +43,16 @@ T = TypeVar("T")
 
 Names = list[tuple[str, str]]  # namespace and id of each checkpoint
 
-THREADS = 256  # logs of which something is kept in memory
+THREADS = 256  # logs with a cache in memory
 
 
 class HoldfastSaver(BaseCheckpointSaver[Any]):
     """A LangGraph checkpointer on a Holdfast store, or on the URL of one. A thread of LangGraph is
     a session with the same id.
 
-    A URL is opened at the first use, once per process; then any event loop and thread may use this,
-    with and without `await`. A store that you pass in is not closed; the methods without `await`
-    are for other threads than that of its event loop.
+    A URL is opened at the first use, once per process; then the saver may be used from any event
+    loop and thread, with and without `await`. A store that you pass in is not closed, and the
+    methods without `await` must be called from other threads than that of its event loop.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
     def from_conn_string(
         cls, conn_string: str, *, tenant: str = "main", serde: SerializerProtocol | None = None
     ) -> HoldfastSaver:
-        """Return a saver for `with` or `async with`, which open the store at this URL and close
-        it."""
+        """Return a saver for the store at this URL. `with` and `async with` open the store, and
+        close it at the end."""
         return cls(conn_string, tenant=tenant, serde=serde)
 
     def __enter__(self) -> HoldfastSaver:
@@ -92,11 +92,12 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         await self.aclose()
 
     def close(self) -> None:
-        """Close the store if it was opened from a URL, unless others in this process use it."""
+        """Close the store if it was opened from a URL, unless other code in this process uses
+        it."""
         self._opening.wait_closed()
 
     async def aclose(self) -> None:
-        """The same, with `await`."""
+        """Like `close`, with `await`."""
         await self._opening.close()
 
     # Reads
@@ -196,24 +197,24 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         await self._run(self._copying(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete the checkpoints of threads, or all but the latest of each namespace and those
-        from which it is rebuilt (`DeltaChannel`)."""
+        """Delete the checkpoints of threads: all of them (`delete`), or all except the latest of
+        each namespace and those from which it is rebuilt (`DeltaChannel`)."""
         self._wait(self._pruning(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete the checkpoints of threads, or all but the latest of each namespace and those
-        from which it is rebuilt (`DeltaChannel`)."""
+        """Delete the checkpoints of threads: all of them (`delete`), or all except the latest of
+        each namespace and those from which it is rebuilt (`DeltaChannel`)."""
         await self._run(self._pruning(thread_ids, strategy))
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """Return the next version of a channel: a number, or text in a thread that another saver
-        began."""
+        """Return the next version of a channel: an integer, or a string if the versions of the
+        thread are strings because another saver wrote its first checkpoints."""
         if not isinstance(current, str):
             return 1 if current is None else current + 1
         number = int(current.partition(".")[0]) + 1
         return f"{number:032}.{random.random():016}"  # noqa: S311 - tells branches apart
 
-    # The same calls as functions of the store
+    # The work of each call, as a function of the store
 
     def _getting(
         self, config: RunnableConfig
@@ -264,7 +265,8 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None,
         limit: int | None,
     ) -> Callable[[Store], Awaitable[Any]]:
-        """Return a function that returns functions, one per checkpoint, that load it."""
+        """Return a function that finds checkpoints. It returns one function per checkpoint, which
+        loads that checkpoint."""
 
         async def find(store: Store) -> Any:
             if config is None:

@@ -1,8 +1,9 @@
-"""The log of one LangGraph thread: which checkpoints and writes it has, and where.
+"""Finds the checkpoints and writes of one LangGraph thread in its log.
 
-A checkpoint's event id is made of its namespace and its own id, so it is found without a search. A
-checkpoint whose id is not above all earlier ones is marked `late`: read from the end, the log gives
-the newest checkpoints first, and the first one that is not late ends the search.
+The event id of a checkpoint is derived from its namespace and its own id, so its event is found
+without a search. A checkpoint whose id is not larger than all earlier ones is marked `late`. The
+search for the newest checkpoint reads the log from its end and stops at the first one that is not
+late.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from .lists import Listed
 
 CHECKPOINT = "langgraph.checkpoint"
 WRITES = "langgraph.writes"
-DELETED = "langgraph.deleted"  # takes the place of a checkpoint
-MARK = "langgraph.mark"  # its id says that the log has something
+DELETED = "langgraph.deleted"  # hides a checkpoint with values that other checkpoints need
+MARK = "langgraph.mark"  # an event that is found by its id: see the functions below
 THREAD = "langgraph:thread"  # id of the mark that every log with checkpoints has
 
 KEPT = 32  # checkpoints, lists and namespaces of a thread in memory
 MESSAGES = 512  # messages of a thread in memory
-NEAR = 64  # events between two others that are read with them
-BATCH = 16  # ids in the first question for the writes of a checkpoint
+NEAR = 64  # distance of two events that are fetched in one read
+BACK = 16  # events in the first read from the end; later reads have more
+MOST_BACK = 1 << 20
+BATCH = 16  # ids in the first lookup of the writes of a checkpoint
 
 
 def digest(*parts: str) -> str:
@@ -58,7 +61,7 @@ def writes_event(ns: str, id: str, number: int) -> str:
 
 
 class Record(Struct, frozen=True):
-    """A checkpoint: its event's number and data."""
+    """A stored checkpoint: the number and the data of its event."""
 
     seq: int
     data: dict[str, Any]
@@ -83,8 +86,8 @@ class Record(Struct, frozen=True):
 
 
 class ThreadLog:
-    """What is known of a log up to `head`. All of it can be read again from the log; `refresh` does
-    so with what others wrote."""
+    """A cache of what this process has read from a log or written to it, up to event `head`.
+    `refresh` adds the events that others wrote."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -97,7 +100,7 @@ class ThreadLog:
         self.head = 0
         self.erased = 0
         self.top = ""  # the largest id of a checkpoint
-        self.current = False  # whether nobody else has written, as far as is known
+        self.current = False  # False if others may have written since `head`
         self.newest: dict[str, Record] = {}  # by namespace
         self.records: dict[tuple[str, str], Record] = {}
         self.lists: dict[tuple[str, str], Listed] = {}  # by namespace and channel
@@ -106,7 +109,7 @@ class ThreadLog:
         self.marks: set[str] = set()
 
     async def refresh(self, store: Store) -> bool:
-        """Learn what others wrote. Returns False if the log does not exist."""
+        """Read the events that others wrote. Returns False if the log does not exist."""
         row = await store.row(self.key)
         if row is None or row.log != self.log or row.erased != self.erased or row.head < self.head:
             self._forget()
@@ -130,6 +133,8 @@ class ThreadLog:
         async with aclosing(self.newest_first(store)) as found:
             async for record in found:
                 self.top = record.id
+                keep(self.newest, record.ns, record, KEPT)
+                self.remember(record)
                 break
 
     def _take(self, event: Event) -> None:
@@ -146,7 +151,7 @@ class ThreadLog:
                 self.writes.pop((data["ns"], data["checkpoint"]), None)
 
     def wrote(self, record: Record) -> None:
-        """Take note of a checkpoint that was appended."""
+        """Add a checkpoint that was appended to the log to the cache."""
         self.remember(record)
         last = self.newest.get(record.ns)
         known = last is not None or record.id > self.top
@@ -160,7 +165,7 @@ class ThreadLog:
     # Checkpoints
 
     async def record(self, store: Store, ns: str, id: str) -> Record | None:
-        """Return a checkpoint, or None if there is none or it was deleted."""
+        """Return a checkpoint, or None if it does not exist or was deleted."""
         if found := self.records.get((ns, id)):
             return found
         seq = (await self.versions(store, ns, id))[1]
@@ -175,7 +180,8 @@ class ThreadLog:
         return record
 
     async def versions(self, store: Store, ns: str, id: str) -> tuple[int, int]:
-        """Return how many events were written for a checkpoint, and the number of the last one."""
+        """Return how many versions of a checkpoint were written, and the number of the event with
+        the last one."""
         count = seq = 0
         while True:
             ids = [checkpoint_event(ns, id, count), checkpoint_event(ns, id, count + 1)]
@@ -202,7 +208,7 @@ class ThreadLog:
     async def newest_first(
         self, store: Store, ns: str | None = None
     ) -> AsyncGenerator[Record, None]:
-        """Yield the checkpoints of a namespace, or of all, largest id first."""
+        """Yield the checkpoints of a namespace, or of all namespaces, largest id first."""
         held: list[tuple[str, int, Record]] = []
         seen: set[tuple[str, str]] = set()
         async for event in self.read_back(store):
@@ -224,14 +230,16 @@ class ThreadLog:
     # Writes
 
     async def count_writes(self, store: Store, ns: str, id: str) -> int:
-        """Return a number above those of the writes of a checkpoint."""
+        """Return the number for the next event with writes of a checkpoint: larger than all
+        that are in use."""
         if (ns, id) not in self.writes:
             numbers = await self._writes(store, ns, id)
             keep(self.writes, (ns, id), 1 + max(numbers, default=-1), KEPT)
         return self.writes[ns, id]
 
     async def pending(self, store: Store, ns: str, id: str) -> list[dict[str, Any]]:
-        """Return the data of the writes of a checkpoint, in the order of their numbers."""
+        """Return the data of the events with writes of a checkpoint, in the order of their
+        numbers."""
         numbers = await self._writes(store, ns, id)
         events = await self.fetch(store, numbers.values())
         found = [events[seq].json() for _, seq in sorted(numbers.items()) if seq in events]
@@ -287,16 +295,18 @@ class ThreadLog:
                 after = damage.seq
 
     async def read_back(self, store: Store) -> AsyncGenerator[Event, None]:
-        """Yield all events, newest first."""
-        before = self.head + 1
+        """Yield all events, newest first. The caller usually needs only a few of them."""
+        before, limit = self.head + 1, BACK
         while before > 1:
             try:
-                stream = store.read(self.key, before=before, reverse=True, log=self.log)
+                stream = store.read(
+                    self.key, before=before, limit=limit, reverse=True, log=self.log
+                )
                 async with aclosing(stream) as events:
                     async for event in events:
                         yield event
                         before = event.seq
-                return
+                limit = min(8 * limit, MOST_BACK)
             except LogDamaged as damage:
                 skipped(damage)
                 before = damage.seq

@@ -1,10 +1,10 @@
-"""The values of channels as JSON, and back. Pure.
+"""Encodes the values of channels as JSON, and decodes them. Pure.
 
-A code is a JSON object with one field that names the form: `json` (the value itself), `text` (JSON
-that stores reject, as text), `message` (the fields of a LangChain message), `list`, `tuple` and
-`map` (codes of the items), `send` and `interrupt` (of LangGraph), and `typed` (what the serializer
-made of any other value: a name, and bytes in base64). `message_text` is a message with fields that
-stores reject, as text.
+A code is a JSON object with one field, whose name is the form of the value: `json` (the value
+itself), `text` (a JSON value that stores reject, as text), `message` (the fields of a LangChain
+message), `message_text` (the same as text, because stores reject some of them), `list`, `tuple` and
+`map` (the codes of the items), `send` and `interrupt` (objects of LangGraph), and `typed` (any
+other value, as the serializer encodes it: a name, and bytes in base64).
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt, Send
 
 from ...log.codec import too_deep
-from ..json_values import DEEPEST, storable
-from .messages import fields_of, message_of
+from ..json_values import DEEPEST, UNEQUAL, is_json, storable, stored
+from .fields import fields_of, has_fields, message_of
 
 Code: TypeAlias = dict[str, Any]
 
 NESTED = 12  # levels of containers that are encoded item by item
-SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 class Codec:
-    """Encodes values. A serializer of your own, for example one that encrypts, encodes all of them;
-    else it encodes only those that JSON cannot hold."""
+    """Encodes and decodes values. LangGraph's default serializer is used only for values that JSON
+    cannot represent; any other serializer, for example one that encrypts, is used for all."""
 
     def __init__(self, serde: SerializerProtocol) -> None:
         self._serde = serde
@@ -38,6 +37,14 @@ class Codec:
 
     def encode(self, value: Any) -> Code:
         return (self._plain(value, 0) if self.plain else None) or self._typed(value)
+
+    def is_code_of(self, code: Code, value: Any) -> bool:
+        """Return whether `code` is the code of a value. This is faster for messages than to encode
+        them."""
+        fields = code.get("message")
+        if fields is not None and has_fields(value, fields):
+            return True
+        return self.encode(value) == code
 
     def decode(self, code: Code) -> Any:
         ((form, content),) = code.items()
@@ -90,41 +97,17 @@ class Codec:
         return self._plain(value, depth + 1) or self._typed(value)
 
 
-def is_json(value: Any) -> bool:
-    """Whether a value has only the types that a JSON reader returns; no subclasses of them."""
-    left = [value]
-    seen = 0
-    while left:
-        item = left.pop()
-        made = type(item)
-        if made is list:
-            left.extend(item)
-        elif made is dict:
-            if not all(type(key) is str for key in item):
-                return False
-            left.extend(item.values())
-        elif made not in SCALARS:
-            return False
-        seen += 1
-        if seen > MOST:
-            return False
-    return True
-
-
 def _message(message: BaseMessage) -> Code | None:
     fields = fields_of(message)
-    code = _json(fields) if fields is not None and is_json(fields) else None
-    if fields is None or code is None:
+    code = None if fields is None else _json(fields)
+    if code is None:
         return None
-    return {"message": fields} if "json" in code else {"message_text": code["text"]}
-
-
-MOST = 10_000_000  # values in a tree; a list that contains itself has more
+    return {"message": code["json"]} if "json" in code else {"message_text": code["text"]}
 
 
 def copied(value: Any) -> Any:
-    """Return a JSON value with lists and objects of its own: a graph may change those that it has,
-    and codes stay in memory."""
+    """Return a copy of a JSON value with new lists and dicts, because a graph may change those that
+    it receives, and the originals stay in memory."""
     made = type(value)
     if made is dict:
         return {key: copied(item) for key, item in value.items()}
@@ -132,8 +115,9 @@ def copied(value: Any) -> Any:
 
 
 def _json(value: Any) -> Code | None:
-    if storable(value):
-        return {"json": copied(value)}
+    found = stored(value)
+    if found is not UNEQUAL:
+        return {"json": found}
     try:
         text = json.dumps(value)
     except (ValueError, RecursionError):

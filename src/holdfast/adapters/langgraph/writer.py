@@ -1,5 +1,5 @@
-"""Writes checkpoints and pending writes to the log of a thread. A checkpoint and the messages that
-are new in it are one append."""
+"""Writes checkpoints and pending writes to the log of a thread. A checkpoint and its new messages
+are written in one append."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ async def write_checkpoint(store: Store, log: ThreadLog, codec: Codec, put: Put)
 
 
 class CheckpointEvents:
-    """The events of a checkpoint, as they follow the head of the log, and what they make known."""
+    """The events that store a checkpoint, numbered from the head of the log, and the additions to
+    the cache of the log once they are stored."""
 
     def __init__(self, store: Store, log: ThreadLog, codec: Codec, put: Put) -> None:
         self._store, self._log, self._codec, self._put = store, log, codec, put
@@ -104,7 +105,8 @@ class CheckpointEvents:
         self.events = [*self._natives, event, *self._marks]
 
     async def _values(self, parent: Record | None) -> tuple[dict[str, Code], dict[str, int]]:
-        """Return the values that changed, and where the others are."""
+        """Return the codes of the values that changed, and the numbers of the events that have the
+        other values."""
         put = self._put
         given: Mapping[str, Any] = put.checkpoint["channel_values"]
         before = checkpoint_of(parent, self._codec)["channel_versions"] if parent else {}
@@ -132,7 +134,7 @@ class CheckpointEvents:
         return code
 
     def _item(self, native: bool, item: Any, code: Code) -> ItemCode:
-        """Return the code of an item of a list; a message is the number of its event."""
+        """Return the code of an item of a list: for a message, the number of its event."""
         if not isinstance(item, BaseMessage) or "message" not in code:
             return code
         known = self._messages.get(item.id or "") or self._log.messages.get(item.id or "")
@@ -157,7 +159,7 @@ class CheckpointEvents:
         return [NewEvent.of(MARK, {}, id=id) for id in ids if id not in self._log.marks]
 
     def written(self, done: Appended) -> None:
-        """Take note of what was appended."""
+        """Update the cache of the log after the append."""
         log, seq = self._log, self._first + len(self._natives)
         if log.log is None or not done.fresh:  # the head, or the log's name, is not known
             log.current = False
