@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import agents  # noqa: F401 - before a loop runs
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 

@@ -70,6 +70,8 @@ SAID = {
     "holdfast resume": "refunded 1999 cents of order 42",
     "holdfast sessions": "customer-42",
     "holdfast show": "run.finished",
+    "holdfast transcript": "refunded 1999 cents of order 42",
+    "holdfast search": "customer-42",
     "holdfast verify": "no damage",
     "holdfast export": "customer-42.zip",
     "holdfast import": "customer-42  imported",
