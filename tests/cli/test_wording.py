@@ -202,6 +202,13 @@ PROGRAMS = {
     "adapters/claude/provider.py": [
         "install Claude Code, or pass ClaudeProvider(…, options={'cli_path': …})"
     ],
+    "adapters/openai/session.py": [
+        "pass an int or None",
+        "pass a list of the SDK's items, such as [{'role': 'user', 'content': 'Hello.'}]",
+    ],
+    "adapters/pydantic_ai/store.py": [
+        "pass a list of ModelRequest and ModelResponse, such as result.new_messages()"
+    ],
     "bundle/write.py": [
         "pass a list with at least one thread",
         "pass it only with purpose='move'",  # no verb takes `move_to`
@@ -214,7 +221,7 @@ PROGRAMS = {
         "pass NewEvent values",
     ],
     "sync.py": ["pass a URL, or open it with connect(url, portal=True)"],
-    "harness/host.py": ["pass a str, or None for a new session"],
+    "harness/host.py": ["pass a list of labels", "pass a str, or None for a new session"],
     "harness/live/inputs.py": ["pass a str"],
     "harness/session/views.py": ["use allow, ask, deny or None"],
     "harness/loop/effects.py": ["pass replace=True"],
@@ -225,6 +232,7 @@ PROGRAMS = {
     # In the program of the agent, where tools are written:
     "harness/tools/jsonschema.py": ["declare it as f(arguments) or f(arguments, context)"],
     "harness/tools/signature.py": ["create the tool from a bound method: tool(thing.method)"],
+    "stores/__init__.py": ["pass a str such as sqlite:PATH"],
     "stores/checked.py": ["pass a str"],
     "stores/rules.py": ["pass a str"],
 }
