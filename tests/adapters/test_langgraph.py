@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
-from holdfast import Store, Vault, connect
+from holdfast import InvalidValue, Store, Vault, connect
 from holdfast.adapters import retries
 from holdfast.adapters.langgraph import HoldfastSaver
 
@@ -37,3 +38,9 @@ async def test_published_conformance_suite_passes(store: Store) -> None:
     assert {name: found.failures for name, found in report.results.items() if found.failures} == {}
     assert len(report.results) == 8
     assert all(found.passed for found in report.results.values())
+
+
+@pytest.mark.parametrize("store", [None, 3, b"sqlite:x.db"])
+async def test_something_that_is_not_a_store_is_rejected_within_a_loop(store: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"store is .*pass the URL of a store"):
+        HoldfastSaver(store)

@@ -13,7 +13,7 @@ from ...log.events import Key
 from ...portal import running_loop
 from ...stores.port import Store
 from ...stores.portal import PortalStore
-from ..lazy_store import LazyStore
+from ..lazy_store import LazyStore, check_store
 from ..recent import keep
 from ..retries import persist
 
@@ -60,6 +60,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
     ) -> None:
         super().__init__(serde=serde)
         check_key(Key(tenant, "x", "main"))
+        check_store(store)
         if not isinstance(store, str | PortalStore) and running_loop() is not None:
             store = PortalStore(store)
         self._tenant = tenant

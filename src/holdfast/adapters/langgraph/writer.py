@@ -211,9 +211,8 @@ async def write_writes(
         nonlocal tried
         if not log.current:
             await log.refresh(store)
-        if tried is not None:  # the reply was lost: it may be in the log
-            number = tried
-        else:
+        number = tried  # if the reply was lost, the event may be in the log
+        if number is None:
             number = await log.count_writes(store, ns, checkpoint) if log.log else 0
         while True:
             tried = number
@@ -229,9 +228,8 @@ async def write_writes(
             if done.head != log.head + done.fresh or log.log is None:
                 log.current = False
             log.head = done.head
-            seq = done.seqs[-1]
             if done.fresh == 0 or (log.log is None and done.fresh == 1):
-                known = (await log.fetch(store, [seq])).get(seq)
+                known = (await log.fetch(store, done.seqs)).get(done.seqs[-1])
                 if known is not None and bytes(known.data) != bytes(event.data):
                     continue  # another writer was faster
             keep(log.writes, (ns, checkpoint), number, names.KEPT)

@@ -51,7 +51,7 @@ async def search(
     """Return the events of the caller's sessions whose text matches, newest first; with the scope
     `sessions:all`, of all sessions, or those of `user`. They are listed store by store, the default
     store first, or from `store` only. Unavailable stores are listed in `missing`."""
-    caller, places = ctx.caller, ctx.service.places
+    caller = ctx.caller
     if user is not None or not caller.may("sessions:all"):
         user = ctx.acting_for(user)
     query = SearchQuery(
@@ -66,6 +66,13 @@ async def search(
         until=until,
         labels=() if label is None else (label,),
     )
+    return await _found(ctx, query, store=store, cursor=cursor, limit=limit)
+
+
+async def _found(
+    ctx: Context, query: SearchQuery, *, store: str | None, cursor: str | None, limit: int
+) -> FoundPage:
+    """Search one store or all stores of the caller, and return a page of hits."""
     behind = scanned = False
 
     async def fetch(one: Store, after: str | None, most: int) -> Page[Found]:
@@ -74,18 +81,18 @@ async def search(
         behind, scanned = behind or found.behind, scanned or found.scanned
         return Page(items=found.hits, cursor=found.cursor)
 
-    if session is not None:
-        place, _ = await ctx.find(session)
+    if query.session is not None:
+        place, _ = await ctx.find(query.session)
         only = await fetch(place.store, cursor, limit)
         return FoundPage(hits=only.items, cursor=only.cursor, behind=behind, scanned=scanned)
     page = await pagination.page(
-        places,
+        ctx.service.places,
         query,
         fetch,
         store=store,
         cursor=cursor,
         limit=limit,
-        sift=partial(_here, places),
+        sift=partial(_here, ctx.service.places),
     )
     return FoundPage(
         hits=page.items, cursor=page.cursor, behind=behind, scanned=scanned, missing=page.missing

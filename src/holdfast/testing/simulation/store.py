@@ -206,12 +206,10 @@ class Network:
                 return
             for tell in own:
                 tell()
-            if reply.done():
-                return
-            if error is None:
-                reply.set_result(value)
-            else:
+            if error is not None and not reply.done():
                 reply.set_exception(error)
+            elif not reply.done():
+                reply.set_result(value)
 
         if loss == "request":
             self._scheduler.after(GIVE_UP, fail)
