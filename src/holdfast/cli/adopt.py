@@ -1,4 +1,4 @@
-"""`holdfast adopt`: assign a session that an agent SDK wrote to an agent."""
+"""`holdfast adopt`: assign an agent to a session that an agent SDK wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def adopt(
     by: By = BY,
     common: Common = DEFAULTS,
 ) -> None:
-    """Assign a session that an agent SDK wrote to an agent.
+    """Assign an agent to a session that an agent SDK wrote.
 
     ```
     holdfast adopt customer-42 --agent shop

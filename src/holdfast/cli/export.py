@@ -44,9 +44,9 @@ class Content:
 
     :param mode: `local`: everything, unchanged. `sanitized`: secrets, credentials and local paths
         are redacted. `replay-only`: structure and hashes without content.
-    :param purpose: `share`: an unchanged export. `copy`: pending items and runs are closed, so that
-        the copy can continue elsewhere. `move`: the session continues elsewhere and accepts no more
-        events here.
+    :param purpose: `share`: open runs and pending items stay open, so the session continues only
+        here. `copy`: they are closed, so that the copy can continue elsewhere. `move`: the session
+        continues elsewhere and accepts no more events here.
     :param thread: Only this thread; repeatable.
     :param upto: Last event to export; allowed only if one thread is exported.
     :param attachments: Include attachments. Default: only with `--mode local`.

@@ -34,7 +34,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "Answer a question, or record the result of a call whose outcome is unknown.",
     ),
     "abort": (RUNNING, "pending:abort", "Abort the current run of a session."),
-    "adopt": (RUNNING, "adopt:adopt", "Assign a session that an agent SDK wrote to an agent."),
+    "adopt": (RUNNING, "adopt:adopt", "Assign an agent to a session that an agent SDK wrote."),
     "rewind": (RUNNING, "rewind:rewind", "Rewind a conversation to an earlier event."),
     "resume": (RUNNING, "resume:resume", "Resume the unfinished sessions of an agent."),
     "serve": (RUNNING, "serve:serve", "Serve agents over HTTP until Ctrl-C."),

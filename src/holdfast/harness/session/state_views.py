@@ -17,7 +17,7 @@ from .base import SessionCore, SessionPart
 from .views import Queue
 
 
-class AdkKey(SessionPart):
+class SessionIdentity(SessionPart):
     """The identity of a session: its tenant, id, thread, user and agent. It never changes."""
 
     @property
