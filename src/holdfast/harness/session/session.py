@@ -25,7 +25,7 @@ from .display import DisplayView
 from .message_stream import Streaming, wait
 from .notifications import Notifications
 from .pending_answers import Approvals, Response, Suspensions, asks, extend_item, settle_item
-from .state_views import SessionIdentity, FollowUps, RunView, UsageView, status_of
+from .state_views import FollowUps, RunView, SessionIdentity, UsageView, status_of
 from .subagents import Subagents, used
 from .threads import Threads, rewind_thread
 from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateView, Timers
