@@ -150,7 +150,7 @@ class TestAdk(AdapterContract):
             await super().test_odd_values_come_back_equal(store, name)
             return
         one = self.open(store, "deep")  # ADK itself writes no more than about 250 levels
-        with pytest.raises(InvalidValue, match="levels"):
+        with pytest.raises(InvalidValue, match="not nested deeply"):
             await self.add(one, [self.item(ODD[name])])
         assert await self.items(one) == []
 

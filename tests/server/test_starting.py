@@ -393,7 +393,7 @@ def test_a_folder_that_cannot_be_made_is_told(refused: Refused, at: str) -> None
 @pytest.mark.parametrize(
     ("origin", "remedy"),
     [
-        ("*", "list each origin"),
+        ("*", "list each allowed origin"),
         ("localhost:8001", "did you mean http://localhost:8001?"),
         ("https://shop.example/", "did you mean https://shop.example?"),
         ("https://shop.example:port", "as in https://shop.example"),
