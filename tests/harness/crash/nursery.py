@@ -11,6 +11,7 @@ import os
 import select
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -31,7 +32,9 @@ class Child:
 
     def __init__(self, pid: int, words: Path) -> None:
         self.pid, self._words = pid, words
-        self._file = os.pidfd_open(pid)
+        self._file: int | None = None
+        with suppress(ProcessLookupError):  # dead already, and nobody waits for it
+            self._file = os.pidfd_open(pid)
 
     @property
     def words(self) -> dict[str, Any]:
@@ -40,7 +43,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        return not select.select([self._file], [], [], 0)[0]
+        return self._file is not None and not select.select([self._file], [], [], 0)[0]
 
     async def died(self) -> None:
         """Return when it is dead."""
@@ -49,11 +52,17 @@ class Child:
 
     async def end(self) -> None:
         """Kill it, if it lives."""
-        signal.pidfd_send_signal(self._file, signal.SIGKILL)
+        self.kill()
         await self.died()
 
+    def kill(self) -> None:
+        if self._file is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._file, signal.SIGKILL)
+
     def close(self) -> None:
-        os.close(self._file)
+        if self._file is not None:
+            os.close(self._file)
 
 
 class Nursery:
@@ -74,8 +83,7 @@ class Nursery:
         tb: TracebackType | None,
     ) -> None:
         for child in self._children:
-            with _gone():
-                signal.pidfd_send_signal(child._file, signal.SIGKILL)
+            child.kill()
             child.close()
         self._worker.__exit__(kind, error, tb)
 
@@ -85,15 +93,6 @@ class Nursery:
         pid = self._worker.ask("bear", words=str(words), **told)["pid"]
         self._children.append(child := Child(pid, words))
         return child
-
-
-class _gone:
-    """What is dead already need not be killed."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, tb: Any) -> bool:
-        return isinstance(error, ProcessLookupError)
 
 
 def _child(live: Live, words: Path, told: dict[str, Any]) -> None:
