@@ -19,6 +19,13 @@ Verb: TypeAlias = Callable[[Client, Session], Awaitable[Any] | AsyncIterable[Any
 VERBS: dict[str, Verb] = {
     "import_bundle": lambda client, _: client.bundles.load(b"{}"),
     "validate_bundle": lambda client, _: client.bundles.validate(b"{}"),
+    "follow_changes": lambda client, _: client.changes(),
+    "get_me": lambda client, _: client.me(),
+    "get_audit": lambda _, session: session.audit(),
+    "verify_session": lambda _, session: session.verify(),
+    "get_lease": lambda _, session: session.lease(),
+    "get_blob": lambda _, session: session.blob("0" * 64),
+    "get_usage_table": lambda _, session: session.usage.table(),
     "health": lambda client, _: client.health(),
     "list_inbox": lambda client, _: client.pending(),
     "erase_any_person": lambda client, _: client.people.erase("ada", reason="asked for"),

@@ -119,7 +119,7 @@ async def test_what_needs_an_agent_says_so_and_changes_nothing() -> None:
         item, _ = await of_another(here, lab)
         for method, path, body in (
             ("POST", "/messages", {"content": "Hi"}),
-            ("POST", f"/pending/{item}/approve", None),
+            ("POST", f"/pending/{item}/approve", {"arguments": {"order": "7"}}),
             ("POST", "/abort", None),
             ("PATCH", "", {"title": "Other", "metadata": {"seen": True}}),
             ("GET", "/events?until=idle", None),

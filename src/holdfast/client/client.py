@@ -3,7 +3,7 @@ as local sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
@@ -16,6 +16,7 @@ from ..values.pending import Decision
 from ..values.records import Receipt
 from ..values.result import Result
 from .bundles import Bundles
+from .list_changes import list_changes
 from .location import ThreadLocation
 from .people import People
 from .session import Session
@@ -188,6 +189,17 @@ class Client:
         )
         view = await self._transport.call("POST", "/v1/resolve", wire.SessionView, body=body)
         return Session(ThreadLocation(self._transport, view.id))
+
+    async def changes(self, *, user: str | None = None) -> AsyncGenerator[wire.ListChange, None]:
+        """Stream the changes of the lists that the key may see: a `Row` for a session with new
+        activity, `InboxChanged` when the inbox has changed, `ListResync` when the lists must be
+        read again, first when the stream begins. Reconnects until you stop reading."""
+        async for change in list_changes(self._transport, {"user": user}):
+            yield change
+
+    async def me(self) -> wire.Me:
+        """Return the principal, tenant and scopes of the key."""
+        return await self._transport.call("GET", "/v1/me", wire.Me)
 
     async def health(self) -> wire.Health:
         """Return the version of the server, and the names of its engines, agents, loaders and

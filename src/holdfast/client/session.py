@@ -11,6 +11,7 @@ from .. import wire
 from ..errors import NotPending
 from ..log.events import Event
 from ..log.transcript import Message
+from ..values.audit import Audited
 from ..values.options import Content, SendOptions
 from ..values.pending import Ask, Decision
 from ..values.records import Receipt
@@ -28,7 +29,7 @@ from .session_parts import (
     SurfacesPart,
     UsagePart,
 )
-from .streams import Follow, Stream, post, read_events
+from .streams import EventBounds, Follow, Stream, post, read_events
 from .threads import ThreadsPart
 from .transport import part
 
@@ -173,20 +174,59 @@ class Session:
         """Return the session as it appears in lists, with its engine and store."""
         return await self._place.call("GET", "", wire.SessionView)
 
-    async def transcript(self, *, limit: int = 100, roles: tuple[str, ...] = ()) -> list[Message]:
-        """Return the last messages of the conversation, oldest first."""
-        found = await self._place.call(
-            "GET", "/transcript", wire.Transcript, query={"limit": limit}
-        )
+    async def transcript(
+        self,
+        *,
+        limit: int = 100,
+        roles: tuple[str, ...] = (),
+        at: int | None = None,
+        before: int | None = None,
+    ) -> list[Message]:
+        """Return the last messages of the conversation, oldest first. With `at`, as it was right
+        after this event; with `before`, only messages before this event."""
+        query = {"limit": limit, "at": at, "before": before}
+        found = await self._place.call("GET", "/transcript", wire.Transcript, query=query)
         return [message for message in found.items if not roles or message.role in roles]
 
     async def events(
-        self, *, after: int | str = 0, kinds: tuple[str, ...] = (), limit: int | None = None
+        self,
+        *,
+        after: int | str = 0,
+        before: int | None = None,
+        kinds: tuple[str, ...] = (),
+        limit: int | None = None,
+        reverse: bool = False,
     ) -> list[Event]:
-        """Return the first `limit` events of this thread after an event number or a cursor, in
-        order."""
-        found = await read_events(self._place, after=after, most=None if kinds else limit)
-        return [event for event in found if not kinds or event.kind in kinds][:limit]
+        """Return the first `limit` events of this thread after an event number or a cursor and
+        before event `before`, in order; with `reverse`, the newest first."""
+        bounds = EventBounds(after=str(after), before=before, kinds=kinds, reverse=reverse)
+        return await read_events(self._place, bounds, most=limit)
+
+    async def audit(self) -> list[Audited]:
+        """Return the tool calls of this thread in the order in which they were proposed, with who
+        asked, who decided what, and how they ended."""
+        found: list[Audited] = []
+        after: int | None = 0
+        while after is not None:
+            page = await self._place.call(
+                "GET", "/audit", wire.AuditPage, query={"after": after, "limit": 1_000}
+            )
+            found, after = [*found, *page.items], page.after
+        return found
+
+    async def verify(self) -> wire.Verified:
+        """Check the hashes and links of all events of the session. Changes nothing."""
+        place = self._place
+        return await place.transport.call("GET", f"{place.path}/verify", wire.Verified)
+
+    async def lease(self) -> wire.LeaseShown:
+        """Return which process drives this thread, if any, since when and until when."""
+        return await self._place.call("GET", "/lease", wire.LeaseShown)
+
+    async def blob(self, sha256: str) -> bytes:
+        """Return the bytes of an attachment of the session."""
+        place = self._place
+        return await place.transport.raw("GET", f"{place.path}/blobs/{part(sha256, 'sha256')}")
 
     async def delete(self) -> Receipt:
         """Stop the session, and delete all its data."""

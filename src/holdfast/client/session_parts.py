@@ -14,7 +14,7 @@ from ..values.delta import Delta
 from ..values.display import Display, from_json, reduce
 from ..values.options import SendOptions
 from ..values.status import Queued
-from ..values.usage import Usage
+from ..values.usage import Spent, Usage
 from .location import ThreadLocation
 from .server_check import read
 from .streams import post
@@ -107,6 +107,12 @@ class UsagePart(RemotePart):
         """Return the usage of this thread, and of all threads of the session."""
         return await self._place.call("GET", "/usage", wire.UsageShown)
 
+    async def table(self) -> list[Spent]:
+        """Return the usage by thread, run and model for the whole session."""
+        place = self._place
+        path = f"{place.path}/usage-table"
+        return (await place.transport.call("GET", path, wire.UsageTable)).items
+
 
 class FollowUpsPart(RemotePart):
     """The queued messages, in the order in which they will be processed."""
@@ -168,10 +174,11 @@ class PermissionsPart(RemotePart):
 class DisplayPart(RemotePart):
     """The display of this thread: its content in the form that user interfaces show."""
 
-    async def get(self) -> Display:
-        """Return the current display, an immutable value."""
+    async def get(self, at: int | None = None) -> Display:
+        """Return the current display, or the display right after event `at`: an immutable value."""
         where = self._place
-        found = await where.transport.raw("GET", f"{where.path}/display", query=where.named)
+        query = where.named if at is None else {**where.named, "at": str(at)}
+        found = await where.transport.raw("GET", f"{where.path}/display", query=query)
         return read(found, Display, where.transport.url(""), from_json)
 
     async def changes(self) -> AsyncGenerator[Display, None]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from .. import wire
 from ..errors import InvalidValue, ServerError
@@ -21,6 +22,19 @@ from .location import ThreadLocation
 from .reconnecting_feed import Feed
 
 PAGE = 500  # events that are requested at once
+
+
+class EventBounds(Struct, frozen=True, kw_only=True):
+    """Which events to read: those after a cursor or a number, before a number, of some kinds, and
+    in which order."""
+
+    after: str = "0"
+    before: int | None = None
+    kinds: tuple[str, ...] = ()
+    reverse: bool = False
+
+
+ALL = EventBounds()
 
 
 async def post(place: ThreadLocation, content: Content, options: SendOptions) -> wire.Accepted:
@@ -121,7 +135,7 @@ class Stream(StreamResult):
     async def _run(self, seq: int) -> str | None:
         """Return the id of the run that handles message `seq`, or None."""
         watch = MessageWatch(Key("", self._place.session, self._place.thread), seq)
-        for event in await read_events(self._place, after=seq - 1):
+        for event in await read_events(self._place, EventBounds(after=str(seq - 1))):
             watch.see(event)
             if watch.run is not None:
                 break
@@ -158,18 +172,28 @@ class Follow:
 
 
 async def read_events(
-    place: ThreadLocation, *, after: int | str = 0, most: int | None = None
+    place: ThreadLocation, bounds: EventBounds = ALL, *, most: int | None = None
 ) -> list[Event]:
-    """Read at most `most` events after a cursor or an event number."""
+    """Read at most `most` events within these bounds."""
     found: list[Event] = []
-    asked = str(after)
+    after, before = bounds.after, bounds.before
     while most is None or len(found) < most:
-        left = PAGE if most is None else min(PAGE, most - len(found))
-        page = await place.call(
-            "GET", "/events", wire.EventPage, query={"after": asked, "limit": left}
-        )
+        query: dict[str, Any] = {
+            "after": after,
+            "before": before,
+            "reverse": bounds.reverse or None,
+            "kind": [*bounds.kinds] or None,
+            "limit": PAGE if most is None else min(PAGE, most - len(found)),
+        }
+        page = await place.call("GET", "/events", wire.EventPage, query=query)
         found.extend(page.items)
-        if not page.items or page.items[-1].seq >= page.head:
+        if bounds.reverse:
+            if page.before is None:
+                break
+            before = page.before
+            continue
+        _, last = wire.read_cursor(page.cursor)
+        if last >= (page.head if before is None else min(page.head, before - 1)):
             break
-        asked = page.cursor
+        after = page.cursor
     return found

@@ -21,12 +21,14 @@ from .auth.idempotency import IdempotencyStore
 from .auth.keys import ApiKeys
 from .auth.limits import ConcurrencyLimiter, RateLimiter
 from .engines import Engine, HoldfastEngine, Serving, serving
+from .past_displays import PastDisplays
 from .placement.locator import SessionLocator
 from .placement.removals import Removals
 from .placement.write_check import WriteCheck
 from .run_choices import Choices
 from .settings import Settings
 from .streams.backpressure import OpenStreams
+from .streams.list_changes import ListChanges
 from .streams.outbox import Outbox
 from .uploads.agents import UploadedAgents
 
@@ -53,6 +55,7 @@ class Service:
         self.outbox = Outbox(self.limits)
         self.streams = OpenStreams(naming=self.places.naming, outbox=self.outbox)
         self.removals = Removals()
+        self.past = PastDisplays()
         self.audit = Audit(settings.audit, settings.redactor)
         limits = self.limits
         self.rate = RateLimiter(limits.rate, limits.burst, "requests per second")
@@ -84,6 +87,7 @@ class Service:
         self._taking: asyncio.Task[None] | None = None
         self.version = version("holdfast")
         self.leaving = asyncio.Event()
+        self.list_changes = ListChanges(self.places, self.leaving)
         self.waits: set[asyncio.Timeout] = set()
         self._ended = False
 

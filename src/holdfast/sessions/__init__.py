@@ -6,10 +6,10 @@ event of thread `main`, and the row is updated in the same append.
 """
 
 from ..log.search import declare_text
+from ..values.audit import Audited, Decided
 from ..values.records import PersonErased, PersonRecord
 from ..values.search import Found, SearchPage
 from .affinity import AffinityResolver, Inbound, MostRecent
-from .audit import Audited, Decided
 from .lifecycle import HOUR, Sessions
 from .outbound import Delivery
 from .sweep import Purged, Retention, Sweeper, Swept

@@ -6,63 +6,28 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..log import events as ev
 from ..log.catalog import Row
 from ..log.codec import typed
 from ..log.events import Event, Key
+from ..values.audit import Audited, Decided
 from .changes import Changes
 from .queries import threads
-
-
-class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A decision about a call: the id and kind of the pending item, the decision, and its actor,
-    time (ms), channel and reason. The outcome `voted` is one of several required approvals."""
-
-    item: str
-    what: str
-    outcome: str
-    at: int
-    by: str | None = None
-    channel: str | None = None
-    reason: str | None = None
-
-
-class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The audit record of one tool call. `asked` are the senders of the messages of its run. Times
-    are in ms. `changed` are the arguments that an approver changed; `result` and `error` come from
-    the tool."""
-
-    thread: str
-    seq: int
-    call: str
-    tool: str
-    proposed: int
-    run: str | None = None
-    asked: list[str | None] = []
-    model: str | None = None
-    parent: str | None = None
-    arguments: Any = None
-    decisions: list[Decided] = []
-    changed: Any = None
-    started: int | None = None
-    allowed_by: str | None = None
-    ended: int | None = None
-    outcome: str | None = None
-    code: str | None = None
-    result: Any = None
-    error: str | None = None
 
 
 async def audit(changes: Changes, id: str) -> AsyncGenerator[Audited, None]:
     await changes.row(id)
     async for row in threads(changes, id):
-        after = await _shared(changes, row)
-        events = changes.store.read(row.key, after=after, log=row.log)
-        for call in await audited(events, row.thread):
+        for call in await audited_in(changes, row):
             yield call
+
+
+async def audited_in(changes: Changes, row: Row) -> list[Audited]:
+    """Return the calls of one thread, in the order in which they were proposed."""
+    after = await _shared(changes, row)
+    return await audited(changes.store.read(row.key, after=after, log=row.log), row.thread)
 
 
 async def _shared(changes: Changes, row: Row) -> int:

@@ -15,11 +15,11 @@ from ..log.codec import check_count, check_name
 from ..log.events import Key, Payload, new_id, to_json
 from ..stores.pages import existing_row
 from ..stores.port import Store
+from ..values.audit import Audited
 from ..values.records import PersonErased, PersonRecord, Receipt
 from ..values.search import SearchPage
 from . import affinity, audit, outbound, people, queries, search, surfaces, sweep, transitions
 from .affinity import AffinityResolver, Inbound, MostRecent
-from .audit import Audited
 from .changes import Changes, check_live, delete, touch
 from .outbound import Delivery, Send
 from .rewind import rewind

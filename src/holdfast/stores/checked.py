@@ -264,6 +264,7 @@ CHECKS: dict[str, Callable[..., object]] = {
     "claims": _owner,
     "runnable": _runnable,
     "acquire": _acquire,
+    "holder": _key,
     "put_draft": _put_draft,
     "drafts": _key,
     "put_blob": _put_blob,

@@ -28,7 +28,7 @@ from .blobs import blob_name, found_blob
 from .event_loop import OwnLoop
 from .notify import Wakes, follow
 from .paging import Fetch, ReadBounds
-from .port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from .port import BlobRef, Damage, Draft, Holder, Lease, Snapshot, StoreInfo
 from .rules import APART, AppendRequest, Extension, LeaseState
 from .verify import LogRange, StoredEvent, check_log
 
@@ -380,6 +380,11 @@ class MemoryStore(BaseStore[_Log]):
     async def release(self, lease: Lease, *, head: int | None = None) -> None:
         log = self._log(lease.key)
         log.lease = rules.release(log.row, log.lease, lease, head)
+
+    async def holder(self, key: Key) -> Holder | None:
+        self._own.check()
+        log = self._logs.get(key)
+        return rules.holder(log.lease, self._clock()) if log else None
 
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease

@@ -47,6 +47,15 @@ class BlobRef(Struct, frozen=True):
     size: int
 
 
+class Holder(Struct, frozen=True, kw_only=True):
+    """The live lease of a log: its owner, and the times (UTC ms) at which it was acquired and at
+    which it expires unless it is renewed."""
+
+    owner: str
+    since: int
+    until: int
+
+
 class Snapshot(Struct, frozen=True, kw_only=True):
     """The state of `log` after event `seq`, as computed by version `version` of the fold."""
 
@@ -295,6 +304,11 @@ class Store(Protocol):
     async def release(self, lease: Lease, *, head: int | None = None) -> None:
         """Release the lease. With `head`, raises `HeadMoved` if the log has events after this
         number."""
+        ...
+
+    async def holder(self, key: Key) -> Holder | None:
+        """Return who holds the lease of a log now. None if nobody does, or if the log does not
+        exist. Nothing is changed, and another driver may acquire the lease at any time."""
         ...
 
     async def put_draft(

@@ -29,7 +29,7 @@ from ..log.catalog.encrypted_preview import size_of
 from ..log.codec import LIMITS, check_count, check_data, check_name, check_size, dense
 from ..log.events import Event, Key, NewEvent, new_id
 from .hash_chain import Seal, link_in, linked, origin, seals
-from .port import Acquire, Draft, Lease, Snapshot
+from .port import Acquire, Draft, Holder, Lease, Snapshot
 
 SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # counted in receipts
 APART = 64 << 10  # payloads above this many bytes are stored apart from their events
@@ -312,6 +312,14 @@ def lease_left(state: LeaseState, now: int) -> int:
     if state.owner is None or lapsed:
         return 0
     return min(state.until - now, state.until - state.renewed)
+
+
+def holder(state: LeaseState, now: int) -> Holder | None:
+    """Return who holds a lease, or None if it is not live."""
+    left = lease_left(state, now)
+    if state.owner is None or not left:
+        return None
+    return Holder(owner=state.owner, since=state.since, until=now + left)
 
 
 def check_lease(owner: str, ttl: float) -> None:

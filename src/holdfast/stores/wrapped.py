@@ -55,6 +55,7 @@ class WrappedStore:
     acquire = _passed_on(Store.acquire)
     renew = _passed_on(Store.renew)
     release = _passed_on(Store.release)
+    holder = _passed_on(Store.holder)
     put_draft = _passed_on(Store.put_draft)
     drafts = _passed_on(Store.drafts)
     put_blob = _passed_on(Store.put_blob)

@@ -13,6 +13,7 @@ from ..log.events import Appended
 from ..stores.port import Acquire, Lease, Store
 from .samples import (
     KEY,
+    PATIENCE,
     begin,
     begin_driven,
     ids,
@@ -52,6 +53,22 @@ class LeaseContract:
         assert (await store.append(KEY, [note(4)], fence=lease)).head == 4
         await store.release(await store.renew(lease), head=4)
         assert (await store.acquire(KEY, "other")).token > lease.token
+
+    async def test_the_holder_of_the_lease_is_told(self, store: Store) -> None:
+        assert await store.holder(KEY) is None
+        await begin(store)
+        assert await store.holder(KEY) is None
+        lease = await store.acquire(KEY, "me", ttl=60)
+        found = await store.holder(KEY)
+        assert found is not None
+        assert (found.owner, found.since) == ("me", lease.since)
+        assert 0 < found.until - found.since <= 60_000
+        await store.release(lease)
+        assert await store.holder(KEY) is None
+        await store.acquire(KEY, "me", ttl=0.01)
+        async with asyncio.timeout(PATIENCE):
+            while await store.holder(KEY) is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
 
     async def test_an_append_that_begins_a_log_takes_the_lease(self, store: Store) -> None:
         done = await store.append(KEY, [note(1)], create=True, acquire=ME)

@@ -9,11 +9,12 @@ from msgspec import Struct
 from ..log.catalog import Page, Pending, Row
 from ..log.events import Event
 from ..log.transcript import Message
+from ..values.audit import Audited
 from ..values.pending import Ask
 from ..values.records import PersonErased, Remains
 from ..values.search import SearchPage
 from ..values.status import Queued
-from ..values.usage import Usage
+from ..values.usage import Spent, Usage
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
@@ -85,12 +86,78 @@ class Asks(Struct, frozen=True, kw_only=True):
 
 class EventPage(Struct, frozen=True, kw_only=True):
     """A page of events of a log, in order. `cursor` is the position after the last event of the
-    page, `head` the number of the last event of the log."""
+    page, `head` the number of the last event of the log. `before` requests the next page of a
+    reversed list; it is null on the last page, and if the list is not reversed."""
 
     items: list[Event]
     log: str
     head: int
     cursor: str
+    before: int | None = None
+
+
+class AuditPage(Struct, frozen=True, kw_only=True):
+    """A page of the tool calls of a thread, in the order in which they were proposed. `after`
+    requests the next page; it is null on the last page."""
+
+    items: list[Audited]
+    after: int | None = None
+
+
+class DamageShown(Struct, frozen=True, kw_only=True):
+    """One problem of a session that a check found: its kind, and the thread and event that it
+    concerns."""
+
+    problem: str
+    thread: str | None = None
+    seq: int | None = None
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    """The result of a check of a session: whether every event matches its hash and its link, up to
+    event `head` of thread `main`, whose link is `link`. `damage` lists the first of the `problems`;
+    `unlinked` events are from releases without links, so that only their hashes were checked. `by`
+    requested the check, at `at` (UTC ms)."""
+
+    session: str
+    ok: bool
+    head: int
+    at: int
+    link: str | None = None
+    damage: list[DamageShown] = []
+    problems: int = 0
+    unlinked: int = 0
+    by: str | None = None
+
+
+class LeaseShown(Struct, frozen=True, kw_only=True):
+    """The process that drives a thread, and the times (UTC ms) since when it does and until when,
+    if it does not renew its lease. All fields are null if no process drives it."""
+
+    owner: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class UsageTable(Struct, frozen=True, kw_only=True):
+    """The model usage of a session by thread, run and model."""
+
+    items: list[Spent]
+
+
+class Me(Struct, frozen=True, kw_only=True):
+    """The caller as the server knows it, and what the server offers: its version, agents and
+    stores. `key` is the id of the caller's API key. With `two_person`, another person than the
+    sender of the messages must decide about their calls."""
+
+    principal: str
+    tenant: str
+    scopes: list[str]
+    key: str | None = None
+    two_person: bool = False
+    version: str = ""
+    agents: list[str] = []
+    stores: list[str] = []
 
 
 class Transcript(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from ..log.catalog import Row
 from ..values.result import Result
 from .failures import Failure
 
@@ -17,6 +18,9 @@ CAUGHT_UP = "caught_up"  # between past and live events
 RESYNC = "resync"  # the cursor does not belong to this log
 TROUBLE = "trouble"  # a failure that is not recorded in the log
 END = "end"  # the server closes the stream on purpose
+
+ROW = "row"  # of a stream of list changes: a session with new activity
+PENDING = "pending"  # of a stream of list changes: the inbox has changed
 
 EndReason: TypeAlias = Literal[
     "finished", "waiting", "closed", "deleted", "moved", "shutdown", "resync"
@@ -50,3 +54,19 @@ class End(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cursor: str | None = None
     result: Result | None = None
     error: Failure | None = None
+
+
+class InboxChanged(Struct, frozen=True, kw_only=True):
+    """The pending items have changed. `items` is their number now, or with `more` a lower bound."""
+
+    items: int
+    more: bool = False
+
+
+class ListResync(Struct, frozen=True, kw_only=True):
+    """Sent if changes of a list were left out. The client should read the list again."""
+
+    reason: str
+
+
+ListChange: TypeAlias = Row | InboxChanged | ListResync

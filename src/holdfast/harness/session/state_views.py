@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...log.catalog import Row
-from ...log.events import Event, Key
-from ...stores.measure import threads_of
-from ...stores.port import Store
+from ...stores.usage import model_answers, usage_table
 from ...values import usage
 from ...values.display import phase
 from ...values.status import Status
@@ -111,23 +108,13 @@ class UsageView(SessionPart):
         """Return the usage by thread, run and model for the whole session, including sub-agents;
         ordered by thread, oldest first."""
         self._core.check_open()
-        live, found = self._core.live, list[Spent]()
-        for row in await threads_of(live.store, live.key.scope):
-            found += usage.table(row.thread, await _answers(live.store, row.key, row.log, row))
-        return found
+        return await usage_table(self._core.live.store, self._core.key.scope)
 
     async def _read(self, count: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         self._core.check_open()
         live = self._core.live
-        return count(await _answers(live.store, live.key, live.log, live.row))
-
-
-async def _answers(store: Store, key: Key, log: str, row: Row | None) -> list[Event]:
-    """Return the events with a model's answers in a thread. In a fork, events before the fork are
-    not included, since they belong to the parent thread."""
-    after = row.parent.at if row is not None and row.parent is not None else 0
-    read = store.read(key, after=after, log=log)
-    return [event async for event in read if event.kind == "message.completed"]
+        row = live.row
+        return count([] if row is None else await model_answers(live.store, row))
 
 
 def status_of(core: SessionCore[Any]) -> Status:

@@ -61,7 +61,8 @@ class RequestMiddleware(ASGIMiddleware):
     - `once="own"`: the route handles idempotency keys itself; `once="same"`: the response is not
       stored, because repeating the request returns it again; `replayed`: a function that is called
       when a stored response is sent
-    - `stream`: the response may be a stream; `waits`: the response may be delayed by `wait`
+    - `stream`: the response may be a stream; `lasts`: it always is
+    - `waits`: the response may be delayed by `wait`
     """
 
     scopes = (ScopeType.HTTP,)
@@ -154,7 +155,7 @@ class RequestPipeline:
         query = self._scope.get("query_string", b"")
         ends = b"until=" in query or b"input=" in query
         asked = asks_for(self._headers.get("accept", ""), STREAM)
-        lasts = self._opt.get("stream") and (ends or asked)
+        lasts = self._opt.get("stream") and (ends or asked or self._opt.get("lasts"))
         waits = self._opt.get("waits") and b"wait=" in query
         return "stream" if lasts or waits else "request"
 

@@ -19,6 +19,7 @@ from ...values.status import Status
 from ..http.headers import base_of
 from ..http.middleware import STREAM
 from ..http.reference_page import POLICY, page
+from .inspection import SHOWN
 
 PUBLIC = {"public": True}
 KEY = {
@@ -99,6 +100,10 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
                 operation["requestBody"] = body
             if operation["operationId"] == "get_events":
                 operation["responses"]["200"]["content"][STREAM] = STREAMED
+            if operation["operationId"] == "follow_changes":
+                operation["responses"]["200"]["content"] = {STREAM: {}}
+            if operation["operationId"] == "get_blob":
+                operation["responses"]["200"]["content"].update(dict.fromkeys(SHOWN, BYTES))
             if method in CHANGES:
                 operation.setdefault("parameters", []).append(KEY)
     return found

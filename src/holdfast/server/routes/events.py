@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from litestar import Request, Response, get
 from litestar.params import HeaderParameter, QueryParameter
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import InvalidValue, LogReplaced
@@ -26,10 +27,11 @@ from ..http.middleware import STREAM
 from ..placement import pagination
 from ..streams.response import StreamResponse
 from ..streams.session_stream import StreamRequest, begin
-from .parameters import LAST, READ, SESSION, Cursor, SessionId, Text, Thread
+from .parameters import LAST, READ, SESSION, Before, Cursor, SessionId, Text, Thread
 from .parameters import Limit as InboxLimit
 
 PAGE_BYTES = 4 << 20  # of events in one page; a larger event is returned alone
+SCANNED = 5_000  # events that a page with kinds looks at
 LOOK = 0.5  # seconds between two queries of the inbox
 After = Annotated[
     str | None,
@@ -60,6 +62,30 @@ Deltas = Annotated[
         name="deltas", description="Whether to include the text of unfinished messages."
     ),
 ]
+Reverse = Annotated[
+    bool,
+    QueryParameter(
+        name="reverse",
+        description="Return the newest events first: those before `before`, or before the end.",
+    ),
+]
+Kinds = Annotated[
+    list[str] | None,
+    QueryParameter(
+        name="kind",
+        max_items=20,
+        description="Return only events of these kinds. A page looks at no more than 5,000 events, "
+        "so it may be short although more follow.",
+    ),
+]
+Inline = Annotated[
+    bool,
+    QueryParameter(
+        name="inline",
+        description="Whether to include large data. If false, the data of an event above 64 KiB is "
+        "its size and hash.",
+    ),
+]
 LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=600)]
 Wait = Annotated[
     float,
@@ -87,14 +113,22 @@ async def events(
     until: Until = None,
     input: Input = None,
     deltas: Deltas = True,
+    before: Before = None,
+    reverse: Reverse = False,
+    kind: Kinds = None,
+    inline: Inline = True,
 ) -> Response[EventPage]:
     """Return the events after a cursor: a page of JSON, or with `Accept: text/event-stream`, a
-    stream that continues with new events. `until` and `input` also request a stream."""
+    stream that continues with new events. `until` and `input` also request a stream; `before`,
+    `reverse`, `kind` and `inline` apply to pages only."""
     place = last_event_id or after
     ends = {"until": until, "input": input}
     if not _streams(request.headers.get("accept", ""), ends):
         where, row = await ctx.find(session_id, thread)
-        found = await page(where.store, row, place, limit, ctx.hold)
+        bounds = PageBounds(
+            limit=limit, before=before, reverse=reverse, kinds=frozenset(kind or ()), inline=inline
+        )
+        found = await page(where.store, row, place, bounds, ctx.hold)
         shown = [ctx.service.places.naming.event(event) for event in found.items]
         return Response(replace(found, items=shown), headers={"vary": "accept"})
     async with AsyncExitStack() as opened:
@@ -120,15 +154,26 @@ def _streams(accept: str, ends: Mapping[str, object]) -> bool:
     return bool(asked)
 
 
+class PageBounds(Struct, frozen=True, kw_only=True):
+    """Which events a page contains, and whether with their large data."""
+
+    limit: int
+    before: int | None = None
+    reverse: bool = False
+    kinds: frozenset[str] = frozenset()
+    inline: bool = True
+
+
 async def page(
     store: Store,
     row: Row,
     after: str | None,
-    limit: int,
+    bounds: PageBounds,
     hold: Callable[[int], None] = lambda size: None,
 ) -> EventPage:
-    """Return the next events after a cursor. Raises `LogReplaced` if the cursor belongs to another
-    log. `hold` is called with the size of the page before the page is read."""
+    """Return the next events after a cursor, or with `reverse` the newest of them first. Raises
+    `LogReplaced` if the cursor belongs to another log. `hold` is called with the size of the page
+    before the page is read."""
     head = row.head
     log, seq = (None, head) if after == NOW else read_cursor(after or START)
     if log not in (None, row.log):
@@ -145,29 +190,49 @@ async def page(
             problem=f"{seq} is past the end of the log (last event: {head})",
             remedy="read from the beginning",
         )
-    found, size = await _outlined(store, row, seq, limit)
-    hold(size)
-    whole = [await _whole(store, row, event) for event in found]
-    last = found[-1].seq if found else seq
-    return EventPage(items=whole, log=row.log, head=head, cursor=cursor(row.log, last))
+    end = head + 1 if bounds.before is None else min(bounds.before, head + 1)
+    found, size, last = await _outlined(store, row, seq, end, bounds)
+    hold(size if bounds.inline else 0)
+    whole = [await _whole(store, row, event) if bounds.inline else event for event in found]
+    if bounds.reverse:
+        newest = found[0].seq if found else end - 1
+        before = last if last is not None and last > seq + 1 else None
+        return EventPage(
+            items=whole, log=row.log, head=head, cursor=cursor(row.log, newest), before=before
+        )
+    place = cursor(row.log, seq if last is None else last)
+    return EventPage(items=whole, log=row.log, head=head, cursor=place)
 
 
-async def _outlined(store: Store, row: Row, after: int, limit: int) -> tuple[list[Event], int]:
-    """Return the events of a page without their large data, and their total size in bytes with that
-    data."""
+async def _outlined(
+    store: Store, row: Row, after: int, before: int, bounds: PageBounds
+) -> tuple[list[Event], int, int | None]:
+    """Return the events of a page without their large data, their total size in bytes with that
+    data, and the number of the last event that was looked at."""
     found: list[Event] = []
-    size = 0
+    size, last = 0, None
+    most = SCANNED if bounds.kinds else bounds.limit
     read = store.read(
-        row.key, after=after, before=row.head + 1, limit=limit, log=row.log, inline=False
+        row.key,
+        after=after,
+        before=before,
+        limit=most,
+        reverse=bounds.reverse,
+        log=row.log,
+        inline=False,
     )
     async with aclosing(read):
         async for event in read:
-            more = stub_size(event) if is_stub(event) else len(event.data)
-            if found and size + more > PAGE_BYTES:
+            if not bounds.kinds or event.kind in bounds.kinds:
+                more = stub_size(event) if is_stub(event) else len(event.data)
+                if found and bounds.inline and size + more > PAGE_BYTES:
+                    break
+                found.append(event)
+                size += more
+            last = event.seq
+            if len(found) == bounds.limit:
                 break
-            found.append(event)
-            size += more
-    return found, size
+    return found, size, last
 
 
 async def _whole(store: Store, row: Row, event: Event) -> Event:

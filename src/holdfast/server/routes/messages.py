@@ -41,7 +41,7 @@ from ...wire.requests import Busy
 from ..auth.limits import ServerLimits
 from ..http.context import Context, RequestContext, check_metadata
 from ..run_choices import check_again
-from .parameters import LAST, READ, SESSION, WRITE, SessionId, Thread
+from .parameters import LAST, READ, SESSION, WRITE, At, Before, SessionId, Thread, check_at
 
 Wait = Annotated[
     bool,
@@ -253,11 +253,19 @@ async def rewind(
 
 @get(f"{SESSION}/transcript", opt=READ, operation_id="get_transcript")
 async def transcript(
-    ctx: Context, session_id: SessionId, thread: Thread = "main", limit: Newest = 100
+    ctx: Context,
+    session_id: SessionId,
+    thread: Thread = "main",
+    limit: Newest = 100,
+    at: At = None,
+    before: Before = None,
 ) -> Transcript:
-    """Return the newest messages of a conversation, oldest first."""
+    """Return the newest messages of a conversation, oldest first. With `at`, the conversation as it
+    was right after this event; with `before`, only the messages before this event."""
     place, row = await ctx.find(session_id, thread)
-    return Transcript(items=await messages_of(place.store, row.key, limit))
+    if at is not None:
+        check_at(at, row.head)
+    return Transcript(items=await messages_of(place.store, row.key, limit, at=at, before=before))
 
 
 # The queue

@@ -9,21 +9,24 @@ from litestar import get, post
 from litestar.params import JSONBody, PathParameter
 
 from ...errors import AlreadyDecided, Forbidden
-from ...harness import Session, core_of, settle_item, thread_of_item
-from ...log.catalog import Parent
-from ...log.codec import typed
+from ...harness import Live, Session, core_of, settle_item, settle_pending, thread_of_item
+from ...log.catalog import Parent, PendingQuery
+from ...log.codec import LIMITS, typed
 from ...log.events import (
     Event,
+    Key,
     ModelCalled,
     PendingOpened,
     PendingSettled,
     PendingVoted,
     QueueChanged,
     RunStarted,
+    ids,
 )
-from ...values.pending import Decision
+from ...values.pending import Ask, Decision, ask
 from ...wire import Answer, Approve, Asks, Deny, Extend
 from ..http.context import Context, RequestContext
+from ..streams.session_stream import UnservedSession, live_of
 from .parameters import DECIDE, READ, SESSION, SessionId, Thread
 
 Item = Annotated[str, PathParameter(min_length=1, max_length=512)]
@@ -36,7 +39,10 @@ async def waiting(ctx: Context, session_id: SessionId, thread: Thread = "main") 
     _, row = await ctx.find(session_id, thread)
     if row.sealed is not None:  # the session was moved, and its pending items with it
         return Asks(items=[])
-    async with ctx.session(session_id, thread, current=True) as session:
+    async with ctx.reading(session_id, thread) as session:
+        if isinstance(session, UnservedSession):
+            return Asks(items=await unserved_asks(session.live))
+        await core_of(session).catch_up()
         return Asks(items=await session.pending())
 
 
@@ -100,31 +106,62 @@ async def _decide(
     reason: str | None,
     answer: Any = None,
 ) -> Decision:
-    async with ctx.session(id, thread, current=True) as session:
-        await _check_other_person(ctx, session, item)
+    async with ctx.reading(id, thread) as session:
+        live = live_of(session)
+        said = {"actor": ctx.actor, "reason": reason, "answer": answer, "channel": "http"}
         try:
-            return await settle_item(
-                core_of(session),
-                item,
-                outcome,
-                actor=ctx.actor,
-                reason=reason,
-                answer=answer,
-                channel="http",
-            )
+            if isinstance(session, UnservedSession):
+                return await _decide_unserved(ctx, session, item, outcome, said)
+            await core_of(session).catch_up()
+            await _check_other_person(ctx, session, item)
+            return await settle_item(core_of(session), item, outcome, **said)
         except AlreadyDecided:
-            known = await _decided(session, item, outcome, ctx.actor) if ctx.again else None
+            known = await _decided(live, item, outcome, ctx.actor) if ctx.again else None
             if known is None:
                 raise
             return known  # decided by an earlier attempt of this request
 
 
-async def _decided(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
+async def _decide_unserved(
+    ctx: RequestContext, session: UnservedSession, item: str, outcome: Any, said: dict[str, Any]
+) -> Decision:
+    """Decide on an item of a session whose agent this server does not serve. The process that
+    serves it continues the run. Changed arguments cannot be checked against the tool here."""
+    if ctx.service.settings.two_person or (said["answer"] is not None and outcome == "approved"):
+        raise session.unknown
+    live = session.live
+    where, found = await thread_of_item(live.store, live.key, item)
+    return await settle_pending(live.store, where, found, outcome, **said)
+
+
+async def unserved_asks(live: Live) -> list[Ask]:
+    """Return the pending items of a thread that this server does not serve, and for thread `main`
+    those of all threads of the session, oldest first."""
+    found: list[Ask] = []
+    query = PendingQuery(tenant=live.key.tenant, session=live.key.session)
+    page = await live.store.pending(query, limit=LIMITS.page)
+    whole = live.key.thread == "main"
+    for thread in sorted(
+        {one.thread for one in page.items if whole or one.thread == live.key.thread}
+    ):
+        where = Live(live.store, Key(live.key.tenant, live.key.session, thread))
+        await where.open()
+        try:
+            for id, item in where.state.pending.items():
+                if not ids.is_child(id):
+                    opened = await where.payload(item.seq, PendingOpened)
+                    found.append(ask(id, item, opened, thread))
+        finally:
+            await where.aclose()
+    return sorted(found, key=lambda one: one.at)
+
+
+async def _decided(live: Live, item: str, outcome: str, actor: str) -> Decision | None:
     """Return the decision on an item by this actor, or the actor's vote for it, or None."""
-    where, _ = await thread_of_item(core_of(session).live.store, session.key, item)
+    where, _ = await thread_of_item(live.store, live.key, item)
     voters: dict[str | None, int] = {}  # the users who approved, most recent first
     opened: PendingOpened | None = None
-    async for event in core_of(session).live.store.read(where, reverse=True):
+    async for event in live.store.read(where, reverse=True):
         payload = typed(event)
         if getattr(payload, "id", None) != item:
             continue

@@ -26,20 +26,31 @@ from ...wire import (
     UsageShown,
 )
 from ..http.context import Context, RequestContext
-from .parameters import DECIDE, READ, SESSION, WRITE, SessionId, Text, Thread
+from ..streams.session_stream import UnservedSession, live_of
+from .parameters import DECIDE, READ, SESSION, WRITE, At, SessionId, Text, Thread, check_at
 from .sessions import SEALED
 
 
 @get(SESSION + "/display", opt=READ, operation_id="get_display")
 async def display(
-    ctx: Context, session_id: SessionId, thread: Thread = "main"
+    ctx: Context, session_id: SessionId, thread: Thread = "main", at: At = None
 ) -> Response[DisplayShown]:
-    """Return the display of a session: everything that a user interface shows of it."""
-    async with ctx.session(session_id, thread, current=True) as session:
-        core = core_of(session)
-        row = await core.live.store.row(core.key)
-        shown = session.display.get()
-    if row is not None and row.sealed is not None:
+    """Return the display of a session: everything that a user interface shows of it. With `at`, the
+    display as it was right after this event."""
+    async with ctx.reading(session_id, thread) as session:
+        live = live_of(session)
+        row = await live.store.row(live.key)
+        if row is not None and at is not None:
+            check_at(at, row.head)
+        if isinstance(session, UnservedSession):
+            live.stage.name(session=live.key.session, thread=live.key.thread)
+            shown = live.stage.now(live.in_flight.now())
+        else:
+            await core_of(session).catch_up()
+            shown = session.display.get()
+        if row is not None and at is not None:
+            shown = await ctx.service.past.display(live.store, row, at, shown)
+    if at is None and row is not None and row.sealed is not None:
         shown = replace(shown, phase=SEALED, running=False, queued=0, pending={})
     text: Any = to_json(shown)
     return Response(text, media_type=MediaType.JSON)

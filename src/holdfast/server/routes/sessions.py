@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
+import msgspec
 from litestar import Response, delete, get, patch, post, put
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromQuery, JSONBody
+from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec.structs import replace
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
@@ -26,10 +28,24 @@ from ..placement import pagination
 from ..placement.store_names import remaining
 from ..streams.session_stream import UnservedSession, live_of
 from ..uploads import session_uploads, variables
-from .parameters import READ, SESSION, WRITE, Cursor, Limit, SessionId, Text, Thread
+from .parameters import LAST, READ, SESSION, WRITE, Cursor, Limit, SessionId, Text, Thread
 
 Stands: TypeAlias = Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
 SEALED = "sealed"  # the phase of a session that was moved, or is read-only
+Metadata: TypeAlias = Annotated[
+    list[str] | None,
+    QueryParameter(
+        max_items=20, description="Only sessions with this metadata: `name=value`, repeatable."
+    ),
+]
+Time: TypeAlias = Annotated[
+    int | None,
+    QueryParameter(
+        ge=0,
+        le=LAST,
+        description="As in the row: UTC, `created` in ms, `active` and `stale` in seconds.",
+    ),
+]
 BEGIN = {**WRITE, "replayed": session_uploads.give_again}
 
 
@@ -129,6 +145,14 @@ async def find(
     phase: FromQuery[Phase | None] = None,
     run: FromQuery[Stands | None] = None,
     label: Text = None,
+    metadata: Metadata = None,
+    surface: Text = None,
+    address: Text = None,
+    created_from: Time = None,
+    created_until: Time = None,
+    active_from: Time = None,
+    active_until: Time = None,
+    stale_until: Time = None,
     order: FromQuery[Literal["active", "created"]] = "active",
     newest_first: FromQuery[bool] = True,
     total: FromQuery[bool] = False,
@@ -150,6 +174,13 @@ async def find(
         phases=() if phase is None else (phase,),
         run=run,
         label=label,
+        surface=_surface(surface, address),
+        metadata=_metadata(metadata or ()),
+        created_from=created_from,
+        created_until=created_until,
+        active_from=active_from,
+        active_until=active_until,
+        stale_until=stale_until,
         order=order,
         newest_first=newest_first,
         total=total,
@@ -165,6 +196,37 @@ async def find(
     )
     items = [places.naming.row(row) for row in page.items]
     return RowPage(items=items, cursor=page.cursor, total=page.total, missing=page.missing)
+
+
+def _surface(surface: str | None, address: str | None) -> tuple[str, str] | None:
+    if surface is None and address is None:
+        return None
+    if surface is None or address is None:
+        missing = "surface" if surface is None else "address"
+        raise InvalidValue(
+            field=missing,
+            problem="is missing",
+            remedy="pass both surface and address, or neither",
+        )
+    return surface, address
+
+
+def _metadata(conditions: Sequence[str]) -> dict[str, Any]:
+    """Return the conditions `name=value`. A value is JSON if it can be read as JSON, else text."""
+    found: dict[str, Any] = {}
+    for condition in conditions:
+        name, equals, value = condition.partition("=")
+        if not name or not equals:
+            raise InvalidValue(
+                field="metadata",
+                problem=f"{condition[:100]!r} is not name=value",
+                remedy="pass the name, an equals sign, and the value as JSON or text",
+            )
+        try:
+            found[name] = msgspec.json.decode(value)
+        except msgspec.MsgspecError:
+            found[name] = value
+    return found
 
 
 @get(SESSION, opt=READ, operation_id="get_session")

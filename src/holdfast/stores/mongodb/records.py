@@ -12,7 +12,7 @@ from ...log.events import Key, Scope, new_id
 from .. import rules
 from ..blobs import is_blob, is_sha256
 from ..frames import packed, unpacked
-from ..port import BlobRef, Draft, Lease, Snapshot
+from ..port import BlobRef, Draft, Holder, Lease, Snapshot
 from . import entry as entries
 from .batches import known_ids, named
 from .entry import Document, MongoLogEntry
@@ -81,6 +81,11 @@ class Leasing:
 
 
 # Drafts
+
+
+async def holder(heads: MongoHeads, key: Key) -> Holder | None:
+    entry = await heads.read(key)
+    return None if entry is None else rules.holder(entry.lease, await heads.lease_time(entry))
 
 
 async def put_draft(

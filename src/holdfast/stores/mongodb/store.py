@@ -240,6 +240,7 @@ class MongoStore(BaseStore[MongoLogEntry]):
         leasing = records.Leasing(self._db, self._heads)
         await self._ride(lambda: leasing.release(lease, head))
 
+    holder = on_heads(records.holder)
     put_draft = on_heads(records.put_draft)
     drafts = on_heads(records.drafts)
 

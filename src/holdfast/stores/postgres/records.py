@@ -10,10 +10,10 @@ from ...errors import SessionNotFound
 from ...log.events import Key, Scope
 from .. import rules
 from ..blobs import found_blob, is_sha256
-from ..port import BlobRef, Draft, Lease, Snapshot
+from ..port import BlobRef, Draft, Holder, Lease, Snapshot
 from ..rules import LeaseState
 from .database import Link
-from .log import existing, known_ids
+from .log import existing, known_ids, lookup
 from .tables import PostgresTables
 
 # Leases
@@ -62,6 +62,11 @@ async def renew(tables: PostgresTables, lease: Lease) -> Lease:
 async def release(link: Link, lease: Lease, *, head: int | None = None) -> None:
     entry = await existing(link, lease.key)
     await _save_lease(link, entry.id, rules.release(entry.row, entry.lease, lease, head))
+
+
+async def holder(tables: PostgresTables, key: Key) -> Holder | None:
+    entry = await lookup(tables.link, key)
+    return None if entry is None else rules.holder(entry.lease, await tables.now())
 
 
 async def _save_lease(link: Link, id: int, state: LeaseState) -> None:

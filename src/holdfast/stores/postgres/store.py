@@ -190,6 +190,7 @@ class PostgresStore(BaseStore[Restore]):
     # Driving
 
     runnable = on_tables(queries.runnable)
+    holder = on_tables(records.holder)
 
     async def acquire(
         self,

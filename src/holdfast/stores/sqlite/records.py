@@ -11,9 +11,9 @@ from ...errors import SessionNotFound
 from ...log.events import Key, Scope
 from .. import rules
 from ..blobs import found_blob, is_sha256
-from ..port import BlobRef, Draft, Lease, Snapshot
+from ..port import BlobRef, Draft, Holder, Lease, Snapshot
 from ..rules import LeaseState
-from .log import existing, known_ids, save_lease
+from .log import existing, known_ids, lookup, save_lease
 from .payloads import SqliteLogEntry
 from .remove import has_threads
 from .transaction import Transaction
@@ -48,6 +48,11 @@ def renew(tx: Transaction, lease: Lease) -> Lease:
 def release(tx: Transaction, lease: Lease, *, head: int | None = None) -> None:
     entry = _recent(tx, lease.key)
     _save_lease(tx, entry, rules.release(entry.row, entry.lease, lease, head))
+
+
+def holder(tx: Transaction, key: Key) -> Holder | None:
+    entry = lookup(tx.conn, key)
+    return rules.holder(entry.lease, tx.clock()) if entry else None
 
 
 def _recent(tx: Transaction, key: Key) -> SqliteLogEntry:

@@ -218,6 +218,7 @@ class SqliteStore(BaseStore[Restore]):
     # Driving
 
     runnable = reads(queries.runnable)
+    holder = reads(records.holder)
     acquire = writes(records.acquire, tidy=True)
     renew = writes(records.renew, tidy=True)
     release = writes(records.release, tidy=True)
