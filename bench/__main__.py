@@ -26,6 +26,7 @@ from .postgres import postgres_one, postgres_together
 from .processes import postgres_processes
 from .redaction import redaction
 from .report import Progress, as_json, keep, machine, show
+from .searching import search, search_postgres
 from .sessions import session_deltas, session_fork, session_threads
 from .settings import QUICK, Settings, Sizes, file_system
 from .streams import harness_bytes, harness_streams
@@ -55,6 +56,8 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "find": find,
     "find-postgres": find_postgres,
     "find-mongodb": find_mongodb,
+    "search": search,
+    "search-postgres": search_postgres,
     "import": importing,
     "redact": redaction,
     "portal": portal,

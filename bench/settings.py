@@ -67,6 +67,8 @@ class Sizes(Struct, frozen=True, kw_only=True):
     hops: int = 2_000  # calls of a store from another event loop, a round
     served: int = 64  # sessions of all processes that serve one database together
     sent: int = 40  # messages of each of them, a round
+    searched: int = 20_000  # sessions that are searched
+    turns_searched: int = 100  # of each session at once, while the index is updated, a round
 
 
 QUICK = Sizes(
@@ -111,6 +113,8 @@ QUICK = Sizes(
     hops=200,
     served=16,
     sent=5,
+    searched=500,
+    turns_searched=20,
 )
 
 

@@ -70,6 +70,8 @@ TINY = Sizes(
     turns_langgraph=3,
     late_adapter=9,
     window_adapter=2,
+    searched=6,
+    turns_searched=2,
 )
 
 

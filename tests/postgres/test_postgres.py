@@ -16,6 +16,7 @@ from holdfast.store import Acquire
 from holdfast.stores.postgres import PostgresStore, schema_state
 from holdfast.stores.postgres.database import Options
 from holdfast.stores.postgres.notices import PostgresNotices
+from holdfast.stores.postgres.text_tables import TABLE_NAMES
 
 from .. import servers
 from ..servers import faults
@@ -48,11 +49,11 @@ async def begin(store: holdfast.Store, session: str = "s") -> None:
 
 
 async def test_a_new_schema_is_made_and_opening_again_changes_nothing(url: str) -> None:
-    assert await schema_state(url) == (0, 4)
+    assert await schema_state(url) == (0, 5)
     async with holdfast.connect(url) as store:
         await begin(store)
-        assert store.info().schema == 4
-    assert await schema_state(url) == (4, 4)
+        assert store.info().schema == 5
+    assert await schema_state(url) == (5, 5)
     async with holdfast.connect(url) as store:
         assert (await store.row(key("s"))) is not None
 
@@ -67,16 +68,16 @@ async def test_two_schemas_of_one_database_are_two_stores(tmp_path: Path) -> Non
 async def test_with_migrate_never_a_missing_schema_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="holdfast migrate"):
         await holdfast.connect(url + "&migrate=never")
-    assert await schema_state(url) == (0, 4)
+    assert await schema_state(url) == (0, 5)
 
 
 async def test_a_schema_that_needs_a_newer_program_is_refused(url: str, direct: Any) -> None:
     async with holdfast.connect(url):
         pass
-    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 5')
+    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 6')
     with pytest.raises(StoreTooNew) as refused:
         await holdfast.connect(url)
-    assert (refused.value.found, refused.value.known) == (9, 4)
+    assert (refused.value.found, refused.value.known) == (9, 5)
 
 
 async def test_a_newer_schema_that_keeps_our_function_is_used(url: str, direct: Any) -> None:
@@ -338,6 +339,11 @@ async def test_a_lease_of_an_older_program_holds_after_an_upgrade(url: str, dire
     schema = schema_of(url)
     await direct.execute(f'DROP FUNCTION "{schema}".append_3')
     await direct.execute(f'ALTER TABLE "{schema}".logs DROP COLUMN renewed, DROP COLUMN mark')
+    await direct.execute(f'DROP TRIGGER search_log ON "{schema}".logs')
+    await direct.execute(f'DROP TRIGGER search_events ON "{schema}".events')
+    await direct.execute(f'DROP INDEX "{schema}".logs_changed')
+    for table in TABLE_NAMES:
+        await direct.execute(f'DROP TABLE "{schema}".{table}')
     await direct.execute(f'UPDATE "{schema}".meta SET version = 2')
     async with holdfast.connect(url) as store:
         with pytest.raises(holdfast.LeaseHeld) as held:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import NewEvent, connect, key
+from holdfast import NewEvent, Store, connect, key
 from holdfast.log.catalog import SearchQuery
 from holdfast.stores.search import TextSearch, indexer
 from holdfast.stores.search.sqlite import ERASES_AT_ONCE, SqliteTextIndex
@@ -53,7 +53,7 @@ class Killed(BaseException):
 class Mortal:
     """An index that a process used until it was killed, before or after the n-th call."""
 
-    def __init__(self, index: SqliteTextIndex, calls: float, *, after: bool = False) -> None:
+    def __init__(self, index: Any, calls: float, *, after: bool = False) -> None:
         self._index = index
         self._left = calls
         self._after = after
@@ -95,7 +95,7 @@ def interrupted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "CLAIMED", 0.0)
 
 
-async def removed(store: SqliteStore, how: str) -> None:
+async def removed(store: Store, how: str) -> None:
     if how == "delete":
         await store.delete(key("a").scope)
     else:

@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 from . import shared
 from .faults import schema_of
 
-KEPT = "meta"  # the table or collection of versions, which the store wrote when it was made
+# The tables or collections that the store filled when it was made.
+KEPT = ["meta", "search_meta", "search_epochs"]
 
 _free: dict[str, list[str]] = defaultdict(list)
 _numbers = itertools.count()
@@ -58,12 +59,13 @@ async def _clear_schema(url: str) -> None:
     async with connection.transaction():
         tables = await connection.fetch(
             "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace($1)"
-            " AND relkind = 'r' AND relname <> $2",
+            " AND relkind = 'r' AND relname <> ALL ($2)",
             schema,
             KEPT,
         )
         await connection.execute(
             ";".join(f"DELETE FROM {schema}.{table['relname']}" for table in tables)
+            + f"; UPDATE {schema}.search_meta SET value = '?' WHERE name = 'mark'"
         )
 
 
@@ -72,7 +74,7 @@ async def _clear_database(url: str) -> None:
     client = await _client(parts._replace(path="/").geturl(), _connect_mongodb)
     database = client[parts.path.lstrip("/")]
     for name in await database.list_collection_names():
-        if name != KEPT:
+        if name not in KEPT:
             await database[name].delete_many({})
 
 

@@ -12,6 +12,7 @@ from asyncpg import exceptions as pg
 from ...errors import InvalidValue, StoreError, StoreTooNew
 from .append_function import APPEND_1, APPEND_2, APPEND_3
 from .database import Link, PostgresDatabase
+from .text_tables import SEARCH
 
 TABLES = """
 CREATE TABLE hf.logs (
@@ -104,7 +105,7 @@ RENEWALS = "ALTER TABLE hf.logs ADD COLUMN renewed bigint NOT NULL DEFAULT 0;"
 MARKS = 'ALTER TABLE hf.logs ADD COLUMN mark text COLLATE "C";'
 
 # One script per version, each from the previous one; a new schema runs them all.
-MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2, RENEWALS, MARKS + APPEND_3)
+MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2, RENEWALS, MARKS + APPEND_3, SEARCH)
 VERSION = len(MIGRATIONS)
 OLDEST = 1  # the oldest program that can use the schema after these migrations
 

@@ -23,6 +23,7 @@ from ..notify import Wakes, follow
 from ..paging import Fetch, Page, ReadBounds
 from ..port import BlobRef, Damage, Lease, StoreInfo
 from ..rules import APART, AppendRequest, Extension
+from ..search import TextSearch
 from ..sql import history, verification
 from ..sql.history import Restore
 from ..sql.tables import LIVE
@@ -35,6 +36,7 @@ from .jobs import on_link, on_tables
 from .log import KnownHeads, PostgresAppend
 from .notices import PostgresNotices
 from .tables import PostgresTables
+from .text_index import PostgresTextIndex
 
 
 class PostgresStore(BaseStore[Restore]):
@@ -52,6 +54,8 @@ class PostgresStore(BaseStore[Restore]):
         self._calls = Calls(database, logs.APPEND)
         self._wakes = Wakes()
         self._notices = PostgresNotices(database, self._wakes)
+        index = PostgresTextIndex(database)
+        self._texts: TextSearch = TextSearch(self, index, index.changes)
 
     @classmethod
     async def open(
@@ -160,6 +164,9 @@ class PostgresStore(BaseStore[Restore]):
     _shared_still = on_link(remove.shared_still)
 
     def _left_behind(self) -> tuple[Remains, ...]:
+        return (*self._left_in_tables(), *self._texts.left_behind(self._search_location()))
+
+    def _left_in_tables(self) -> tuple[Remains, ...]:
         where = self._database.options.location
         return (
             Remains(
@@ -173,6 +180,9 @@ class PostgresStore(BaseStore[Restore]):
                 remedy="checkpoints recycle it; archives and backups follow their own retention",
             ),
         )
+
+    def _search_location(self) -> str:
+        return f"{self._database.options.location}, index search_docs_terms"
 
     # The catalog
 
@@ -242,7 +252,8 @@ class PostgresStore(BaseStore[Restore]):
         await self._sweep(None)
         for table in schema.TABLE_NAMES:
             await self._database.alone(f"VACUUM hf.{table}")
-        return Receipt(remains=self._left_behind())
+        purged = await self._texts.purge()
+        return Receipt(remains=self._left_in_tables() if purged else self._left_behind())
 
     def info(self) -> StoreInfo:
         return StoreInfo(
@@ -256,6 +267,7 @@ class PostgresStore(BaseStore[Restore]):
         )
 
     async def aclose(self) -> None:
+        await self._texts.aclose()
         await self._notices.aclose()
         await self._database.aclose()
         self._wakes.wake_all()

@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...environment import new_id
 from ...log.catalog import Row
 from ...log.events import Event, Key, Scope
 from ...log.search import Condition, EventText, event_text, index_terms
 
+MOST_BYTES = 1_000_000  # terms of one event
 EDITION = 1  # version of the terms and tables; an index with another version is dropped
 
 
@@ -81,7 +83,10 @@ class NoIndex(Exception):
 
 class TextIndex(Protocol):
     """The interface of a full-text index in one database. Every method is one transaction. All
-    methods except `exists` and `create` raise `NoIndex` if the index was removed."""
+    methods except `exists` and `create` raise `NoIndex` if the index was removed.
+
+    An index in the store's own database is updated by the transaction that deletes or erases
+    events, so that this interface is all it needs. An index elsewhere is a `SeparateTextIndex`."""
 
     @property
     def keeps_words(self) -> bool:
@@ -101,18 +106,22 @@ class TextIndex(Protocol):
         """Remove all entries from the index."""
         ...
 
-    async def optimize(self) -> None:
-        """Erase removed terms from the database files."""
+    async def optimize(self) -> bool:
+        """Erase removed terms from the database files. Returns False if this user may not."""
         ...
 
     async def claim(self, owner: str, seconds: float) -> bool:
-        """Reserve the work of indexing for this process for some seconds. Returns False if another
-        process has reserved it."""
+        """Reserve the work of indexing for this process for some seconds, or release it with 0.
+        Returns False if another process has reserved it."""
         ...
 
-    async def mark(self, mark: str | None = None) -> str | None:
-        """Return the mark of the changes that are indexed, as `ChangedLogs.mark`; store a new mark
-        if one is passed."""
+    async def mark(self) -> str:
+        """Return the mark of the changes that are indexed, as `ChangedLogs.mark`, or a mark made by
+        `no_mark` if all logs must be looked at."""
+        ...
+
+    async def set_mark(self, mark: str, *, was: str) -> None:
+        """Store a new mark, unless the mark is no longer `was`."""
         ...
 
     async def tenant(self, name: str) -> int:
@@ -133,10 +142,20 @@ class TextIndex(Protocol):
         ...
 
     async def find(
-        self, wanted: Sequence[Condition], below: int, least: int, limit: int
+        self, tenant: str, wanted: Sequence[Condition], below: int, least: int, limit: int
     ) -> list[Candidate]:
-        """Return events that match all conditions, newest first."""
+        """Return events of a tenant that match all conditions, newest first."""
         ...
+
+    async def aclose(self) -> None:
+        """Close the index."""
+        ...
+
+
+@runtime_checkable
+class SeparateTextIndex(TextIndex, Protocol):
+    """An index that the store's transactions do not reach, so that a removal of events has several
+    steps: see `removal`."""
 
     async def bury(self, scope: Scope, owner: str) -> list[LogPosition]:
         """Suspend the indexing of a session before a removal, and return the positions of its
@@ -165,9 +184,19 @@ class TextIndex(Protocol):
         never resumed."""
         ...
 
-    async def aclose(self) -> None:
-        """Close the index."""
-        ...
+
+def no_mark() -> str:
+    """Return a new mark that stands for no mark: all logs must be looked at. Each one is different,
+    so that `set_mark` notices if the mark was taken back meanwhile."""
+    return f"{_NO_MARK}{new_id()}"
+
+
+def known_mark(mark: str) -> str | None:
+    """Return a mark, or None if it stands for no mark."""
+    return None if not mark or mark.startswith(_NO_MARK) else mark
+
+
+_NO_MARK = "?"
 
 
 # Terms
@@ -196,7 +225,21 @@ def terms_of(text: EventText, key: Key, tenant: int, extra: str | None) -> str:
         terms.add(role_term(text.role))
     if extra is not None:
         terms.add(extra)
-    return " ".join(f"{tenant}:{term}" for term in sorted(terms))
+    return " ".join(_limited([f"{tenant}:{term}" for term in sorted(terms)]))
+
+
+def _limited(terms: list[str]) -> list[str]:
+    """Return the terms without the longest, if an index could not store them all: PostgreSQL takes
+    1 MiB, which only folded ligatures reach."""
+    left = MOST_BYTES - sum(len(term.encode()) for term in terms)
+    longest = sorted(terms, key=len, reverse=True) if left < 0 else []
+    dropped = set()
+    for term in longest:
+        if left >= 0:
+            break
+        left += len(term.encode())
+        dropped.add(term)
+    return [term for term in terms if term not in dropped] if dropped else terms
 
 
 def session_term(session: str) -> str:

@@ -21,7 +21,7 @@ from ...log.conversation import rewound_to
 from ...log.events import Event
 from ...log.search import EventText, event_text, named_calls
 from ..port import Store
-from .index import Advance, Doc, LogPosition, TextIndex, doc_of
+from .index import Advance, Doc, LogPosition, SeparateTextIndex, TextIndex, doc_of, known_mark
 from .matching import with_tool
 
 CLAIMED = 10.0  # seconds for which a process reserves the work
@@ -62,27 +62,34 @@ class Indexer:
         store when the call began. Returns False if another process is indexing, or if events of a
         log were removed repeatedly meanwhile."""
         await self._finish_removals()
-        changed = await self._changes(await self._index.mark() or None)
+        mark = await self._index.mark()
+        changed = await self._changes(known_mark(mark))
         if not (changed.rows or changed.whole):
             return True
         if not await self._index.claim(self._owner, CLAIMED):
             return False
+        try:
+            return await self._index_changes(mark, changed, report)
+        finally:
+            await self._index.claim(self._owner, 0)  # another process may go on at once
+
+    async def _index_changes(self, mark: str, changed: ChangedLogs, report: Report | None) -> bool:
         if changed.whole and await self._has_strangers(changed.rows):
             await self._index.reset()
+            mark = await self._index.mark()
             changed = await self._changes(None)
-        done, left = 0, 0
+        left = 0
         loop = asyncio.get_running_loop()
         for start in range(0, len(changed.rows), LOGS):
             began = loop.time()
             left += await self._index_logs(changed.rows[start : start + LOGS])
-            done = min(start + LOGS, len(changed.rows))
             if report is not None:
-                report(done, len(changed.rows))
+                report(min(start + LOGS, len(changed.rows)), len(changed.rows))
             await self._rest(loop.time() - began)
             if not await self._index.claim(self._owner, CLAIMED):
                 return False
         if not left:
-            await self._index.mark(changed.mark)
+            await self._index.set_mark(changed.mark, was=mark)
         return not left
 
     async def _rest(self, took: float) -> None:
@@ -108,8 +115,11 @@ class Indexer:
 
     async def _finish_removals(self) -> None:
         """Resume the indexing of sessions whose removal was interrupted."""
-        for scope, owner in await self._index.abandoned(wall_clock() - STALE_MS):
-            logs = await self._index.bury(scope, owner)
+        index = self._index
+        if not isinstance(index, SeparateTextIndex):
+            return
+        for scope, owner in await index.abandoned(wall_clock() - STALE_MS):
+            logs = await index.bury(scope, owner)
             rows = await self._store.rows([position.key for position in logs])
             gone = [
                 position.log
@@ -117,7 +127,7 @@ class Indexer:
                 if row is None or row.log != position.log
             ]
             again = [position.log for position in logs if position.log not in gone]
-            await self._index.unbury(scope, owner, gone=gone, again=again)
+            await index.unbury(scope, owner, gone=gone, again=again)
 
     async def _index_logs(self, rows: Sequence[Row]) -> int:
         """Index some logs up to their heads. Returns the number of logs for which this failed."""

@@ -1,4 +1,4 @@
-"""Removes events from a full-text index before they are deleted or erased in the store.
+"""Removes events from a separate full-text index before they are deleted or erased in the store.
 
 A removal suspends the indexing of the session, removes the terms from the index, removes the events
 from the store, and resumes the indexing. The terms are computed from the events, so the index comes
@@ -17,7 +17,7 @@ from ...errors import LogDamaged, LogReplaced, SessionNotFound
 from ...log.events import Event, Key, Scope
 from ...log.search import event_text
 from ..port import Store
-from .index import KeptDoc, LogPosition, NoIndex, TextIndex, terms_of
+from .index import KeptDoc, LogPosition, NoIndex, SeparateTextIndex, terms_of
 from .matching import event_at
 
 STEP = 500  # events that are removed at a time
@@ -30,7 +30,7 @@ class UnknownTerms(Exception):
 
 @asynccontextmanager
 async def removing(
-    store: Store, index: TextIndex, target: Scope | Key, seqs: Sequence[int] | None = None
+    store: Store, index: SeparateTextIndex, target: Scope | Key, seqs: Sequence[int] | None = None
 ) -> AsyncGenerator[None, None]:
     """Context manager: removes a session, a thread, or events of a thread from the index. The block
     removes them from the store."""
@@ -59,7 +59,7 @@ async def removing(
             await index.reset()  # the removal took so long that the session was indexed again
 
 
-async def _buried(index: TextIndex, scope: Scope, owner: str) -> list[LogPosition]:
+async def _buried(index: SeparateTextIndex, scope: Scope, owner: str) -> list[LogPosition]:
     try:
         return await index.bury(scope, owner)
     except NoIndex:
@@ -68,7 +68,7 @@ async def _buried(index: TextIndex, scope: Scope, owner: str) -> list[LogPositio
 
 async def _remove(
     store: Store,
-    index: TextIndex,
+    index: SeparateTextIndex,
     target: Scope | Key,
     logs: Sequence[LogPosition],
     seqs: Sequence[int] | None,
@@ -87,7 +87,7 @@ async def _remove(
         pass  # the whole index was removed meanwhile
 
 
-async def _remove_log(store: Store, index: TextIndex, position: LogPosition) -> None:
+async def _remove_log(store: Store, index: SeparateTextIndex, position: LogPosition) -> None:
     tenant = await index.tenant(position.key.tenant)
     while docs := await index.docs(position.log, 0, STEP):
         first, last = docs[0].seq, docs[-1].seq
@@ -107,7 +107,7 @@ async def _remove_log(store: Store, index: TextIndex, position: LogPosition) -> 
 
 
 async def _remove_events(
-    store: Store, index: TextIndex, target: Key, logs: Sequence[LogPosition], seqs: set[int]
+    store: Store, index: SeparateTextIndex, target: Key, logs: Sequence[LogPosition], seqs: set[int]
 ) -> None:
     """Remove events of a thread from the index, including the entries of other threads that share
     these events."""

@@ -31,6 +31,7 @@ from .index import (
     KeptDoc,
     LogPosition,
     NoIndex,
+    no_mark,
     place_of,
 )
 
@@ -164,7 +165,7 @@ class SqliteTextIndex:
     async def reset(self) -> None:
         await self._run(_reset)
 
-    async def optimize(self) -> None:
+    async def optimize(self) -> bool:
         await self._run(lambda conn: conn.execute("INSERT INTO words (words) VALUES ('optimize')"))
 
         def vacuum() -> None:
@@ -172,6 +173,7 @@ class SqliteTextIndex:
                 conn.execute("VACUUM")
 
         await asyncio.get_running_loop().run_in_executor(self._thread, vacuum)
+        return True
 
     async def aclose(self) -> None:
         def close() -> None:
@@ -197,21 +199,18 @@ class SqliteTextIndex:
 
         return await self._run(claim)
 
-    async def mark(self, mark: str | None = None) -> str | None:
-        def mark_(conn: sqlite3.Connection) -> str | None:
-            if mark is not None:
-                _set_meta(conn, "mark", mark)
-            return _meta(conn, "mark")
+    async def mark(self) -> str:
+        return await self._run(lambda conn: _meta(conn, "mark") or "")
 
-        return await self._run(mark_)
+    async def set_mark(self, mark: str, *, was: str) -> None:
+        def set_mark(conn: sqlite3.Connection) -> None:
+            if (_meta(conn, "mark") or "") == was:
+                _set_meta(conn, "mark", mark)
+
+        await self._run(set_mark)
 
     async def tenant(self, name: str) -> int:
-        def number(conn: sqlite3.Connection) -> int:
-            conn.execute("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (name,))
-            (id,) = conn.execute("SELECT id FROM tenants WHERE name = ?", (name,)).fetchone()
-            return int(id)
-
-        return await self._run(number)
+        return await self._run(lambda conn: _tenant(conn, name))
 
     async def positions(self, rows: Sequence[Row]) -> list[LogPosition]:
         return await self._run(lambda conn: [_position(conn, row.log, row.key) for row in rows])
@@ -231,7 +230,7 @@ class SqliteTextIndex:
     # Searching
 
     async def find(
-        self, wanted: Sequence[Condition], below: int, least: int, limit: int
+        self, tenant: str, wanted: Sequence[Condition], below: int, least: int, limit: int
     ) -> list[Candidate]:
         def find(conn: sqlite3.Connection) -> list[Candidate]:
             found = conn.execute(
@@ -240,7 +239,7 @@ class SqliteTextIndex:
                 " CROSS JOIN logs AS l ON l.id = d.log"
                 " WHERE words MATCH ? AND words.rowid < ? AND words.rowid >= ?"
                 " ORDER BY words.rowid DESC LIMIT ?",
-                (_expression(wanted), below, least, limit),
+                (_expression(wanted, _tenant(conn, tenant)), below, least, limit),
             )
             return [
                 Candidate(id=id, seq=seq, position=_decoded(record)) for id, seq, *record in found
@@ -304,7 +303,7 @@ class SqliteTextIndex:
                     "UPDATE logs SET seq = 0, link = NULL, rewinds = '[]' WHERE log = ?", (log,)
                 )
             if again:
-                _set_meta(conn, "mark", "")  # so that the indexer checks these logs
+                _set_meta(conn, "mark", no_mark())  # so that the indexer checks these logs
             left = False
             for log in gone:
                 (docs,) = conn.execute(
@@ -385,6 +384,7 @@ def _create(conn: sqlite3.Connection) -> None:
     if sqlite3.sqlite_version_info >= ERASES_AT_ONCE:
         conn.execute("INSERT INTO words (words, rank) VALUES ('secure-delete', 1)")
     _set_meta(conn, "identity", new_id())
+    _set_meta(conn, "mark", no_mark())
     conn.execute(f"PRAGMA application_id = {APPLICATION}")
     conn.execute(f"PRAGMA user_version = {EDITION}")
 
@@ -394,7 +394,7 @@ def _reset(conn: sqlite3.Connection) -> None:
     for table in ("logs", "docs", "tenants"):
         conn.execute(f"DELETE FROM {table}")
     _set_meta(conn, "identity", new_id())
-    _set_meta(conn, "mark", "")
+    _set_meta(conn, "mark", no_mark())
 
 
 def _meta(conn: sqlite3.Connection, name: str) -> str | None:
@@ -486,8 +486,16 @@ def _add_doc(conn: sqlite3.Connection, log: int, name: str, doc: Doc) -> None:
     conn.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (id, doc.terms))
 
 
-def _expression(wanted: Sequence[Condition]) -> str:
+def _tenant(conn: sqlite3.Connection, name: str) -> int:
+    conn.execute("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (name,))
+    (id,) = conn.execute("SELECT id FROM tenants WHERE name = ?", (name,)).fetchone()
+    return int(id)
+
+
+def _expression(wanted: Sequence[Condition], tenant: int) -> str:
     """Return the conditions as an FTS5 query. Terms never contain quotes."""
-    parts = [(f'"{one.term}"' + (" *" if one.prefix else ""), one.negative) for one in wanted]
+    parts = [
+        (f'"{tenant}:{one.term}"' + (" *" if one.prefix else ""), one.negative) for one in wanted
+    ]
     positive = " AND ".join(text for text, negative in parts if not negative)
     return f"({positive})" + "".join(f" NOT {text}" for text, negative in parts if negative)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 
 from ...cancellation import ended
 from ...errors import InvalidValue, StoreError
@@ -22,6 +22,7 @@ from .index import (
     Candidate,
     LogPosition,
     NoIndex,
+    SeparateTextIndex,
     TextIndex,
     floor_of,
     is_current,
@@ -85,7 +86,9 @@ class TextSearch:
         self, target: Scope | Key, seqs: Sequence[int] | None = None
     ) -> AbstractAsyncContextManager[None]:
         """Return a context manager that removes events from the index. The block removes them from
-        the store."""
+        the store, and from an index in the same database."""
+        if not isinstance(self._index, SeparateTextIndex):
+            return nullcontext()
         return removing(self._store, self._index, target, seqs)
 
     def left_behind(self, where: str) -> tuple[Remains, ...]:
@@ -93,13 +96,12 @@ class TextSearch:
         removal. `where` is the location of the index."""
         if not self._index.keeps_words:
             return ()
-        what = "removed words in the search index file, without their order"
+        what = "removed words in the search index, without their order"
         return (Remains(where=where, what=what, remedy="run `holdfast purge`"),)
 
-    async def purge(self) -> None:
-        """Erase removed terms from the index file."""
-        if await self._index.exists():
-            await self._index.optimize()
+    async def purge(self) -> bool:
+        """Erase removed terms from the files of the index. Returns whether that is done."""
+        return not await self._index.exists() or await self._index.optimize()
 
     async def aclose(self) -> None:
         for task in (self._background, self._running):
@@ -163,12 +165,13 @@ class TextSearch:
         self, query: SearchQuery, matching: Matching, below: int, limit: int
     ) -> tuple[list[Found], int | None]:
         """Return a page of matches, and the position below which the next page begins."""
-        wanted = _conditions(query, matching, await self._index.tenant(query.tenant))
+        wanted = _conditions(query, matching)
         least = 0 if query.since is None else floor_of(query.since)
         hits: list[Found] = []
         checked = 0
+        step = min(limit + 1, STEP)
         while checked < CANDIDATES:
-            found = await self._index.find(wanted, below, least, STEP)
+            found = await self._index.find(query.tenant, wanted, below, least, step)
             check = _Check(self._store, self._index, matching)
             await check.load(found)
             for start in range(0, len(found), limit - len(hits) or 1):
@@ -181,11 +184,12 @@ class TextSearch:
                     if hit is not None:
                         hits.append(hit)
                     below = candidate.id
-            if len(found) < STEP:
+            if len(found) < step:
                 return hits, None
             if len(hits) == limit:
                 break
             checked += len(found)
+            step = STEP
         return hits, below
 
 
@@ -266,9 +270,8 @@ def _below(query: SearchQuery, cursor: str | None) -> int:
     return min(below, place)
 
 
-def _conditions(query: SearchQuery, matching: Matching, tenant: int) -> list[Condition]:
-    """Return the conditions of a query for the index. Each term begins with the number of the
-    tenant."""
+def _conditions(query: SearchQuery, matching: Matching) -> list[Condition]:
+    """Return the conditions of a query for the index."""
     text = matching.text
     found = conditions(text)
     if query.session is not None:
@@ -278,4 +281,4 @@ def _conditions(query: SearchQuery, matching: Matching, tenant: int) -> list[Con
     found += [Condition(tool_term(tool)) for tool in text.tools]
     if not any(not one.negative for one in found):
         found.append(Condition("=", prefix=True))  # only messages and results have roles
-    return [one._replace(term=f"{tenant}:{one.term}") for one in found]
+    return found
