@@ -42,7 +42,7 @@ def talk(api: Api, home: Path, *arguments: str | Path) -> Any:
 
 
 # The contract is held on every kind of store elsewhere; a turn of the CLI takes seconds.
-@pytest.mark.parametrize("shared_url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("shared_url", ["postgres"], indirect=True)
 def test_a_conversation_goes_on_elsewhere(shared_url: str, tmp_path: Path) -> None:
     cwd = tmp_path / "work"
     cwd.mkdir()

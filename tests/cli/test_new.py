@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import NewEvent, Store, key
 
+from ..contract.test_plugin import WITHOUT_OTHERS
 from .conftest import Cli, write
 
 
@@ -22,7 +23,7 @@ def test_a_new_agent_passes_its_own_test(cli: Cli, tmp_path: Path) -> None:
     ended = cli("new", str(place), "--json")
     files = ["agent.py", "serve.py", "test_agent.py", "README.md"]
     assert (ended.code, ended.json) == (0, {"folder": str(place), "files": files})
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
+    command = [sys.executable, "-m", "pytest", "-q", *WITHOUT_OTHERS, "-p", "no:cacheprovider", "."]
     ran = subprocess.run(
         command, cwd=place, capture_output=True, text=True, timeout=60, check=False
     )

@@ -104,10 +104,10 @@ async def check_other(store: Store) -> None:
     assert done.seqs == (len(events) + 1,)
 
 
-async def check_goes_on(store: Store, head: int) -> None:
-    """The log of KEY takes events behind `head`, and reads whole and densely."""
-    assert (await store.append(KEY, [note("next"), note("last")])).seqs == (head + 1, head + 2)
-    events = await read_all(store)
+async def check_goes_on(store: Store, head: int, key: Key = KEY) -> None:
+    """The log takes events behind `head`, and reads whole and densely."""
+    assert (await store.append(key, [note("next"), note("last")])).seqs == (head + 1, head + 2)
+    events = await read_all(store, key)
     assert [event.seq for event in events] == list(range(1, head + 3))
     assert [event.json() for event in events[-2:]] == [{"n": "next"}, {"n": "last"}]
 
