@@ -16,6 +16,7 @@ from ..harness import Agent
 from ..stores.creation import StoreCreation
 from ..stores.url_display import shown
 from .agents import Choice, ModelRef, choose, find
+from .console import console_url
 from .error_report import UsageError
 from .options import DEFAULTS, WAITING, Common, default_store, option_group, server_part
 
@@ -90,7 +91,7 @@ def serve(
     ```
 
     Sessions are kept in the store, which any number of servers can share. `/v1/docs` documents the
-    HTTP API.
+    HTTP API, `/console` shows the sessions in a browser.
 
     :param agents: Agents, each as module:name. NAME=module:name serves one under another name.
     """
@@ -148,6 +149,10 @@ class _Messages:
         scheme = "http" if plan.cert is None else "https"
         name = f"[{plan.host}]" if ":" in plan.host else plan.host
         say(f"serving {scheme}://{name}:{began.port}/v1 from {self._store}; Ctrl-C stops it")
+        if began.console:
+            hint = "; `holdfast token --url` prints its address with the login"
+            url = console_url(plan, began, login=False)
+            say(f"console: {url}{hint if began.token is not None else ''}")
         if began.token is not None:
             say(f"local token: {began.token}")
             say(

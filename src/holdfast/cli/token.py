@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from ..errors import InvalidValue
-from ..local_token import LocalToken, find
+from ..local_token import HOST, LocalToken, find
 from ..stores.url_display import address
 from .options import DEFAULTS, Common
 
@@ -18,6 +18,7 @@ PORT = 7700  # default port of `holdfast serve`
 def token(
     *,
     port: Annotated[int | None, Parameter(validator=validators.Number(gte=1, lte=65_535))] = None,
+    url: bool = False,
     common: Common = DEFAULTS,
 ) -> None:
     """Print the local token of a server on this machine.
@@ -33,13 +34,15 @@ def token(
     prints one JSON object.
 
     :param port: Port of the server. Required if several servers have a token.
+    :param url: Print the address of the console with the token in it, which logs a browser in.
     """
     found = chosen(find(port, None if common.store is None else address(common.store)), common)
     if len(found) != 1:
         raise _unclear(found, port, common)
     (one,) = found
     about = {"token": one.token, "port": one.port, "store": one.store}
-    common.output().show({**about, "served": one.served(), "path": str(one.path)}, one.token)
+    text = f"http://{HOST}:{one.port}/console?token={one.token}" if url else one.token
+    common.output().show({**about, "served": one.served(), "path": str(one.path)}, text)
 
 
 def chosen(found: list[LocalToken], common: Common) -> list[LocalToken]:

@@ -16,6 +16,8 @@ from ..environment import wall_clock
 from ..harness import on_shutdown
 from ..log.events import new_id
 from .auth.audit import AuditRecord
+from .console import routes as console
+from .console.assets import assets
 from .http.context import SERVICE, request_context
 from .http.errors import ErrorResponse, answer
 from .http.headers import guarded
@@ -75,8 +77,12 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
     """
     service = Service(settings if settings is not None else Settings(**more))
     pages, cors = documents.HANDLERS if service.settings.docs else [], _cors(service)
+    routers = [Router("/v1", route_handlers=[*ROUTES, *pages])]
+    if service.settings.console:
+        assets()  # read once, before requests are served
+        routers.append(Router("/console", route_handlers=console.HANDLERS))
     app = App(
-        [Router("/v1", route_handlers=[*ROUTES, *pages])],
+        routers,
         dependencies={"ctx": Provide(request_context, sync_to_thread=False)},
         middleware=[RequestMiddleware(service)],
         exception_handlers={Exception: _failed},

@@ -19,13 +19,14 @@ from .settings import KEYS, Settings
 class ServerStarted(Struct, frozen=True, kw_only=True):
     """Describes a server that has started. `kept` is true if sessions are kept when the server
     stops, `known` if at least one caller can authenticate, and `open` if no authentication is
-    needed. `token` is the local token."""
+    needed. `token` is the local token. `console` is true if the console is served."""
 
     port: int
     kept: bool
     known: bool
     token: str | None = None
     open: bool = False
+    console: bool = False
 
     def __repr__(self) -> str:
         return f"ServerStarted(port={self.port})"

@@ -37,10 +37,11 @@ from ..local_token import LocalToken, is_loopback, keep
 from ..stores.creation import StoreCreation
 from .app import create_app
 from .auth.callers import LocalTokenAuth, NoAuth
+from .console.no_agents import NoAgents
 from .engines import Chosen
 from .http.protocol import Protocol
 from .preflight import ServerStarted, known_callers, tls_faults
-from .settings import Settings, read
+from .settings import KEYS, Settings, read
 
 LOGGER = logging.getLogger("holdfast.server")
 FACTORY = "holdfast.server.processes:app"
@@ -54,7 +55,8 @@ MORE = 5  # seconds after the grace period until connections are closed
 
 class ServePlan(Struct, frozen=True, kw_only=True):
     """What to serve (a settings file, or agents and a store), and the address to listen on. `model`
-    applies to all agents, or if it was `chosen` by default, only to agents without a model."""
+    applies to all agents, or if it was `chosen` by default, only to agents without a model. With
+    `tenant`, only the console is served, without agents."""
 
     config: str | None = None
     agents: dict[str, str] = {}
@@ -70,6 +72,7 @@ class ServePlan(Struct, frozen=True, kw_only=True):
     grace: float | None = None
     origins: list[str] = []
     sandbox: str | None = None
+    tenant: str | None = None
 
     def settings(self) -> Settings:
         """Return the settings of this plan. Raises `InvalidSettings`, which lists every invalid
@@ -77,6 +80,8 @@ class ServePlan(Struct, frozen=True, kw_only=True):
         the port may not be known yet."""
         if self.config is not None:
             settings = Settings.load(Path(self.config))
+        elif self.tenant is not None:
+            settings = self._console(self.tenant)
         else:
             tables: dict[str, Any] = {"agents": self.agents, "harness": {}}
             if self.model is not None:
@@ -99,6 +104,16 @@ class ServePlan(Struct, frozen=True, kw_only=True):
         settings.check()
         self._check(settings)
         return settings
+
+    def _console(self, tenant: str) -> Settings:
+        """Return the settings of a console without agents."""
+        auth = LocalTokenAuth(tenant=tenant) if self.auth == "local" else KEYS
+        return Settings(
+            engines={"console": NoAgents()},
+            store=self.store,
+            auth=auth,
+            tenants=[tenant],
+        )
 
     def admit(self, settings: Settings) -> LocalToken | None:
         """Accept callers with the local token, if the settings use one; the token is created if it
@@ -343,6 +358,7 @@ def run(
         known=known,
         token=token.token if token is not None else None,
         open=isinstance(settings.auth, NoAuth),
+        console=settings.console,
     )
     config = _config(plan, settings)
     calls = (lambda: begun(began), lambda: ending(settings.grace))

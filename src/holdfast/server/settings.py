@@ -96,6 +96,7 @@ class Settings:
     origins: Sequence[str] = ()
     two_person: bool = False
     docs: bool = True
+    console: bool = True
     grace: float = 10.0
     loaders: Mapping[str, Loader] | Sequence[Loader] = ()
     tools: Sequence[Tool] = ()

@@ -60,6 +60,7 @@ AUTH = {
 }
 AUDIT = {"sink": TEXT, "path": TEXT}
 SERVER = {
+    "console": FLAG,
     "default_store": TEXT,
     "docs": FLAG,
     "envs": TEXTS,

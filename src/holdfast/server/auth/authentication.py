@@ -1,10 +1,12 @@
-"""Authentication of requests, by a handler or by API keys, with a limit on failed attempts."""
+"""Authentication of requests, by a handler, by API keys or by the cookie of a login, with a limit
+on failed attempts."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hashlib
+import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,9 +25,11 @@ from .callers import (
     LocalTokenAuth,
     NoAuth,
     RequestCredentials,
+    SharedSecret,
 )
-from .keys import NAME, PREFIX, SECRET, ApiKeys, KeyRecord
+from .keys import NAME, PREFIX, SECRET, ApiKeys, KeyRecord, hashed
 from .limits import BUCKETS, ConcurrencyLimiter, RateLimiter, ServerLimits
+from .logins import Login, Logins, check_origin, cookie_of
 
 LOGGER = logging.getLogger("holdfast.server")
 FRESH = 5.0  # seconds that a key is cached
@@ -56,6 +60,7 @@ class Authenticator:
     ) -> None:
         self._handler, self._store, self._gate, self._accepted = handler, store, gate, accepted
         self._known: RecentMap[bytes | None, None] = RecentMap(BUCKETS)  # hashes of accepted tokens
+        self._logins = Logins(store)
         most = limits.refusals
         self._refusals = RateLimiter(most, most * 10, "failed logins per second")
         self._guesses = RateLimiter(most * 10, most * 20, "unknown keys per second")
@@ -66,17 +71,19 @@ class Authenticator:
         with self._limited(shown, address):
             caller = await self.find(shown)
         if caller is None:
-            # Nobody can guess credentials for these handlers, so failed attempts are not counted.
-            if not isinstance(self._handler, (NoAuth, LocalTokenAuth)):
+            # Nobody can guess a cookie, or credentials for these handlers, so failed attempts are
+            # not counted.
+            by_cookie = shown.bearer() is None and cookie_of(shown.headers) is not None
+            if not by_cookie and not isinstance(self._handler, (NoAuth, LocalTokenAuth)):
                 self._refusals.take(address)
             raise self._unauthorized(shown)
         return caller
 
     async def find(self, shown: RequestCredentials) -> Caller | None:
         """Return the caller, or None if the credentials are invalid."""
-        if self._handler is None:
-            self._handler = KeyAuth(ApiKeys(await self._store()))
-        caller = await self._handler.authenticate(shown)
+        caller = await (await self._checked()).authenticate(shown)
+        if caller is None and shown.bearer() is None:
+            caller = await self._logged_in(shown)
         if caller is None:
             return None
         if caller.tenant.startswith(RESERVED):
@@ -86,6 +93,58 @@ class Authenticator:
             self._known[token] = None
         self._accepted(caller.tenant)
         return caller
+
+    async def _checked(self) -> AuthHandler:
+        if self._handler is None:
+            self._handler = KeyAuth(ApiKeys(await self._store()))
+        return self._handler
+
+    # Logins of browsers
+
+    async def log_in(self, shown: RequestCredentials, caller: Caller) -> str | None:
+        """Return the value of a cookie for a caller who has just sent a token; None without one."""
+        if (token := shown.bearer()) is None:
+            return None
+        parts = split(token)
+        sent = {hashed(token), hashed(parts[1] if parts else token)}
+        known = [hash for hash, _ in await self._accepted_for(caller.key) or () if hash in sent]
+        return await self._logins.begin(caller, known[0] if known else hashed(token))
+
+    async def log_out(self, shown: RequestCredentials) -> None:
+        """End the login of a request, if it has one."""
+        if (login := await self._login(shown)) is not None:
+            await self._logins.end(login)
+
+    async def _login(self, shown: RequestCredentials) -> Login | None:
+        value = cookie_of(shown.headers)
+        return None if value is None else await self._logins.read(value)
+
+    async def _logged_in(self, shown: RequestCredentials) -> Caller | None:
+        """Return the caller of a request with a cookie, or None. The credential of the login must
+        still be valid. Raises `Forbidden` if the request may come from a page of another origin."""
+        if cookie_of(shown.headers) is None:
+            return None
+        check_origin(shown)
+        login = await self._login(shown)
+        if login is None:
+            return None
+        accepted = await self._accepted_for(login.key)
+        if accepted is None:  # a custom handler, which knows no list of its credentials
+            return login.caller()
+        for hash, caller in accepted:
+            if hmac.compare_digest(await self._logins.proof(hash), login.proof):
+                return caller
+        return None
+
+    async def _accepted_for(self, key: str | None) -> list[tuple[str, Caller]] | None:
+        """Return the hashes of the credentials that the handler accepts now, each with its caller;
+        None if the handler cannot tell. `key` is the id of an API key."""
+        handler = await self._checked()
+        if isinstance(handler, KeyAuth):
+            return [] if key is None else await handler.accepted(key)
+        if isinstance(handler, (LocalTokenAuth, SharedSecret)):
+            return handler.accepted()
+        return None
 
     async def still(self, shown: RequestCredentials, caller: Caller) -> bool:
         """Return whether these credentials still identify the same caller, with at least the same
@@ -153,10 +212,18 @@ class KeyAuth:
         record = await self._look(id)
         if record is None or not record.fits(secret, self._clock()):
             return None
-        info = record.info
-        return Caller(
-            tenant=info.tenant, principal=info.principal, scopes=frozenset(info.scopes), key=id
-        )
+        return record.info.caller()
+
+    async def accepted(self, id: str) -> list[tuple[str, Caller]]:
+        """Return the hashes of the secrets of a key that are valid now, each with the caller."""
+        record, now = await self._look(id), self._clock()
+        if record is None or not record.info.valid(now):
+            return []
+        return [
+            (hash, record.info.caller())
+            for hash, until in record.hashes
+            if until is None or now < until
+        ]
 
     async def _look(self, id: str) -> KeyRecord | None:
         """Look up a key, once for all concurrent requests. Unknown keys are not cached, so that

@@ -3,6 +3,7 @@ a principal in that tenant, and scopes, which say what it may do."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -104,6 +105,10 @@ class SharedSecret:
     async def authenticate(self, shown: RequestCredentials) -> Caller | None:
         return self._caller if shown.has_token(self._secret) else None
 
+    def accepted(self) -> list[tuple[str, Caller]]:
+        """Return the hash of the secret, with its caller."""
+        return [(hashlib.sha256(self._secret).hexdigest(), self._caller)]
+
 
 class LocalTokenAuth:
     """Authenticates the user who started the server, by a token in a file that only this user can
@@ -131,6 +136,12 @@ class LocalTokenAuth:
     async def authenticate(self, shown: RequestCredentials) -> Caller | None:
         known = self._token is not None and shown.has_token(self._token)
         return self._caller if known else None
+
+    def accepted(self) -> list[tuple[str, Caller]]:
+        """Return the hash of the token, with its caller."""
+        if self._token is None:
+            return []
+        return [(hashlib.sha256(self._token).hexdigest(), self._caller)]
 
 
 class NoAuth:

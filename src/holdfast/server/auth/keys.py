@@ -24,7 +24,7 @@ from ...log.codec import check_name
 from ...log.events import Event, Key, NewEvent
 from ...stores.pages import every_row
 from ...stores.port import Store
-from .callers import USUAL, check_scopes, check_tenant
+from .callers import USUAL, Caller, check_scopes, check_tenant
 
 TENANT = "~keys"
 PREFIX = "hk_"
@@ -60,6 +60,11 @@ class ApiKeyInfo(Struct, frozen=True, kw_only=True):
 
     def valid(self, now: int) -> bool:
         return self.revoked is None and (self.expires is None or now < self.expires)
+
+    def caller(self) -> Caller:
+        """Return the caller who authenticates with this key."""
+        scopes = frozenset(self.scopes)
+        return Caller(tenant=self.tenant, principal=self.principal, scopes=scopes, key=self.id)
 
 
 class NewKey(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,96 @@
+"""The page of the console and its files, without a browser: what is sent, and how."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from holdfast.server.console.assets import FOLDER, NAMES, assets
+from tests.server.scene import Api, serving, settings
+
+RAW = 150 * 1024  # bytes of all files together
+
+
+async def test_the_page_runs_only_scripts_that_it_names() -> None:
+    async with serving() as api:
+        answer = await api.client.get("/console")
+        policy = dict(
+            one.split(" ", 1) for one in answer.headers["content-security-policy"].split("; ")
+        )
+        assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert policy["require-trusted-types-for"] == "'script'"
+        (nonce,) = re.findall(r"^'nonce-([\w-]{24})'$", policy["script-src"])
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        scripts = re.findall(r"<script ([^>]*)>", answer.text)
+        assert len(scripts) == 2
+        assert all(f'nonce="{nonce}"' in one for one in scripts)
+        assert not re.search(r" on\w+=|style=|javascript:", answer.text)
+        again = await api.client.get("/console")
+        assert nonce not in again.text
+        for header, value in (
+            *(("cache-control", "no-store"), ("x-frame-options", "DENY")),
+            *(("referrer-policy", "no-referrer"), ("x-content-type-options", "nosniff")),
+        ):
+            assert answer.headers[header] == value
+
+
+@pytest.fixture
+async def api() -> AsyncGenerator[Api, None]:
+    async with serving() as one:
+        yield one
+
+
+async def test_every_file_is_sent_from_the_package(api: Api) -> None:
+    page = (await api.client.get("/console")).text
+    linked = set(re.findall(r'(?:href|src)="([^"]+)"', page))
+    assert linked == {f"/console/static/{name}" for name in assets()}
+    (names,) = re.findall(r'<script type="importmap"[^>]*>(.*?)</script>', page)
+    assert {*json.loads(names)["imports"].values()} <= linked
+    for path in linked:
+        answer = await api.client.get(path)
+        assert answer.status_code == 200
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-cache"
+        tag = {"if-none-match": answer.headers["etag"]}
+        assert (await api.client.get(path, headers=tag)).status_code == 304
+
+
+async def test_no_other_file_can_be_read(api: Api) -> None:
+    for path in (
+        *("nothing.js", "../assets.py", "..%2fassets.py", "%2e%2e/assets.py", "vendor", "vendor/"),
+        *("/etc/passwd", "%2fetc/passwd", "vendor/manifest.json", "app.js%00.css"),
+    ):
+        answer = await api.client.get(f"/console/static/{path}")
+        assert answer.status_code == 404, path
+        assert answer.json()["error"]["code"] == "not_found"
+
+
+async def test_a_server_without_a_console_has_none() -> None:
+    async with serving(settings(console=False)) as api:
+        for path in ("/console", "/console/static/app.js"):
+            assert (await api.client.get(path)).status_code == 404
+        assert (await api.client.post("/console/login")).status_code == 404
+
+
+def test_vendored_modules_are_those_of_the_manifest() -> None:
+    vendor = FOLDER / "vendor"
+    manifest = json.loads((vendor / "manifest.json").read_text())
+    files = {name: digest for one in manifest["packages"] for name, digest in one["files"].items()}
+    found = {path.name for path in vendor.iterdir()} - {"manifest.json"}
+    assert found == {*files}
+    for name, digest in files.items():
+        algorithm, _, value = digest.partition("-")
+        data = (vendor / name).read_bytes()
+        assert base64.b64encode(hashlib.new(algorithm, data).digest()).decode() == value, name
+    assert {name.partition("/")[2] for name in NAMES.values()} <= {*files}
+    assert all(one["licence"] and one["version"] for one in manifest["packages"])
+
+
+def test_the_files_are_small() -> None:
+    assert sum(len(one.data) for one in assets().values()) <= RAW
