@@ -82,7 +82,7 @@ def _unpack(modules: Path, to: Path) -> None:
         made.mkdir()
         tars = ("al2023.tar", "fonts.tar")
         packed = modules / "@sparticuz" / "chromium" / "bin"
-        words = ["--input-type=module", "-e", UNPACK, packed, made, "chromium", *tars]
+        words = ["--input-type=module", "-e", UNPACK, str(packed), str(made), "chromium", *tars]
         subprocess.run([node(), *words], check=True, timeout=240)
         for name in tars:
             with tarfile.open(made / name) as tar:
