@@ -46,10 +46,11 @@ async def test_sessions_outlive_a_killed_server(
     session = await client.get_or_create("customer-42")
     result = await session.send("Refund 42")
     assert result.status == "waiting"
+    windows.expect("net::ERR_")  # the page tries to reach the server meanwhile
     await server.kill()
     await server.start()
     await page.reload()
     inbox = "fetch('/v1/pending').then((answer) => answer.json())"
     (item,) = (await page.evaluate(inbox))["items"]
     assert item["session"] == "customer-42"
-    await expect(page).to_have_title("Holdfast")
+    await expect(page).to_have_title("Sessions · Holdfast")

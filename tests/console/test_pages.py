@@ -61,6 +61,16 @@ async def test_every_file_is_sent_from_the_package(api: Api) -> None:
         assert (await api.client.get(path, headers=tag)).status_code == 304
 
 
+async def test_every_place_has_an_address(api: Api) -> None:
+    for path in ("inbox", "store", "sessions", "sessions/customer-42?at=7&thread=sub/c1"):
+        answer = await api.client.get(f"/console/{path}")
+        assert answer.status_code == 200
+        assert "/console/static/app.js" in answer.text
+        assert "set-cookie" not in answer.headers
+    for path in ("nothing", "sessions/a/b", "inbox/x"):
+        assert (await api.client.get(f"/console/{path}")).status_code == 404
+
+
 async def test_no_other_file_can_be_read(api: Api) -> None:
     for path in (
         *("nothing.js", "../assets.py", "..%2fassets.py", "%2e%2e/assets.py", "vendor", "vendor/"),

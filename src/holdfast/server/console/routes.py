@@ -17,6 +17,7 @@ from ..settings import KEYS
 from .assets import assets, page
 
 PUBLIC = {"public": True}
+PLACES = ["/inbox", "/store", "/sessions", "/sessions/{session_id:str}"]
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 # The token may not leave this machine by a `Referer` header.
 PRIVATE = {"referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin"}
@@ -28,16 +29,26 @@ Name = Annotated[str, PathParameter(min_length=1, max_length=200)]
 async def console(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Return the page. With the local token in the query, log in first, and redirect to the address
     without the token."""
-    service, base = _service(request), base_of(request.scope)
     token = request.query_params.get(TOKEN)
     if token is None:
-        text, policy = page(base, _auth(service), service.version)
-        headers = {"content-security-policy": policy, **PRIVATE}
-        return Response(text.encode(), media_type=MediaType.HTML, headers=headers)
-    headers = {"location": f"{base}/console", **PRIVATE}
-    if isinstance(service.settings.auth, LocalTokenAuth):
+        return _page(request)
+    headers = {"location": f"{base_of(request.scope)}/console", **PRIVATE}
+    if isinstance(_service(request).settings.auth, LocalTokenAuth):
         headers |= await _cookie(request, token)
     return Response(b"", status_code=303, headers=headers)
+
+
+@get(PLACES, opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
+def place(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Return the page; its script shows what the path names."""
+    return _page(request)
+
+
+def _page(request: Request[Any, Any, Any]) -> Response[bytes]:
+    service = _service(request)
+    text, policy = page(base_of(request.scope), _auth(service), service.version)
+    headers = {"content-security-policy": policy, **PRIVATE}
+    return Response(text.encode(), media_type=MediaType.HTML, headers=headers)
 
 
 async def _cookie(request: Request[Any, Any, Any], token: str) -> dict[str, str]:
@@ -116,4 +127,4 @@ def _auth(service: Service) -> str:
     return kinds.get(type(auth), "custom")
 
 
-HANDLERS: list[Any] = [console, static, login, logout]
+HANDLERS: list[Any] = [console, place, static, login, logout]
