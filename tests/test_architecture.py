@@ -37,6 +37,7 @@ sync
 bundle
 wire local_token
 server client
+web
 adapters
 testing
 cli
@@ -243,7 +244,7 @@ holdfast.adapters.pydantic_ai
 holdfast.bundle.harn holdfast.client holdfast.client.sync holdfast.errors holdfast.events
 holdfast.harness.sandbox
 holdfast.harness.tools holdfast.models holdfast.redact holdfast.server holdfast.state holdfast.sync
-holdfast.testing
+holdfast.testing holdfast.web
 """
 
 
