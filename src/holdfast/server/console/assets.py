@@ -66,6 +66,7 @@ def page(base: str, auth: str, version: str) -> tuple[str, str]:
     nonce, static = secrets.token_urlsafe(18), f"{base}/console/static"
     at = escape(static)
     scripts = [name for name, one in assets().items() if one.kind == TYPES[".js"]]
+    styles = [name for name, one in assets().items() if one.kind == TYPES[".css"]]
     names = json.dumps({"imports": {name: f"{static}/{at}" for name, at in NAMES.items()}})
     names = names.replace("<", "\\u003c")
     lines = (
@@ -75,7 +76,7 @@ def page(base: str, auth: str, version: str) -> tuple[str, str]:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f'<link rel="icon" href="{at}/icon.svg">',
-        f'<link rel="stylesheet" href="{at}/console.css">',
+        *(f'<link rel="stylesheet" href="{at}/{escape(name)}">' for name in styles),
         f'<script type="importmap" nonce="{nonce}">{names}</script>',
         *(
             f'<link rel="modulepreload" nonce="{nonce}" href="{at}/{escape(name)}">'
