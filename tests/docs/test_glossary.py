@@ -84,7 +84,9 @@ def test_every_entry_is_short_and_links_a_page_that_uses_the_word(title: str, te
     assert targets, title
     stems = [word.removesuffix("e") for word in title.lower().split()]
     pages = [(ROOT / "docs" / target).read_text().lower() for target in targets]
-    assert any(all(stem in page for stem in stems) for page in pages), f"{targets} do not use {title!r}"
+    assert any(all(stem in page for stem in stems) for page in pages), (
+        f"{targets} do not use {title!r}"
+    )
 
 
 def test_no_page_but_the_glossary_defines_the_words_again() -> None:
