@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { get, isAbort, may, me } from './api.js';
 import { onRow } from './changes.js';
-import { Time, count } from './times.js';
+import { Time, count } from './plain.js';
 import { html } from './html.js';
 import { amend, route, to, toSession } from './router.js';
 import { Status } from './status.js';
@@ -48,8 +48,8 @@ export function Sessions() {
   const words = query.get('q') ?? '';
   const filters = filtersOf(query);
   return html`<section class="sessions">
-    <div class="row heading"><h1 tabindex="-1">Sessions</h1><${Search} words=${words} /></div>
-    <div class="row bar"><${Glance} filters=${filters} /><span class="grow"></span><${Filter} filters=${filters} /></div>
+    <div class="row headline"><h1 tabindex="-1">Sessions</h1><${Search} words=${words} /></div>
+    <div class="row choices"><${Glance} filters=${filters} /><span class="grow"></span><${Filter} filters=${filters} /></div>
     ${words ? html`<${Found} key=${`?${query}`} words=${words} filters=${filters} />`
       : html`<${List} key=${`?${query}`} filters=${filters} />`}
   </section>`;
@@ -171,7 +171,7 @@ function List({ filters }) {
   if (!rows.length) return html`<${Nothing} filtered=${Object.keys(filters).length > 0} />`;
   return html`${missing.length > 0 && html`<p class="problem">Not listed: the sessions in ${missing.join(', ')}, which cannot be reached.</p>`}
     <ul class="list card" onKeyDown=${step}>${rows.map((row) => html`<${Row} key=${row.session} row=${row} />`)}</ul>
-    ${cursor && html`<p class="more"><button onClick=${() => read(cursor)}>Show more</button></p>`}
+    ${cursor && html`<p class="paging"><button onClick=${() => read(cursor)}>Show more</button></p>`}
     ${problem && html`<p class="problem">${problem}</p>`}`;
 }
 
@@ -260,7 +260,7 @@ function Found({ words, filters }) {
   if (!page.hits.length && !page.cursor) return html`<div class="empty"><h2>Nothing found</h2>
     <p>No message, call or result has these words. ${page.behind && 'The newest events are not in the index yet.'}</p></div>`;
   return html`<ul class="list card hits" onKeyDown=${step}>${page.hits.map((/** @type {any} */ hit) => html`<${Hit} hit=${hit} />`)}</ul>
-    ${page.cursor && html`<p class="more"><button onClick=${() => read(page, new AbortController().signal)}>Show more</button></p>`}`;
+    ${page.cursor && html`<p class="paging"><button onClick=${() => read(page, new AbortController().signal)}>Show more</button></p>`}`;
 }
 
 /** @param {{hit: any}} props */

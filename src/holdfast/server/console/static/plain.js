@@ -30,3 +30,21 @@ export function duration(ms) {
 
 /** @param {number} n */
 export const count = (n) => n.toLocaleString();
+
+/** A cost in dollars. @param {number} x */
+export const cost = (x) => `$${x.toFixed(4)}`;
+
+/** @param {{text: string, label?: string}} props */
+export const Copy = ({ text, label = 'Copy' }) => html`<button class="quiet small copy" aria-label=${label} onClick=${() => navigator.clipboard?.writeText(text)}>Copy</button>`;
+
+/** @param {{value: unknown, limit?: number}} props */
+export function Text({ value, limit = 4_000 }) {
+  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 2) ?? '';
+  return html`<bdi class="text">${text.slice(0, limit)}</bdi>`;
+}
+
+/** @param {string} text */
+export const markdown = (text) => html`<${Text} value=${text} limit=${20_000} />`;
+
+/** @param {{item: any, session: string}} props */
+export const Pending = ({ item }) => html`<p class="card"><strong>${item.title}</strong> waits for a decision.</p>`;

@@ -1,0 +1,148 @@
+"""One session: its conversation as it happens, its timeline, and its past."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from .browser import Windows
+from .server import Office, Server
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+SLOW = 30_000  # ms; only a hang takes so long
+
+
+async def test_calls_are_folded_with_arguments_and_results(
+    windows: Windows, office: Office
+) -> None:
+    session = await (await office.client()).get_or_create("order-1")
+    await session.send("Look 42")
+    page = await windows.open(await office.key(), "/console/sessions/order-1")
+    call = page.locator(".call")
+    await expect(call).to_contain_text("lookup")
+    await expect(page.get_by_text('"customer": "ann"')).to_have_count(0)
+    await call.locator("summary").first.click()
+    await expect(call).to_contain_text('"customer": "ann"')
+    await expect(call).to_contain_text("Arguments")
+    await expect(page.locator(".message.assistant").last).to_contain_text("It was delivered.")
+
+
+async def test_a_sub_agent_is_nested_in_the_call_that_started_it(
+    windows: Windows, office: Office
+) -> None:
+    session = await (await office.client()).get_or_create("order-2")
+    await session.send("Delegate 42")
+    page = await windows.open(await office.key(), "/console/sessions/order-2")
+    call = page.locator(".call").first
+    await call.locator("summary").first.click()
+    nested = page.locator(".nested")
+    await expect(nested.locator(".message")).to_have_count(3)
+    await expect(nested).to_contain_text("It was delivered.")
+    await page.get_by_role("link", name="Open its thread").click()
+    await expect(page).to_have_url(re.compile("thread=sub%2F"))
+    await expect(page.locator(".message")).to_have_count(3)
+
+
+async def test_a_message_is_sent_and_its_answer_appears(windows: Windows, office: Office) -> None:
+    await (await office.client()).get_or_create("order-3")
+    page = await windows.open(await office.key(), "/console/sessions/order-3")
+    await expect(page.get_by_role("heading", name="No messages yet")).to_be_visible()
+    await page.get_by_role("textbox", name="Message").fill("Hello")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".message.assistant")).to_contain_text("Good day.")
+    await page.get_by_role("textbox", name="Message").fill("Fail")
+    await page.get_by_role("button", name="Send", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("model_failed")
+
+
+async def test_a_killed_server_is_waited_for_during_a_stream(
+    server: Server, windows: Windows, office: Office
+) -> None:
+    session = await (await office.client()).get_or_create("story-1")
+    page = await windows.open(await office.key(), "/console/sessions/story-1")
+    await expect(page.get_by_role("heading", name="No messages yet")).to_be_visible()
+    await page.evaluate("window.same = true")
+    windows.expect("net::ERR_")
+    await session.post("Story")
+    await expect(page.locator(".writing")).to_contain_text("word5 ", timeout=SLOW)
+    await server.kill()
+    await expect(page.get_by_text("Reconnecting")).to_be_visible()
+    await server.start()
+    whole = page.locator(".message.assistant", has_text="word119")
+    await expect(whole).to_be_visible(timeout=SLOW)
+    await expect(page.locator(".status").first).to_contain_text("done", timeout=SLOW)
+    await expect(page.locator(".writing")).to_have_count(0)
+    assert await page.evaluate("window.same")
+
+
+async def test_an_earlier_state_is_shown_and_forked(windows: Windows, office: Office) -> None:
+    windows.expect("status of 409")
+    session = await (await office.client()).get_or_create("order-4")
+    await session.send("Look 42")
+    await session.send("Hello")
+    page = await windows.open(await office.key(), "/console/sessions/order-4")
+    scrub = page.get_by_label("Time travel")
+    messages = page.locator(".message")
+    await expect(messages).to_have_count(5)
+    await expect(scrub).to_contain_text("16 / 16")
+    await page.keyboard.press("ArrowLeft")
+    await page.keyboard.press("Shift+ArrowLeft")
+    await expect(page).to_have_url(re.compile(r"\?at=5$"))
+    await expect(scrub).to_contain_text("context.built")
+    await expect(messages).to_have_count(1)
+    await page.keyboard.press("ArrowRight")
+    await expect(messages).to_have_count(2)
+    await expect(page.locator(".call")).to_contain_text("proposed")
+    await page.get_by_role("button", name="Fork from here").click()
+    await page.get_by_role("button", name="Fork at event 2").click()
+    await expect(page).to_have_url(re.compile("thread="))
+    await expect(messages).to_have_count(1)
+    await expect(page.get_by_label("Thread", exact=True)).to_be_visible()
+    await page.get_by_label("Thread", exact=True).select_option("main")
+    await expect(messages).to_have_count(5)
+
+
+async def test_an_answer_is_regenerated_in_a_thread_of_its_own(
+    windows: Windows, office: Office
+) -> None:
+    session = await (await office.client()).get_or_create("order-5")
+    await session.send("Look 42")
+    page = await windows.open(await office.key(), "/console/sessions/order-5")
+    first = page.locator(".message.user")
+    await first.hover()
+    await first.get_by_role("button", name="Edit").click()
+    await first.get_by_role("textbox").fill("Look 43")
+    await first.get_by_role("button", name="Send in a new thread").click()
+    await expect(page).to_have_url(re.compile("thread="))
+    await expect(page.locator(".call")).to_contain_text('"43"')
+
+
+async def test_the_timeline_has_every_event_and_opens_one(windows: Windows, office: Office) -> None:
+    session = await (await office.client()).get_or_create("order-6")
+    await session.send("Look 42")
+    page = await windows.open(await office.key(), "/console/sessions/order-6")
+    rows = page.locator(".tick")
+    await expect(rows).to_have_count(11)
+    await expect(rows.nth(5)).to_contain_text("908 tokens")
+    await expect(page.locator(".wave .tool")).to_have_count(1)
+    await rows.nth(7).get_by_role("button").last.click()
+    await expect(page.locator(".detail")).to_contain_text('"customer": "ann"')
+    await session.send("Hello")
+    await expect(rows).to_have_count(16)
+    await rows.nth(3).get_by_role("button").first.click()
+    await expect(page).to_have_url(re.compile(r"\?at=4$"))
+    await expect(page.locator(".tick.here")).to_contain_text("model.called")
+
+
+async def test_what_does_not_exist_says_so(windows: Windows, office: Office) -> None:
+    windows.expect("status of 404")
+    page = await windows.open(await office.key(), "/console/sessions/nobody")
+    await expect(page.get_by_role("heading", name="does not exist")).to_be_visible()
+    session = await (await office.client()).get_or_create("order-8")
+    await session.send("Hello")
+    await page.goto("/console/sessions/order-8")
+    await expect(page.locator(".message")).to_have_count(2)
+    await session.delete()
+    await expect(page.get_by_role("heading", name="was deleted")).to_be_visible()
