@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from .adapters import adapter_adk, adapter_langgraph, adapter_openai
+from .browsing import console
 from .finding import find
 from .finding_shared import find_mongodb, find_postgres
 from .harness import harness_late, harness_recovery, harness_turn
@@ -75,6 +76,7 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "server-viewers": server_viewers,
     "server-stalled": server_stalled,
     "server-send": server_send,
+    "console": console,
 }
 
 

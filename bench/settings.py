@@ -69,6 +69,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     sent: int = 40  # messages of each of them, a round
     searched: int = 20_000  # sessions that are searched
     turns_searched: int = 100  # of each session at once, while the index is updated, a round
+    browsed: int = 20_000  # events of a session that is shown in a browser
 
 
 QUICK = Sizes(
@@ -115,6 +116,7 @@ QUICK = Sizes(
     sent=5,
     searched=500,
     turns_searched=20,
+    browsed=4_000,
 )
 
 

@@ -59,7 +59,7 @@ function Opened({ live, past, events, at }) {
   const served = (me.value?.agents ?? []).includes(live.row.value?.agent);
   const agent = display.agent ?? live.row.value?.agent;
   const about = { id, thread, display: { ...display, agent }, pending: then ? [] : live.pending.value, live: !then, deep: 0, served };
-  return html`<section class=${cls('session', then && 'past')}>
+  return html`<section class=${cls('session', then && 'past')} data-at=${then ? then.at : null}>
     <${Header} live=${live} display=${display} />
     <nav class="tabs" aria-label="Parts of the session">${Object.entries(TABS).filter(([name]) => !wide || name !== 'conversation').map(([name, title]) => html`
       <a href=${toSession(id, { thread, at, tab: name })} aria-current=${name === tab ? 'page' : null} class="tab">${title}</a>`)}</nav>
