@@ -98,7 +98,7 @@ async def stepped(page: Callable[[], Awaitable[Any]], at: int) -> float:
     try:
         await one.goto(f"/console/sessions/{LONG}?at={at}")
         await one.evaluate(SHOWN, f'.session[data-at="{at}"]')
-        return sum([await one.evaluate(STEP) for _ in range(STEPS)]) / STEPS
+        return float(sum([await one.evaluate(STEP) for _ in range(STEPS)])) / STEPS
     finally:
         await one.close()
 

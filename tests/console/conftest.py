@@ -11,12 +11,13 @@ from collections.abc import AsyncGenerator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
-from .browser import Windows, launched
+from .browser import PATIENCE, Windows, launched
 from .server import Office, Server, served
 
 _tenants = itertools.count(1)
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

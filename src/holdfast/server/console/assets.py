@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from functools import cache
 from html import escape
@@ -26,6 +27,7 @@ NAMES = {
     "@preact/signals": "vendor/signals.mjs",
     "htm": "vendor/htm.mjs",
 }
+IMPORTS = re.compile(r"""(?:\bfrom|^import|;import)\s*["']([^"']+)["']""", re.MULTILINE)
 NEEDED = "The console needs JavaScript."
 
 
@@ -60,12 +62,28 @@ def policy(nonce: str) -> str:
     )
 
 
-def page(base: str, auth: str, version: str) -> tuple[str, str]:
+@cache
+def modules(*names: str) -> list[str]:
+    """Return modules and all that they import, but not what is loaded later."""
+    found: dict[str, None] = {}
+    wanted = list(names)
+    while wanted:
+        name = wanted.pop(0)
+        asset = assets().get(name)
+        if asset is None or name in found:
+            continue
+        found[name] = None
+        for path in IMPORTS.findall(asset.data.decode()):
+            wanted.append(NAMES.get(path, path.removeprefix("./")))
+    return list(found)
+
+
+def page(base: str, auth: str, version: str, first: str = "sessions.js") -> tuple[str, str]:
     """Return the page and its content security policy. `base` is the path at which the app is
-    mounted, `auth` how one logs in."""
+    mounted, `auth` how one logs in, `first` the module of what is shown first."""
     nonce, static = secrets.token_urlsafe(18), f"{base}/console/static"
     at = escape(static)
-    scripts = [name for name, one in assets().items() if one.kind == TYPES[".js"]]
+    scripts = modules("app.js", first)
     styles = [name for name, one in assets().items() if one.kind == TYPES[".css"]]
     names = json.dumps({"imports": {name: f"{static}/{at}" for name, at in NAMES.items()}})
     names = names.replace("<", "\\u003c")

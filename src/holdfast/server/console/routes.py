@@ -17,6 +17,7 @@ from ..settings import KEYS
 from .assets import assets, page
 
 PUBLIC = {"public": True}
+MODULES = {"session": "session.js", "inbox": "inbox.js", "store": "operations.js"}
 PLACES = ["/inbox", "/store", "/sessions", "/sessions/{session_id:str}"]
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 # The token may not leave this machine by a `Referer` header.
@@ -41,12 +42,14 @@ async def console(request: Request[Any, Any, Any]) -> Response[bytes]:
 @get(PLACES, opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
 def place(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Return the page; its script shows what the path names."""
-    return _page(request)
+    named = request.scope["path"].removeprefix(base_of(request.scope)).split("/")
+    first = "session" if "session_id" in request.path_params else named[2]
+    return _page(request, MODULES.get(first, "sessions.js"))
 
 
-def _page(request: Request[Any, Any, Any]) -> Response[bytes]:
+def _page(request: Request[Any, Any, Any], first: str = "sessions.js") -> Response[bytes]:
     service = _service(request)
-    text, policy = page(base_of(request.scope), _auth(service), service.version)
+    text, policy = page(base_of(request.scope), _auth(service), service.version, first)
     headers = {"content-security-policy": policy, **PRIVATE}
     return Response(text.encode(), media_type=MediaType.HTML, headers=headers)
 

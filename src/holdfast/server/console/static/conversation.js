@@ -3,14 +3,13 @@
  * attachments, and text as it is written. Few rows are in the page at once. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, address, may, send, sessionPath } from './api.js';
-import { Copy, Time, count } from './plain.js';
+import { Copy, Time, count } from './format.js';
 import { cls, html } from './html.js';
 import { Live } from './live.js';
-import { markdown } from './plain.js';
-import { Pending } from './plain.js';
-import { amend, navigate, toSession } from './router.js';
+import { markdown } from './markdown.js';
+import { amend, navigate, to, toSession } from './router.js';
 import { Status } from './status.js';
-import { Text } from './plain.js';
+import { Text } from './text.js';
 
 const SHOWN = 50; // rows at first
 const MOST = 150; // rows at once
@@ -211,7 +210,7 @@ function Call({ call, about }) {
 }
 
 /** @param {{item: any, about: About}} props */
-const Decision = ({ item, about }) => html`<div class="decision"><${Pending} item=${item} session=${about.id} /></div>`;
+const Decision = ({ item }) => html`<p class="decision card"><strong>${item.title ?? item.what}</strong> waits for a decision: see the <a href=${to('/inbox')}>inbox</a>.</p>`;
 
 /** @param {any} value */
 function brief(value) {

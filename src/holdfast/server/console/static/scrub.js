@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, may, send, sessionPath } from './api.js';
 import { failed, summary } from './events.js';
-import { Time, count } from './plain.js';
+import { Time, count } from './format.js';
 import { html } from './html.js';
 import { amend, navigate, toSession } from './router.js';
 

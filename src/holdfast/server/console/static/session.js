@@ -5,7 +5,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { get, may, me, send, sessionPath } from './api.js';
 import { Conversation } from './conversation.js';
 import { Events } from './events.js';
-import { Copy, cost, count } from './plain.js';
+import { Copy, cost, count } from './format.js';
 import { cls, html } from './html.js';
 import { Live, Past } from './live.js';
 import { navigate, route, to, toSession } from './router.js';

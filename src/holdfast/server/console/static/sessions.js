@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { get, isAbort, may, me } from './api.js';
 import { onRow } from './changes.js';
-import { Time, count } from './plain.js';
+import { Time, count } from './format.js';
 import { html } from './html.js';
 import { amend, route, to, toSession } from './router.js';
 import { Status } from './status.js';

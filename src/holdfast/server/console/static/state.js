@@ -1,9 +1,9 @@
 // @ts-check
 /** The state of a thread, now or as of an event: what the server folded from the log. */
-import { count } from './plain.js';
+import { count } from './format.js';
 import { html } from './html.js';
 import { Status } from './status.js';
-import { Text } from './plain.js';
+import { Text } from './text.js';
 
 const FACTS = { phase: 'Phase', mode: 'Mode', model: 'Model', run: 'Run', queued: 'Queued messages', head: 'Event' };
 

@@ -3,10 +3,10 @@
  * which idle time is folded. Only rows in view are in the page. */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { failed, summary } from './events.js';
-import { Time, cost, count, duration } from './plain.js';
+import { Time, cost, count, duration } from './format.js';
 import { cls, html } from './html.js';
 import { amend } from './router.js';
-import { Text } from './plain.js';
+import { Text } from './text.js';
 
 const HEIGHT = 30; // px of a row
 const EXTRA = 12; // rows beyond the view
