@@ -88,6 +88,9 @@ VERBS: dict[str, Verb] = {
     "get_usage": lambda _, session: session.usage.get(),
 }
 WITHOUT = {
+    "ai_sdk_chat": "for clients of the AI SDK",
+    "ai_sdk_resume": "for clients of the AI SDK",
+    "ai_sdk_messages": "for clients of the AI SDK",
     "add_follow_up": "`session.follow_ups.add` sends a message with `busy='queue'`",
     "steer": "`session.steer` sends a message with `busy='steer'`",
     "erase_person": "`client.people.erase` takes any name, in the query",

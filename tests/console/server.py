@@ -39,15 +39,19 @@ burst = 2000
 
 
 class Server:
-    """A server, at the same address for as long as it lives, and its keys."""
+    """A server, at the same address unless it is moved, and its keys."""
 
     def __init__(self, folder: Path, config: str = CONFIG) -> None:
-        self.folder, self.port = folder, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.folder = folder
+        self.move(free_port())
         self.store = f"sqlite:{folder}/sessions.db"
         shutil.copy(Path(__file__).with_name("desk.py"), folder)
         (folder / "server.toml").write_text(config.format(folder=folder))
         self._program = Program(folder / "words", dying=signal.SIGKILL)
+
+    def move(self, port: int) -> None:
+        """Use another port from the next start on."""
+        self.port, self.url = port, f"http://127.0.0.1:{port}"
 
     async def start(self) -> None:
         words = (*(sys.executable, "-m", "holdfast.cli", "serve"), *("--config", "server.toml"))

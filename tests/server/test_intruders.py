@@ -66,6 +66,7 @@ async def tried(api: Api, route: Route, id: str, item: str, by: str) -> tuple[in
     """What a route answers, without the name that was asked for."""
     path = route.path.removeprefix("/v1")
     known = {"session_id": id, "item": item, "seq": "2", "name": "main", "sha256": "0" * 64}
+    known["version"] = "v7"
     for name, value in known.items():
         path = path.replace("{" + name + "}", value)
     body = BODIES.get(route.operation, {}) if route.body else None

@@ -23,6 +23,7 @@ from .http.errors import ErrorResponse, answer
 from .http.headers import guarded
 from .http.middleware import RequestMiddleware
 from .http.outer_middleware import ASKED, App, OuterMiddleware
+from .protocols import ai_sdk
 from .routes import (
     bundles,
     callers,
@@ -59,6 +60,7 @@ MODULES = (
     people,
     bundles,
     files,
+    ai_sdk,
     health,
 )
 ROUTES = [handler for module in MODULES for handler in module.HANDLERS]

@@ -62,7 +62,7 @@ async def approve(
             problem="this server requires two-person approval, so arguments cannot be changed: "
             "approve the call unchanged, or deny it"
         )
-    return await _decide(ctx, session_id, thread, item, "approved", body.reason, answer)
+    return await decide(ctx, session_id, thread, item, "approved", body.reason, answer)
 
 
 @post(BASE + "/{item:str}/deny", status_code=200, opt=DECIDE, operation_id="deny")
@@ -75,7 +75,7 @@ async def deny(
 ) -> Decision:
     """Deny a pending tool call; the model receives the reason."""
     reason = None if data is None else data.reason
-    return await _decide(ctx, session_id, thread, item, "denied", reason)
+    return await decide(ctx, session_id, thread, item, "denied", reason)
 
 
 @post(BASE + "/{item:str}/answer", status_code=200, opt=DECIDE, operation_id="answer")
@@ -83,7 +83,7 @@ async def answer(
     ctx: Context, session_id: SessionId, item: Item, data: JSONBody[Answer], thread: Thread = "main"
 ) -> Decision:
     """Answer a question, or record the result of an external call."""
-    return await _decide(ctx, session_id, thread, item, "answered", None, data.answer)
+    return await decide(ctx, session_id, thread, item, "answered", None, data.answer)
 
 
 @post(BASE + "/{item:str}/extend", status_code=200, opt=DECIDE, operation_id="extend")
@@ -97,7 +97,7 @@ async def extend(
         return Asks(items=await session.pending())
 
 
-async def _decide(
+async def decide(
     ctx: RequestContext,
     id: str,
     thread: str,
@@ -106,6 +106,7 @@ async def _decide(
     reason: str | None,
     answer: Any = None,
 ) -> Decision:
+    """Decide on a pending item of a session, for the caller."""
     async with ctx.reading(id, thread) as session:
         live = live_of(session)
         said = {"actor": ctx.actor, "reason": reason, "answer": answer, "channel": "http"}

@@ -55,7 +55,7 @@ async def create(ctx: Context, data: JSONBody[CreateSession | None] = None) -> S
     data = data or CreateSession()
     check_metadata(*data.metadata)
     id = data.id if data.id is not None else ctx.new_id()
-    place, _ = await _begin(ctx, id, data, new=True, sure=data.id is not None)
+    place, _ = await begin(ctx, id, data, new=True, sure=data.id is not None)
     ctx.note(session=id)
     return await ctx.shown(place, await main_row(place, id), created=True)
 
@@ -80,7 +80,7 @@ async def get_or_create(
     try:
         place, row = await ctx.find(session_id, sure=sure)
     except SessionNotFound:
-        place, fresh = await _begin(ctx, session_id, data, new=False)
+        place, fresh = await begin(ctx, session_id, data, new=False)
         place, row = await ctx.find(session_id, sure=sure)
     if not fresh and data.envs:
         engine = (await ctx.engine_of(place, row)).engine
@@ -89,9 +89,11 @@ async def get_or_create(
     return Response(view, status_code=201 if fresh else 200)
 
 
-async def _begin(
+async def begin(
     ctx: RequestContext, id: str, data: GetOrCreate, *, new: bool, sure: bool = True
 ) -> tuple[TenantStore, bool]:
+    """Create a session for the caller, or with `new=False` use an existing one. Returns its store,
+    and whether it was created."""
     service, wish = ctx.service, data.store
     check_id(id)
     _, engine = service.engine(data.engine)

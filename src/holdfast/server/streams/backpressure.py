@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +40,13 @@ GONE = ("deleted", "resync")  # end reasons after which a cursor is not valid
 NAMES = {Event: EVENT, Delta: DELTA, Trouble: TROUBLE, Caught: CAUGHT_UP, Resync: RESYNC, End: END}
 
 
+class Translation(Protocol):
+    """Translates the items of one stream to the server-sent events of another protocol."""
+
+    def frames(self, part: Part, place: str) -> Iterable[bytes]:
+        """Return the frames for the next item; `place` is the cursor after it."""
+
+
 class StreamWriter:
     """Sends one stream to its reader. Events that the reader has not read yet stay in the log. The
     buffer space in `outbox` is reserved for the principal `name`."""
@@ -52,7 +60,9 @@ class StreamWriter:
         naming: StoreNames | None = None,
         outbox: Outbox | None = None,
         name: str = NOBODY,
+        translation: Translation | None = None,
     ) -> None:
+        self._translation = translation
         self._naming = naming or StoreNames()
         self._outbox, self._name = outbox or Outbox(), name
         self._reading, self._parts = reading, reading.parts()
@@ -115,7 +125,8 @@ class StreamWriter:
                     yield piece
             if self._shown < part.seq:  # the event was not sent, so only the end may follow
                 self._waiting = []
-                small = [self._frame(one) for one in self._last or [self._over or CLOSED]]
+                last = self._last or [self._over or CLOSED]
+                small = [frame for one in last for frame in self._frames(one)]
                 break
         if small:
             yield b"".join(small)
@@ -123,7 +134,9 @@ class StreamWriter:
     async def _large(self, event: Event) -> AsyncGenerator[bytes, None]:
         """Yield an event with large data, as soon as there is buffer space for it. Yields no event
         if the stream ends first."""
-        outbox, place, size = self._outbox, (self._log, event.seq), stub_size(event)
+        outbox, size = self._outbox, stub_size(event)
+        # A translated event is not shared: its frames depend on what the reader was sent before.
+        place = (self._log if self._translation is None else f"{self._log}\n{id(self)}", event.seq)
         backoff = Backoff(FIRST, LONGEST)
         while not self._cut:
             if not outbox.join(self._name, place, size):
@@ -149,7 +162,9 @@ class StreamWriter:
 
     async def _encoded(self, seq: int) -> bytes:
         event = self._naming.event(await self._reading.event(seq))
-        return frame(event, self._log, seq)
+        if self._translation is None:
+            return frame(event, self._log, seq)
+        return b"".join(self._translation.frames(event, cursor(self._log, seq)))
 
     def _watch(self) -> None:
         """Send a heartbeat if nothing was sent since the last check, and schedule the next
@@ -209,6 +224,10 @@ class StreamWriter:
     def _frames(self, part: Part) -> Iterator[bytes]:
         """Convert an item to server-sent events: usually one, but several for a long text of an
         unfinished message."""
+        if self._translation is not None:
+            part = self._told(part)
+            yield from self._translation.frames(part, cursor(self._log, self._shown))
+            return
         if not isinstance(part, Delta) or len(part.text) <= TEXT:
             yield self._frame(part)
             return
@@ -218,14 +237,18 @@ class StreamWriter:
             yield self._frame(Delta(part.message, offset, text, part.thought))
 
     def _frame(self, part: Part) -> bytes:
+        return frame(self._told(part), self._log, self._shown)
+
+    def _told(self, part: Part) -> Part:
+        """Return an item without locations of stores, and advance the cursor to it."""
         if isinstance(part, Event):
             self._shown = part.seq
-            part = self._naming.event(part)
-        elif isinstance(part, End):
-            part = self._naming.end(part)
-        elif isinstance(part, CaughtUp):
+            return self._naming.event(part)
+        if isinstance(part, End):
+            return self._naming.end(part)
+        if isinstance(part, CaughtUp):
             self._shown = part.head
-        return frame(part, self._log, self._shown)
+        return part
 
     def _take(self) -> list[Part]:
         taken, self._waiting, self._size = self._waiting, [], 0
@@ -267,10 +290,12 @@ class OpenStreams:
         still: Callable[[], Awaitable[bool]] | None = None,
         *,
         name: str = NOBODY,
+        translation: Translation | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the stream of a session as server-sent events. `still` is called every few seconds;
         when it returns False, the reader may no longer read the session and the stream ends. Buffer
-        space is reserved for the principal `name`."""
+        space is reserved for the principal `name`. With a `translation`, the events are those of
+        another protocol."""
         flow = StreamWriter(
             reading,
             heartbeat=self._heartbeat,
@@ -278,6 +303,7 @@ class OpenStreams:
             naming=self._naming,
             outbox=self._outbox,
             name=name,
+            translation=translation,
         )
         self._open.add(flow)
         if self.closed:
