@@ -21,8 +21,8 @@ from ..http.context import Context, RequestContext
 from ..http.middleware import STREAM
 from ..routes.messages import media
 from ..routes.parameters import READ, WRITE, SessionId, Thread
-from ..streams.response import HEADERS as STREAM_HEADERS
 from ..streams.response import StreamResponse
+from ..streams.sending import HEADERS as STREAM_HEADERS
 from ..streams.session_stream import StreamRequest
 from ..streams.session_stream import begin as read_session
 from . import ai_sdk_messages as ui
