@@ -15,6 +15,10 @@ BIG = 1_000_000
 # Draws what `code` makes of `text`, and returns the number of elements and the HTML.
 DRAW = """
 async ([module, code, text]) => {
+  const link = Object.assign(document.createElement("link"), {rel: "modulepreload"});
+  link.nonce = document.querySelector("script").nonce;
+  link.href = `/console/static/${module}.js`;
+  await new Promise((done) => { link.onload = done; document.head.append(link); });
   const {render} = await import("preact");
   const {html} = await import("/console/static/html.js");
   const made = await import(`/console/static/${module}.js`);
@@ -237,11 +241,11 @@ async () => {
 async def test_times_and_numbers_are_short(windows: Windows) -> None:
     windows.expect("401")
     page = await windows.open(locale="en-US", timezone_id="Europe/Berlin")
+    await draw(page, "format", {"at": 1577923200123}, "Time")
     assert await page.evaluate(FORMATS) == [
         *("0 ms", "340 ms", "2.3 s", "42 s", "3 min 12 s", "2 h 5 min", "3 d 4 h", "–", "-500 ms"),
         *("1,234,567", "0", "–", "$0.00", "$1.50", "$0.0123", "$1.0e-5", "–"),
         *("–", "–", "Jan 2, 2020"),
     ]
-    await draw(page, "format", {"at": 1577923200123}, "Time")
     title = await page.locator("#scene time").get_attribute("title")
     assert title == "Thursday, January 2, 2020 at 01:00:00 GMT+1 (2020-01-02T00:00:00.123Z)"

@@ -7,6 +7,7 @@ import { html } from './html.js';
 import { identify, logout, me, offline } from './api.js';
 import { followChanges, waiting } from './changes.js';
 import { followLinks, route, to } from './router.js';
+import { Help } from './help.js';
 import { Login } from './login.js';
 import { Theme } from './theme.js';
 
@@ -65,7 +66,7 @@ function Shell() {
       </nav>
       <div class="who">
         ${offline.value && html`<span class="pill warn" role="status">Reconnecting…</span>`}
-        <${Theme} />
+        <${Help} /><${Theme} />
         <span class="principal" title=${`tenant ${me.value?.tenant}`}>${me.value?.principal}</span>
         ${document.documentElement.dataset.auth !== 'none' && html`<button class="quiet" onClick=${logout}>Log out</button>`}
       </div>
