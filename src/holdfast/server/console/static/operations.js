@@ -109,7 +109,7 @@ function Audit({ id, thread }) {
   return html`<${Part} title="Audit" name="audit"><${Problem} text=${problem} />
     ${rows.length ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>Proposed</th><th>Call</th><th>Asked by</th><th>Decided</th><th>Ended</th></tr></thead><tbody>${rows.map((/** @type {any} */ one) => html`<tr key=${one.seq}>
       <td><a href=${toSession(id, { thread, at: one.seq })}><${Time} at=${one.proposed} /></a></td>
-      <td><strong>${one.tool}</strong> <${Text} class="mono small" value=${asText(one.changed ?? one.arguments ?? '')} limit=${160} />${one.changed != null && html` <span class="pill warn">changed</span>`}</td>
+      <td><strong>${one.tool}</strong> <${Text} class="mono small" value=${JSON.stringify(one.changed ?? one.arguments ?? {})} limit=${160} />${one.changed != null && html` <span class="pill warn">changed</span>`}</td>
       <td>${(one.asked ?? []).map((/** @type {any} */ who) => who ?? '–').join(', ')}</td>
       <td>${(one.decisions ?? []).map((/** @type {any} */ made) => html`<div>${made.outcome} by <${Text} value=${made.by ?? '–'} limit=${80} />, <${Time} at=${made.at} />${made.channel && ` over ${made.channel}`}${made.reason && html`: <${Text} value=${made.reason} limit=${200} />`}</div>`)}
         ${!one.decisions?.length && (one.allowed_by ?? '')}</td>
