@@ -115,3 +115,8 @@ async def test_pages_are_small(api: Api, place: str) -> None:
     page = (await api.client.get(f"/console{place}")).text
     linked = set(re.findall(r'(?:href|src)="/console/static/([^"]+)"', page))
     assert len(page) + sum(len(assets()[name].data) for name in linked) <= RAW
+
+
+def test_scripts_are_sent_without_comments() -> None:
+    ours = [text for name, text in sources().items() if "vendor" not in name]
+    assert not [line for text in ours for line in text.splitlines() if line[:2] in ("//", "/*")]

@@ -28,6 +28,12 @@ NAMES = {
     "htm": "vendor/htm.mjs",
 }
 IMPORTS = re.compile(r"""(?:\bfrom|^import|;import)\s*["']([^"']+)["']""", re.MULTILINE)
+# Comments and indentation, which browsers do not need. Comments of scripts are whole lines, or
+# types in front of an expression.
+UNNEEDED = re.compile(
+    r"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*\n|^[ \t]*//[^\n]*\n|/\*\* @[^\n*]*\*/ ?|^[ \t]+|^\n",
+    re.MULTILINE | re.DOTALL,
+)
 NEEDED = "The console needs JavaScript."
 
 
@@ -47,6 +53,8 @@ def assets() -> dict[str, Asset]:
         kind = TYPES.get(".js" if path.suffix == ".mjs" else path.suffix)
         if kind is not None and path.is_file():
             data = path.read_bytes()
+            if path.suffix in (".js", ".css"):
+                data = UNNEEDED.sub("", data.decode()).encode()
             tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
             found[path.relative_to(FOLDER).as_posix()] = Asset(kind, data, tag)
     return found

@@ -7,7 +7,8 @@ import { Copy, Time, count } from './format.js';
 import { cls, html } from './html.js';
 import { Live } from './live.js';
 import { markdown } from './markdown.js';
-import { amend, navigate, to, toSession } from './router.js';
+import { Pending, isUnknown } from './pending.js';
+import { amend, navigate, toSession } from './router.js';
 import { Status } from './status.js';
 import { Text } from './text.js';
 
@@ -191,7 +192,7 @@ function statusOf(call, about) {
 /** @param {{call: any, about: About}} props */
 function Call({ call, about }) {
   const [open, setOpen] = useState(false);
-  const item = about.live ? about.pending.find((one) => one.call === call.id && one.what !== 'external') : null;
+  const item = about.live ? about.pending.find((one) => one.call === call.id && (one.what !== 'external' || isUnknown(one))) : null;
   const status = statusOf(call, about);
   const { outcome } = call;
   const toggled = (/** @type {any} */ event) => setOpen(event.currentTarget.open);
@@ -210,7 +211,7 @@ function Call({ call, about }) {
 }
 
 /** @param {{item: any, about: About}} props */
-const Decision = ({ item }) => html`<p class="decision card"><strong>${item.title ?? item.what}</strong> waits for a decision: see the <a href=${to('/inbox')}>inbox</a>.</p>`;
+const Decision = ({ item, about }) => html`<div class="decision"><${Pending} item=${item} session=${about.id} /></div>`;
 
 /** @param {any} value */
 function brief(value) {
