@@ -88,8 +88,8 @@ PhaseError Query QueueFull Reading Receipt Remains Result Retention Retry Row Ru
 Scope Session SessionBusy SessionExists SessionMoved SessionNotFound Sessions Snapshot Store
 StoreDamaged StoreError StoreInfo StoreReplaced StoreTooNew StoreUnavailable SubAgent SurfaceTaken
 Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble UnknownStore UnsafePoint Vault
-WrongLoop bundle_schema connect context export_bundle hook import_bundle key new_id shared_store
-tool validate_bundle
+Worker WrongLoop bundle_schema connect context export_bundle hook import_bundle key new_id
+shared_store tool validate_bundle
 """
 
 

@@ -11,11 +11,13 @@ import httpx
 
 from .. import wire
 from ..errors import InvalidValue
+from ..log.catalog.filters import check_filters
 from ..values.options import Content, SendOptions
 from ..values.pending import Decision
 from ..values.records import Receipt
 from ..values.result import Result
 from .bundles import Bundles
+from .filters import InboxFilters, ListFilters
 from .list_changes import list_changes
 from .location import ThreadLocation
 from .people import People
@@ -145,11 +147,12 @@ class Client:
         return Session(ThreadLocation(self._transport, id, thread))
 
     async def list(
-        self, *, cursor: str | None = None, limit: int = 50, **filters: Any
+        self, *, cursor: str | None = None, limit: int = 50, **filters: Unpack[ListFilters]
     ) -> wire.RowPage:
         """List the sessions that match all filters, most recently active first within each store.
         The stores of the server are listed one after the other; `store=KIND` lists only the store
         of that kind. `missing` lists the stores that could not be reached."""
+        check_filters(ListFilters, filters, "cursor", "limit")
         query = {**filters, "cursor": cursor, "limit": limit}
         return await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
 
@@ -238,13 +241,14 @@ class Client:
         limit: int = 50,
         wait: float = 0.0,
         tag: str | None = None,
-        **filters: Any,
+        **filters: Unpack[InboxFilters],
     ) -> wire.PendingPage:
         """List the pending items of all sessions that the key may see, oldest first within each
         store. The stores are listed one after the other; `store=KIND` lists only the store of that
         kind. With `wait`, the server responds as soon as an item is pending, but after `wait`
         seconds at the latest. If the `tag` of an earlier page is passed, it responds as soon as
         that page has changed. `missing` lists the stores that could not be reached."""
+        check_filters(InboxFilters, filters, "cursor", "limit", "wait", "tag")
         query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
         return await self._transport.call(
             "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait

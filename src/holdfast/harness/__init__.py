@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         logging_configured,
     )
     from .tools import Park, Tool, ToolContext, ToolResult, tool
+    from .worker import Worker
     from .workers.signals import on_shutdown
 
 _MODULES = {
@@ -68,6 +69,7 @@ _MODULES = {
     ".session.subagents": "thread_of_item",
     ".telemetry.logs": "LOGGER LineFormatter LogConfig RedactingFilter logging_configured",
     ".tools": "Park Tool ToolContext ToolResult tool",
+    ".worker": "Worker",
     ".workers.signals": "on_shutdown",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -111,6 +113,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolResult",
+    "Worker",
     "check_offered",
     "clear_sandbox",
     "context",

@@ -16,6 +16,7 @@ from ..environment import current
 from ..errors import HarnessClosed, HoldfastError, InvalidValue
 from ..log import events as ev
 from ..log.catalog import Page, Pending, PendingQuery, Query, Row
+from ..log.catalog.filters import AgentFilters, PendingFilters, check_filters
 from ..log.events import Scope, key, new_id
 from ..models.port import Model, Provider
 from ..sessions.changes import check_held
@@ -45,6 +46,7 @@ from .session.subagents import thread_of_item
 from .session_eviction import evict
 from .setup import prepare
 from .telemetry.logs import LogConfig, Logs
+from .workers.recovery import Slots
 from .workers.signals import ending, on_shutdown
 
 __all__ = ["GRACE", "TTL", "Harness"]
@@ -103,6 +105,7 @@ class Harness:
         self._closed = False
         self._own: OwnLoop | None = None
         self._signals = ExitStack()
+        self._slots: Slots | None = None
 
     def __repr__(self) -> str:
         opened = self._opened
@@ -133,10 +136,13 @@ class Harness:
             if self._opened is None:
                 self._opened = await self._open()
                 self._sweeping = asyncio.create_task(self._sweep(), name="sweep folders")
-                self._signals.enter_context(on_shutdown(self.end_subscriptions, ending()))
+                self._handle_signals()
                 if self._recovery != "leave":
                     await self._opened.drivers.start()
         return self
+
+    def _handle_signals(self) -> None:
+        self._signals.enter_context(on_shutdown(self.end_subscriptions, ending()))
 
     async def _open(self) -> OpenSessions:
         store = await connect(self._source) if isinstance(self._source, str) else self._source
@@ -153,7 +159,7 @@ class Harness:
             owner=f"{current().process_name()}:{new_id()[-12:]}",
             **self._settings,
         )
-        return OpenSessions(config, store, self.tenant, self._notices)
+        return OpenSessions(config, store, self.tenant, self._notices, self._slots)
 
     async def aclose(self, grace: float = GRACE) -> None:
         """Close the harness: accept no more work, let runs reach a safe point within `grace`
@@ -324,11 +330,17 @@ class Harness:
         return core.session if core is not None else None
 
     async def list(
-        self, *, active: bool = False, cursor: str | None = None, limit: int = 50, **filters: Any
+        self,
+        *,
+        active: bool = False,
+        cursor: str | None = None,
+        limit: int = 50,
+        **filters: Unpack[AgentFilters],
     ) -> Page[Row]:
-        """Return the sessions of this agent, most recently active first. `active` lists only the
-        sessions that are live in this process."""
+        """Return the sessions of this agent that match all filters, most recently active first.
+        `active` lists only the sessions that are live in this process."""
         self._check_open()
+        check_filters(AgentFilters, filters, "active", "cursor", "limit")
         if active:
             here = [where for where in self._sessions().sessions if where.thread == "main"]
             rows = [await self.store.row(where) for where in here]
@@ -457,12 +469,27 @@ class Harness:
         return made
 
     async def pending(
-        self, *, cursor: str | None = None, limit: int = 50, **filters: Any
+        self, *, cursor: str | None = None, limit: int = 50, **filters: Unpack[PendingFilters]
     ) -> Page[Pending]:
-        """Return the pending items of all sessions, oldest first."""
+        """Return the pending items of all sessions that match all filters, oldest first."""
         self._check_open()
+        check_filters(PendingFilters, filters, "cursor", "limit")
         query = PendingQuery(tenant=self.tenant, **filters)
         return await self.store.pending(query, cursor=cursor, limit=limit)
+
+
+class TenantHarness(Harness):
+    """The harness of one of the tenants of a `Worker`, which searches for due sessions and handles
+    signals for all of them."""
+
+    def share(self, slots: Slots | None) -> Slots:
+        """Use the slots of the other tenants. Returns them, or new ones if there are none yet."""
+        self._recovery = "leave"
+        self._slots = slots or Slots(self._settings["recovering"])
+        return self._slots
+
+    def _handle_signals(self) -> None:
+        pass
 
 
 def sessions_of(harness: Harness) -> OpenSessions:

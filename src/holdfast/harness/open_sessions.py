@@ -28,6 +28,7 @@ from .session.base import SessionCore
 from .session.session import Session
 from .session.threads import check_deletable, end_run
 from .workers.drivers import Drivers, handed_over
+from .workers.recovery import Slots
 
 GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
 
@@ -36,13 +37,25 @@ class OpenSessions:
     """The live sessions of one tenant, their logs and their drivers. It is the `SessionHost` of
     these sessions."""
 
-    def __init__(self, config: Config, store: Store, tenant: str, notices: Listeners) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        tenant: str,
+        notices: Listeners,
+        slots: Slots | None = None,
+    ) -> None:
         self.config, self.store, self.tenant = config, store, tenant
         self.runtime = HarnessRuntime(config, store, self._nudge)
         self.logs = OpenLogs(store, self._happened)
         self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
         self.drivers = Drivers(
-            self.runtime, tenant, self.logs, self._kept, lambda key: key.session in self._leaving
+            self.runtime,
+            tenant,
+            self.logs,
+            self._kept,
+            lambda key: key.session in self._leaving,
+            slots,
         )
         self._notices = notices
         self.sessions: dict[Key, SessionCore[Session]] = {}

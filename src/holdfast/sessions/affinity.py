@@ -9,14 +9,16 @@ session is created, and a process that finds a claim without its session creates
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Protocol, Unpack
 
 import msgspec
 from msgspec import Struct
 
 from ..errors import PhaseError, SessionNotFound, SurfaceTaken
 from ..log import events as ev
-from ..log.catalog import LIVE, Page, Row
+from ..log.catalog import LIVE, Page, Phase, Row
+from ..log.catalog.filters import SessionFilters
 from ..log.codec import check_name
 from ..log.events import Scope, new_id
 from .changes import Changes, touch
@@ -44,7 +46,13 @@ class Inbound(Struct, frozen=True, kw_only=True):
 class SessionFinder(Protocol):
     """The method of `Sessions` that a resolver needs."""
 
-    async def find(self, **filters: Any) -> Page[Row]: ...
+    async def find(
+        self,
+        *,
+        phases: Iterable[Phase] | None = None,
+        cursor: str | None = None,
+        **filters: Unpack[SessionFilters],
+    ) -> Page[Row]: ...
 
 
 class AffinityResolver(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import msgspec
 
@@ -11,6 +11,7 @@ from ..environment import wall_clock
 from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionExists, StoreError
 from ..log import events as ev
 from ..log.catalog import Page, Phase, Row, term
+from ..log.catalog.filters import SessionFilters
 from ..log.codec import check_count, check_name
 from ..log.events import Key, Payload, new_id, to_json
 from ..stores.pages import existing_row
@@ -18,7 +19,18 @@ from ..stores.port import Store
 from ..values.audit import Audited
 from ..values.records import PersonErased, PersonRecord, Receipt
 from ..values.search import SearchPage
-from . import affinity, audit, outbound, people, queries, search, surfaces, sweep, transitions
+from . import (
+    affinity,
+    audit,
+    outbound,
+    people,
+    posting,
+    queries,
+    search,
+    surfaces,
+    sweep,
+    transitions,
+)
 from .affinity import AffinityResolver, Inbound, MostRecent
 from .changes import Changes, check_live, delete, touch
 from .outbound import Delivery, Send
@@ -143,6 +155,44 @@ class Sessions:
             raise SessionExists(tenant=self.tenant, session=id)
         return row
 
+    async def post(
+        self,
+        id: str,
+        text: str,
+        *,
+        agent: str,
+        user: str | None = None,
+        title: str | None = None,
+        workspace: str | None = None,
+        labels: Iterable[str] = (),
+        key: str | None = None,
+        actor: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Store a message for an agent that runs in another process, and create the session if
+        necessary. Returns the number of the message as soon as it is durable; a worker that serves
+        the agent answers it.
+
+        `agent` is the key of the agent. `key` is an idempotency key: a message with a repeated key
+        is stored once. `metadata` belongs to the message; user, title, workspace and labels are
+        used if the session is created, which then does not have the initial state that the agent
+        declares. Raises `PhaseError` if the session has expired, and `InvalidValue` if it belongs
+        to another agent. The limit of queued messages is not checked.
+        """
+        check_name("agent", agent)
+        created = ev.SessionCreated(
+            agent=agent,
+            user=user,
+            title=title,
+            workspace=workspace,
+            labels=list(labels),
+            ttl=self.ttl,
+            expiry=self.expiry,
+        )
+        return await posting.post(
+            self.changes, id, text, created, key=key, actor=actor, metadata=metadata
+        )
+
     async def find(
         self,
         *,
@@ -150,17 +200,23 @@ class Sessions:
         active_after: int | None = None,
         cursor: str | None = None,
         limit: int = 50,
-        **filters: Any,
+        **filters: Unpack[SessionFilters],
     ) -> Page[Row]:
-        """Return sessions that match all filters of `Query`, most recently active first. `phases`
+        """Return sessions that match all filters, most recently active first. `phases`
         is one phase or several; an empty list matches nothing. `active_after` is a time in seconds;
         sessions active exactly then are excluded.
 
         Paging with `newest_first=False` returns every session; sessions that are touched in the
         meantime come at the end.
         """
-        filters["cursor"], filters["limit"] = cursor, limit
-        return await queries.find(self.changes, phases=phases, active_after=active_after, **filters)
+        return await queries.find(
+            self.changes,
+            phases=phases,
+            active_after=active_after,
+            cursor=cursor,
+            limit=limit,
+            **filters,
+        )
 
     def walk(self, **filters: Any) -> AsyncGenerator[Row, None]:
         """Yield every session that matches the filters. The session that was idle longest is

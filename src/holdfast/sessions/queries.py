@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import InvalidValue
 from ..log.catalog import PHASES, Page, Phase, Query, Row
+from ..log.catalog.filters import SessionFilters, check_filters
 from ..log.codec import check_count
 from ..stores.pages import every_row
 from .changes import Changes
@@ -23,6 +24,7 @@ async def find(
     limit: int = 50,
     **filters: Any,
 ) -> Page[Row]:
+    check_filters(SessionFilters, filters, "phases", "active_after", "cursor", "limit")
     wanted = (phases,) if isinstance(phases, str) else phases
     if wanted is not None:
         filters["phases"] = tuple(wanted)
@@ -34,12 +36,7 @@ async def find(
     if active_after is not None:
         check_count("active_after", active_after, least=0)
         filters["active_from"] = max(active_after + 1, filters.get("active_from") or 0)
-    try:
-        query = Query(tenant=changes.tenant, **filters)
-    except TypeError as error:
-        raise InvalidValue(
-            field="filters", problem=str(error), remedy="use the fields of Query"
-        ) from error
+    query = Query(tenant=changes.tenant, **filters)
     if wanted is not None and not query.phases:
         check_count("limit", limit, least=1)
         return Page(items=[], total=0 if query.total else None)

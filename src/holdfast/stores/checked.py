@@ -183,6 +183,14 @@ def _runnable(tenant: str, *, agents: Sequence[str], limit: int = 100) -> None:
     check_count("limit", limit, least=1, most=LIMITS.page)
 
 
+def _due_tenants(*, agents: Sequence[str], after: str = "", limit: int = 100) -> None:
+    for agent in agents:
+        check_name("agents", agent)
+    if after:
+        check_name("after", after)
+    check_count("limit", limit, least=1, most=LIMITS.page)
+
+
 def _put_draft(key: Key, message: str, offset: int, text: str, **_: Any) -> None:
     check_key(key)
     check_name("message", message)
@@ -263,6 +271,7 @@ CHECKS: dict[str, Callable[..., object]] = {
     "unclaim": _claim,
     "claims": _owner,
     "runnable": _runnable,
+    "due_tenants": _due_tenants,
     "acquire": _acquire,
     "holder": _key,
     "put_draft": _put_draft,

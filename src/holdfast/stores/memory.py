@@ -357,6 +357,17 @@ class MemoryStore(BaseStore[_Log]):
         ]
         return [key for _, _, key in sorted(due)[:limit]]
 
+    async def due_tenants(
+        self, *, agents: Sequence[str], after: str = "", limit: int = 100
+    ) -> list[str]:
+        now = self._clock()
+        found = {
+            key.tenant
+            for key, log in self._logs.items()
+            if key.tenant > after and log.row.agent in agents and catalog.is_due(log.row, now)
+        }
+        return sorted(found)[:limit]
+
     async def acquire(
         self,
         key: Key,

@@ -277,6 +277,14 @@ class Store(Protocol):
         been due for the longest time come first."""
         ...
 
+    async def due_tenants(
+        self, *, agents: Sequence[str], after: str = "", limit: int = 100
+    ) -> list[str]:
+        """Return the names of the tenants that have logs of these agents which are due, in order,
+        those after the name `after`. A tenant whose due logs all have a live lease may be included:
+        `runnable` tells."""
+        ...
+
     async def acquire(
         self,
         key: Key,

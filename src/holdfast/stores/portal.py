@@ -34,8 +34,8 @@ BATCH_BYTES = 1 << 20  # of a stream, transferred to another loop in one batch
 # Methods that are cancelled with their caller. All other methods write: once handed over to the
 # owner's loop, they run to completion.
 READS = """
-seqs locate link row rows find pending claims runnable holder search drafts get_blob blobs
-load_snapshot
+seqs locate link row rows find pending claims runnable due_tenants holder search drafts
+get_blob blobs load_snapshot
 """
 _READS = frozenset(READS.split())
 

@@ -52,6 +52,7 @@ class WrappedStore:
     unclaim = _passed_on(Store.unclaim)
     claims = _passed_on(Store.claims)
     runnable = _passed_on(Store.runnable)
+    due_tenants = _passed_on(Store.due_tenants)
     acquire = _passed_on(Store.acquire)
     renew = _passed_on(Store.renew)
     release = _passed_on(Store.release)

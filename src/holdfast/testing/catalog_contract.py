@@ -469,6 +469,30 @@ class CatalogContract:
         for agents, limit in ((["\ud800"], 1), ([""], 1), (["a"], 0), (["a"], -1)):
             await rejected(InvalidValue, store.runnable("main", agents=agents, limit=limit))
 
+    async def test_due_tenants_gives_the_tenants_with_due_logs_in_order(self, store: Store) -> None:
+        created, said = ("session.created", {"agent": "a"}), ("message.received", {"text": "hi"})
+        later = ("run.waiting", {"due": wall_clock() + 3_600_000})
+        ahead = wall_clock() + 2 * 86_400_000
+        for tenant, at, facts in (
+            ("zebra", 1_000, [created, said]),
+            ("Zebra", 1_000, [created, said]),
+            ("älter", 1_000, [created, said]),
+            ("idle", 1_000, [created]),
+            ("later", 1_000, [created, said, later]),
+            ("other", 1_000, [("session.created", {"agent": "b"}), said]),
+            ("set back", ahead, [created, said]),
+        ):
+            for session in ("one", "two"):
+                await plant(store, Key(tenant, session, "main"), *facts, at=at)
+        found = ["Zebra", "set back", "zebra", "älter"]
+        assert await store.due_tenants(agents=["a"]) == found
+        assert await store.due_tenants(agents=["a"], limit=2) == found[:2]
+        assert await store.due_tenants(agents=["a"], after="set back") == found[2:]
+        assert await store.due_tenants(agents=["a", "b"], after="a") == ["other", *found[1:]]
+        assert await store.due_tenants(agents=[]) == []
+        for agents, limit in ((["\ud800"], 1), ([""], 1), (["a"], 0), (["a"], -1)):
+            await rejected(InvalidValue, store.due_tenants(agents=agents, limit=limit))
+
     async def test_what_was_due_before_the_clock_was_set_back_is_runnable(
         self, store: Store
     ) -> None:

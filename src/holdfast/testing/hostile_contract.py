@@ -117,6 +117,7 @@ def uses_of_name(store: Store, name: str) -> dict[str, Callable[[], Awaitable[ob
         "reason to erase": lambda: store.erase(KEY, [1], reason=name),
         "draft": lambda: store.put_draft(KEY, name, 0, "text", fence=lease),
         "runnable": lambda: store.runnable(name, agents=["a"]),
+        "due_tenants": lambda: store.due_tenants(agents=[name]),
     }
     for field in ("id", "run", "actor", "cause", "kind"):
         calls[field] = append(**{field: name}) if field != "kind" else _of_kind(store, name)

@@ -33,7 +33,8 @@ AWHILE = 0.2  # seconds in which the writer of an event may start to drive the l
 
 class Drivers:
     """The drivers of one harness. `kept` returns whether a log stays open after it was driven.
-    `leaving` returns whether a log is being closed; no driver is started for it then."""
+    `leaving` returns whether a log is being closed; no driver is started for it then. Several
+    harnesses may share `slots`."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Drivers:
         logs: OpenLogs,
         kept: Callable[[Key], bool],
         leaving: Callable[[Key], bool] = lambda key: False,
+        slots: Slots | None = None,
     ) -> None:
         config = runtime.config
         self._runtime, self._config, self._tenant = runtime, config, tenant
@@ -51,7 +53,7 @@ class Drivers:
         self._again: set[Key] = set()
         self._drives: dict[Key, Driving] = {}
         self._work = DueLogs(runtime.store, tenant, [*family(config.agent)])
-        self._slots = Slots(config.recovering)
+        self._slots = slots or Slots(config.recovering)
         self._hurry = asyncio.Event()  # more logs are due than the last search took up
         self._one = asyncio.Lock()  # one search at a time
         self._nudges: set[asyncio.Task[None]] = set()
@@ -128,6 +130,7 @@ class Drivers:
         """Start drivers for all due logs of this agent and its sub-agents that have no driver. The
         number of concurrent drivers is limited; the other logs follow as soon as slots are free."""
         self._work.begin()
+        self._free_waiting()
         await self._sweep()
 
     async def _sweep(self) -> None:
@@ -257,15 +260,18 @@ class Drivers:
             self.wake(live)
 
     async def _room(self) -> None:
-        """Wait for free slots. A log in which a call waits for user input, possibly for days, frees
-        its slot."""
+        """Wait for free slots."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.ttl / 2):
                     await self._slots.wait_for_some()
                     return
-            known = [self._logs.get(where) for where in self._slots]
-            self._slots.give(*(live.key for live in known if live and asks_within(live.state)))
+            self._free_waiting()
+
+    def _free_waiting(self) -> None:
+        """Free the slots of logs in which a call waits for user input, possibly for days."""
+        known = [self._logs.get(where) for where in self._slots]
+        self._slots.give(*(live.key for live in known if live and asks_within(live.state)))
 
     async def _looking(self) -> None:
         while True:

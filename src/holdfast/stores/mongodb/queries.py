@@ -256,6 +256,30 @@ async def runnable(
     return [Key(tenant, doc["session"], doc["thread"]) for doc in docs[:limit]]
 
 
+async def due_tenants(
+    db: MongoDatabase, *, agents: Sequence[str], after: str = "", limit: int = 100
+) -> list[str]:
+    """Return the tenants after a name that have logs of these agents which are due."""
+    now = await db.clock.now()
+    by_then = {"$multiply": [{"$add": ["$active", 1]}, 1000]}
+    set_back = {"active": {"$gt": catalog.ahead(now)}, "$expr": {"$lt": ["$wake", by_then]}}
+    where: Document = {
+        "tenant": {"$gt": after},
+        "agent": {"$in": list(agents)},
+        "wake": {"$exists": True},
+        "state": LIVE,
+        "$or": [{"wake": {"$lte": now}}, set_back],
+    }
+    steps: list[Document] = [
+        {"$match": where},
+        {"$group": {"_id": "$tenant"}},
+        {"$sort": {"_id": 1}},
+        {"$limit": limit},
+    ]
+    found = await db.logs.aggregate(steps)
+    return [str(doc["_id"]) for doc in await found.to_list()]
+
+
 async def _wanting(db: MongoDatabase, where: Document, limit: int) -> list[Document]:
     wanted = {"session": 1, "thread": 1, "wake": 1}
     found = db.logs.find(where, wanted, sort=[("wake", 1), ("_id", 1)], limit=limit, hint="wake")

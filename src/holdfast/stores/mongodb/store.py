@@ -219,6 +219,7 @@ class MongoStore(BaseStore[MongoLogEntry]):
     # Driving
 
     runnable = on_database(queries.runnable)
+    due_tenants = on_database(queries.due_tenants)
 
     async def acquire(
         self,

@@ -145,3 +145,20 @@ async def runnable(
     if await link.value(WAS_AHEAD, tenant, ahead):
         found = sorted([*found, *await link.rows(LATE, *values, ahead)], key=tuple)[:limit]
     return [Key(tenant, session, thread) for _, _, session, thread in found]
+
+
+DUE_TENANTS = f"""
+SELECT DISTINCT l.tenant COLLATE "C" FROM hf.logs AS l
+WHERE l.tenant COLLATE "C" > $1 AND l.agent = ANY($2::text[]) AND l.wake IS NOT NULL
+    AND l.state = {LIVE} AND (l.wake <= $3 OR (l.active > $4 AND l.wake < (l.active + 1) * 1000))
+ORDER BY 1 LIMIT $5
+"""
+
+
+async def due_tenants(
+    tables: PostgresTables, *, agents: Sequence[str], after: str = "", limit: int = 100
+) -> list[str]:
+    """Return the tenants after a name that have logs of these agents which are due."""
+    now = await tables.now()
+    values = [after, sorted(set(agents)), now, catalog.ahead(now), limit]
+    return [tenant for (tenant,) in await tables.link.rows(DUE_TENANTS, *values)]

@@ -200,6 +200,7 @@ class PostgresStore(BaseStore[Restore]):
     # Driving
 
     runnable = on_tables(queries.runnable)
+    due_tenants = on_tables(queries.due_tenants)
     holder = on_tables(records.holder)
 
     async def acquire(

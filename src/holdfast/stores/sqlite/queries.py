@@ -184,6 +184,22 @@ def runnable_sql(
     )
 
 
+def due_tenants(
+    tx: Transaction, *, agents: Sequence[str], after: str = "", limit: int = 100
+) -> list[str]:
+    """Return the tenants after a name that have logs of these agents which are due."""
+    if not agents:
+        return []
+    now, marks = tx.clock(), ",".join("?" * len(agents))
+    found = tx.conn.execute(
+        "SELECT DISTINCT tenant FROM logs INDEXED BY logs_wake"
+        f" WHERE tenant > ? AND agent IN ({marks}) AND wake IS NOT NULL AND state = {LIVE}"
+        " AND (wake <= ? OR (active > ? AND wake < (active + 1) * 1000)) ORDER BY tenant LIMIT ?",
+        [after, *agents, now, catalog.ahead(now), limit],
+    )
+    return [tenant for (tenant,) in found]
+
+
 def _was_ahead(conn: sqlite3.Connection, now: int, tenant: str) -> bool:
     """Return whether a session was active later than `now`, which means that the clock was set
     back."""

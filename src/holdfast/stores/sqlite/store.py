@@ -218,6 +218,7 @@ class SqliteStore(BaseStore[Restore]):
     # Driving
 
     runnable = reads(queries.runnable)
+    due_tenants = reads(queries.due_tenants)
     holder = reads(records.holder)
     acquire = writes(records.acquire, tidy=True)
     renew = writes(records.renew, tidy=True)
