@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 import httpx
 
@@ -23,7 +23,7 @@ from .location import ThreadLocation
 from .people import People
 from .session import Session
 from .streams import Stream
-from .transport import Patience, Transport, part
+from .transport import Patience, Query, Transport, part
 from .uploads import files_of, source_of
 
 STORE = {"kind", "options"}
@@ -153,7 +153,7 @@ class Client:
         The stores of the server are listed one after the other; `store=KIND` lists only the store
         of that kind. `missing` lists the stores that could not be reached."""
         check_filters(ListFilters, filters, "cursor", "limit")
-        query = {**filters, "cursor": cursor, "limit": limit}
+        query = cast(Query, {**filters, "cursor": cursor, "limit": limit})
         return await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
 
     async def search(
@@ -249,7 +249,8 @@ class Client:
         seconds at the latest. If the `tag` of an earlier page is passed, it responds as soon as
         that page has changed. `missing` lists the stores that could not be reached."""
         check_filters(InboxFilters, filters, "cursor", "limit", "wait", "tag")
-        query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
+        more = {"cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
+        query = cast(Query, {**filters, **more})
         return await self._transport.call(
             "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait
         )
