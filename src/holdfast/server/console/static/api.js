@@ -116,7 +116,8 @@ const FINAL = ['deleted', 'moved', 'finished', 'waiting', 'closed'];
 /** Follow a stream of server-sent events, and resume it whenever it is cut. Browsers allow few
  * connections to a server, so a page that is not visible holds none. Returns how to stop.
  * @param {string} path @param {Query} query
- * @param {Record<string, (data: any, id: string) => void>} on  what to do, by the name of an event
+ * @param {Record<string, (data: any, id: string) => void>} on  what to do, by the name of an event; `refused` if the
+ *   server refuses the stream
  * @returns {() => void} */
 export function follow(path, query, on) {
   /** @type {EventSource | null} */
@@ -153,9 +154,12 @@ export function follow(path, query, on) {
     // An `EventSource` does not tell why it failed: ask, so that a 401 shows the login.
     const refused = source?.readyState === EventSource.CLOSED;
     close();
-    if (refused) await get('/me').catch(() => {});
+    if (refused) {
+      await get('/me').catch(() => {});
+      if (me.value) on.refused?.({}, '');
+    }
     if (me.value === null) stop();
-    else retry();
+    else if (!over) retry();
   };
   const open = () => {
     const opened = new EventSource(address(path, { ...query, after }));

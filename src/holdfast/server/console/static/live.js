@@ -8,6 +8,7 @@ const TAIL = 30; // messages that are read again when something happens
 const OLDER = 60; // messages of an older page
 const QUIET = 100; // ms between two reads
 const PAST = 40; // earlier states that are kept
+const AHEAD = 3; // states that are read before they are asked for
 
 /** @typedef {{id: string, seq: number, at: number, role: string, text?: string, thought?: string, parts?: any[], calls?: any[],
  *   actor?: string, model?: string, interrupted?: boolean, erased?: string, raw?: any}} Message */
@@ -44,21 +45,21 @@ export class Live {
     this.closed = false;
     this.fresh = false;
     this.frame = 0;
+    this.stop = () => {};
     /** @type {any[]} */
     this.deltas = [];
   }
 
   /** Read it, and follow it. Returns how to stop. */
   start() {
-    let stop = () => {};
     this.load().then((cursor) => {
-      if (cursor && !this.closed) stop = this.follow(cursor);
+      if (cursor && !this.closed) this.stop = this.follow(cursor);
     });
     return () => {
       this.closed = true;
       clearTimeout(this.timer);
       cancelAnimationFrame(this.frame);
-      stop();
+      this.stop();
     };
   }
 
@@ -86,10 +87,15 @@ export class Live {
         this.fresh = true;
         this.later();
       },
-      end: ({ reason }) => {
-        if (reason === 'deleted' || reason === 'moved') this.over.value = reason;
-      },
+      refused: () => get(sessionPath(this.id), { thread: this.thread }).catch((error) => error.status === 404 && this.end('deleted')),
+      end: ({ reason }) => (reason === 'deleted' || reason === 'moved') && this.end(reason),
     });
+  }
+
+  /** @param {string} reason */
+  end(reason) {
+    this.over.value = reason;
+    this.stop();
   }
 
   /** @param {any} event */
@@ -111,7 +117,13 @@ export class Live {
 
   later() {
     if (this.busy) this.again = true;
-    else this.timer ||= setTimeout(() => ((this.timer = 0), this.read().catch((error) => (this.problem.value = error))), QUIET);
+    else this.timer ||= setTimeout(() => ((this.timer = 0), this.read().catch((error) => this.failed(error))), QUIET);
+  }
+
+  /** @param {any} error */
+  failed(error) {
+    if (error.status === 404) this.end('deleted');
+    else this.problem.value = error;
   }
 
   async read() {
@@ -184,10 +196,11 @@ function grown(flight, { message, offset, text, thought }) {
 
 /** A session as it was right after an event. */
 export class Past {
-  /** @param {string} id @param {string} thread */
-  constructor(id, thread) {
-    this.id = id;
-    this.thread = thread;
+  /** @param {Live} live */
+  constructor(live) {
+    this.id = live.id;
+    this.thread = live.thread;
+    this.head = live.head;
     this.shown = signal(/** @type {{at: number, display: any, messages: Message[], more: boolean} | null} */ (null));
     this.problem = signal('');
     this.kept = new Map();
@@ -197,21 +210,32 @@ export class Past {
 
   /** Show it as of an event; of many in a row, the last. @param {number | null} at */
   async go(at) {
+    const before = this.wanted ?? Infinity;
     this.wanted = at;
     if (at == null) this.shown.value = null;
-    if (this.busy) return;
+    else if (this.kept.has(at)) this.shown.value = this.kept.get(at);
+    if (this.busy || at == null) return;
     this.busy = true;
-    while (this.wanted != null && this.shown.peek()?.at !== this.wanted) {
-      const next = this.wanted;
+    let next;
+    do {
+      next = this.wanted;
       const found = await this.read(next);
-      if (this.wanted != null && found) this.shown.value = found;
-      if (!found && this.wanted === next) break;
-    }
+      if (this.wanted === next && found) this.shown.value = found;
+      await this.ahead(next, next < before ? -1 : 1);
+    } while (this.wanted != null && this.wanted !== next);
     this.busy = false;
   }
 
-  /** @param {number} at */
-  async read(at) {
+  /** Read the next states in the direction of a step. @param {number} at @param {number} by */
+  async ahead(at, by) {
+    for (let n = 1; n <= AHEAD && this.wanted === at; n += 1) {
+      const next = at + n * by;
+      if (next > 0 && next <= this.head.peek()) await this.read(next, true);
+    }
+  }
+
+  /** @param {number} at @param {boolean} [quiet] whether failures are not told */
+  async read(at, quiet = false) {
     const known = this.kept.get(at);
     if (known) return known;
     try {
@@ -225,7 +249,7 @@ export class Past {
       this.problem.value = '';
       return found;
     } catch (error) {
-      this.problem.value = /** @type {Error} */ (error).message;
+      if (!quiet) this.problem.value = /** @type {Error} */ (error).message;
       return null;
     }
   }

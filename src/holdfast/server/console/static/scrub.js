@@ -5,7 +5,7 @@ import { ApiError, may, send, sessionPath } from './api.js';
 import { failed, summary } from './events.js';
 import { Time, count } from './format.js';
 import { html } from './html.js';
-import { amend, navigate, toSession } from './router.js';
+import { amend, navigate, route, toSession } from './router.js';
 
 const LEAP = 10; // events that Shift and an arrow key move by
 const AROUND = 5; // events that are read on either side
@@ -14,8 +14,8 @@ const AROUND = 5; // events that are read on either side
 export function Scrub({ live, past, events, at, served }) {
   const head = live.head.value;
   const now = Math.min(at ?? head, head);
-  const go = (/** @type {number | null} */ next) => amend({ at: next == null || next > head ? null : Math.max(1, next) }, { replace: true });
-  useKeys(now, at, go);
+  const go = (/** @type {number | null} */ next) => amend({ at: next == null || next > live.head.peek() ? null : Math.max(1, next) }, { replace: true });
+  useKeys(live, go);
   useEffect(() => events.need(now - AROUND, now + AROUND), [now]);
   events.version.value; // a page of events has come
   const event = events.get(now);
@@ -32,22 +32,23 @@ export function Scrub({ live, past, events, at, served }) {
   </footer>`;
 }
 
-/** @param {number} now @param {number | null} at @param {(next: number | null) => void} go */
-function useKeys(now, at, go) {
+/** @param {import('./live.js').Live} live @param {(next: number | null) => void} go */
+function useKeys(live, go) {
   useEffect(() => {
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       const { target, key } = event;
       if (event.metaKey || event.ctrlKey || event.altKey || event.defaultPrevented) return;
       if (target instanceof HTMLElement && target.closest('input, textarea, select, [contenteditable], dialog')) return;
+      const at = route.peek().query.get('at'); // keys may come faster than frames
       const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
-      if (by) go(now + by * (event.shiftKey ? LEAP : 1));
-      else if (key === 'Escape' && at != null) go(null);
+      if (by && (at || by < 0)) go((Number(at) || live.head.peek()) + by * (event.shiftKey ? LEAP : 1));
+      else if (key === 'Escape' && at) go(null);
       else return;
       event.preventDefault();
     };
     addEventListener('keydown', pressed);
     return () => removeEventListener('keydown', pressed);
-  }, [now, at]);
+  }, [live]);
 }
 
 /** @param {{live: import('./live.js').Live, at: number | null}} props */

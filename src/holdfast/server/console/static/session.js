@@ -27,7 +27,7 @@ export function Session({ id }) {
 function Thread({ id, thread }) {
   const { live, past, events } = useMemo(() => {
     const made = new Live(id, thread);
-    return { live: made, past: new Past(id, thread), events: new Events(made) };
+    return { live: made, past: new Past(made), events: new Events(made) };
   }, [id, thread]);
   useEffect(() => live.start(), [live]);
   const at = number(route.value.query.get('at'));
