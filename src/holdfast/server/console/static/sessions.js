@@ -10,7 +10,9 @@ import { Status } from './status.js';
 
 const PAGE = 50;
 const SETTLED = 250; // ms without typing before a search begins
-const COUNTED = 2_000; // ms between two counts
+const FIRST = 300; // ms until sessions are counted: the list comes first
+const COUNTED = 2_000; // ms between two counts, and more where counting takes long
+const RESTS = 20; // times as long as a count took, until the next
 const BEHIND = 1_000; // ms until a search is repeated whose index was behind
 const GLANCE = { '': 'All', running: 'Running', waiting: 'Waiting', failed: 'Failed' };
 const RUNS = ['running', 'waiting', 'done', 'failed', 'aborted', 'interrupted'];
@@ -89,17 +91,20 @@ function Glance({ filters }) {
   useEffect(() => {
     let timer = 0;
     let over = false;
+    let wait = COUNTED;
     const read = async () => {
+      const start = performance.now();
       const asked = Object.keys(GLANCE).filter(Boolean).map(async (name) => {
         const page = await get('/sessions', { ...parameters(others), run: name, total: true, limit: 1 }).catch(() => null);
         return [name, page?.total ?? null];
       });
       const found = Object.fromEntries(await Promise.all(asked));
+      wait = Math.max(COUNTED, RESTS * (performance.now() - start));
       if (!over) setCounts(found);
     };
-    const later = () => (timer ||= setTimeout(() => ((timer = 0), read()), COUNTED));
-    read();
-    const stop = onRow(later);
+    const later = (/** @type {number} */ ms) => (timer ||= setTimeout(() => ((timer = 0), read()), ms));
+    later(FIRST);
+    const stop = onRow(() => later(wait));
     return () => {
       over = true;
       clearTimeout(timer);
