@@ -88,6 +88,7 @@ VERBS: dict[str, Verb] = {
     "get_usage": lambda _, session: session.usage.get(),
 }
 WITHOUT = {
+    "ag_ui_run": "for clients of AG-UI",
     "ai_sdk_chat": "for clients of the AI SDK",
     "ai_sdk_resume": "for clients of the AI SDK",
     "ai_sdk_messages": "for clients of the AI SDK",

@@ -133,7 +133,7 @@ async def test_who_may_not_decide_does_not_decide(api: Api) -> None:
         assert len((await other("GET", "/sessions/mine/pending"))["items"]) == 1
 
 
-@pytest.mark.parametrize("path", [CHAT])
+@pytest.mark.parametrize("path", [CHAT, "/ag-ui/run"])
 async def test_another_origin_is_told_nothing(path: str) -> None:
     async with serving(settings(origins=["https://shop.example"])) as api:
         for origin, told in (("https://shop.example", True), ("https://evil.example", False)):
@@ -143,3 +143,61 @@ async def test_another_origin_is_told_nothing(path: str) -> None:
             assert allowed is told
         answer = await api.ask("POST", path, chat(HELLO), by=None)
         assert answer.json()["error"]["code"] == "unauthorized"
+
+
+RUN = "/ag-ui/run"
+HI = {"id": "m1", "role": "user", "content": "Hello"}
+
+
+def run(*messages: Any, **more: Any) -> dict[str, Any]:
+    return {"threadId": "mine", "runId": "r1", "messages": [*messages], **more}
+
+
+BAD_RUNS: list[Any] = [
+    *([], {}, "run", None, run(1), run({}), {**run(HI), "threadId": "../up"}),
+    {**run(HI), "threadId": 7},
+    {**run(HI), "runId": ""},
+    run({**HI, "content": 7}),
+    run({**HI, "content": ""}),
+    run({**HI, "content": [{"type": "text"}]}),
+    run({**HI, "content": [{"type": "image", "source": {"type": "url", "value": "http://a"}}]}),
+    run({**HI, "content": [{"type": "binary", "mimeType": "a/b", "data": "###"}]}),
+    run(HI, resume={}),
+    run(HI, resume=[{"interruptId": "x", "status": "maybe"}]),
+    run(HI, forwardedProps=7),
+    run(HI, forwardedProps={"agent": "nobody"}),
+    run(HI, forwardedProps={"thread": "none"}),
+    run(HI, forwardedProps={"cursor": "x"}),
+    run({**HI, "role": "assistant"}),
+    run(),
+]
+
+
+@pytest.mark.parametrize("body", BAD_RUNS, ids=[str(n) for n in range(len(BAD_RUNS))])
+async def test_a_bad_run_is_refused_and_nothing_is_written(api: Api, body: Any) -> None:
+    answer = await api.ask("POST", RUN, body)
+    assert 400 <= answer.status_code < 500, answer.text
+    assert {*answer.json()["error"]} == {"code", "message", "fields", "retryable"}
+    assert await sessions(api) == 0
+
+
+async def test_answers_and_cursors_of_a_run_that_are_foreign_are_refused(api: Api) -> None:
+    item = await api.ask_for_refund("mine")
+    before = (await api("GET", "/sessions/mine"))["row"]["head"]
+    own = {"interruptId": item, "status": "resolved", "payload": {"approved": True}}
+    for by in ("bob@acme", "eve@other"):
+        await api.fails("session_not_found", "POST", RUN, run(resume=[own]), by=by)
+    await api.fails("session_not_found", "POST", RUN, run(HI), by="bob@acme")
+    foreign = {**own, "interruptId": "other"}
+    await api.fails("not_pending", "POST", RUN, run(resume=[foreign]))
+    payloads: list[Any] = ["yes", 1, {"approved": "yes"}, {}, []]
+    for payload in payloads:
+        wrong = {**own, "payload": payload}
+        await api.fails("invalid_value", "POST", RUN, run(resume=[wrong]))
+    for cursor, code in (("x", "invalid_value"), ("other.3", "log_replaced")):
+        body = run(resume=[own], forwardedProps={"cursor": cursor})
+        await api.fails(code, "POST", RUN, body)
+    text = {"content-type": "text/plain"}
+    answer = await api.ask("POST", RUN, content=b"{}", headers=text)
+    assert answer.json()["error"]["code"] == "unsupported_media_type"
+    assert (await api("GET", "/sessions/mine"))["row"]["head"] == before

@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from holdfast.events import KINDS, Event
-from holdfast.server.protocols import ai_sdk_stream
+from holdfast.server.protocols import ag_ui_stream, ai_sdk_stream
+from holdfast.server.protocols.ag_ui_stream import AgUiStream
 from holdfast.server.protocols.ai_sdk_stream import UiMessageStream
 from holdfast.values.delta import Delta
 from holdfast.values.result import Result
+from holdfast.values.stream_items import CaughtUp
 from holdfast.wire import End
 from tests.compat.write import FACTS, LIFE, RUN
 
@@ -61,13 +63,42 @@ def rows(page: str) -> dict[str, str]:
     return found
 
 
-def test_the_ai_sdk_page_lists_every_kind() -> None:
-    table = rows("ai-sdk.md")
-    assert {*table} == {*ai_sdk_stream.MAPPED, *ai_sdk_stream.ENDING}
-    for kind, chunks in ai_sdk_stream.MAPPED.items():
+def test_ag_ui_gets_of_every_kind_what_the_table_says() -> None:
+    assert {*ag_ui_stream.MAPPED, *ag_ui_stream.ENDING} | ag_ui_stream.LOST == {*KINDS}
+    for one in examples():
+        stream = AgUiStream("s", "r", {})
+        begun = len([*stream.chunks(CaughtUp("log", 0))])
+        assert begun == 2
+        made = [chunk["type"] for chunk in stream.chunks(one)]
+        assert {*made} <= {*ag_ui_stream.MAPPED.get(one.kind, ())}, one.kind
+
+
+def test_the_state_of_ag_ui_is_patched_to_what_it_is() -> None:
+    stream = AgUiStream("s", "r", {"a": 1, "x": 2})
+    parts = [event("state.changed", {"set": {"a/b~": 3}, "drop": ["x", "none"]})]
+    parts.append(event("state.changed", {"set": {"z": 1}, "replace": True}, 2))
+    made = [chunk for part in parts for chunk in stream.chunks(part)]
+    delta = [
+        {"op": "add", "path": "/a~1b~0", "value": 3},
+        {"op": "remove", "path": "/x"},
+    ]
+    assert made[1:] == [
+        {"type": "STATE_SNAPSHOT", "snapshot": {"a": 1, "x": 2}},
+        {"type": "STATE_DELTA", "delta": delta},
+        {"type": "STATE_SNAPSHOT", "snapshot": {"z": 1}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "module"), [("ai-sdk.md", ai_sdk_stream), ("ag-ui.md", ag_ui_stream)]
+)
+def test_the_page_lists_every_kind(page: str, module: Any) -> None:
+    table = rows(page)
+    assert {*table} == {*module.MAPPED, *module.ENDING}
+    for kind, chunks in module.MAPPED.items():
         assert {*chunks} <= {*re.findall(r"`([\w-]+)`", table[kind])}, kind
-    lost = (PAGES / "ai-sdk.md").read_text().partition("\nLost, ")[2]
-    assert {*re.findall(r"`([\w]+\.[\w]+)`", lost)} == ai_sdk_stream.LOST
+    lost = (PAGES / page).read_text().partition("\nLost, ")[2]
+    assert {*re.findall(r"`([\w]+\.[\w]+)`", lost)} == module.LOST
 
 
 def typed_out(stream: UiMessageStream, parts: list[Any]) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from .http.errors import ErrorResponse, answer
 from .http.headers import guarded
 from .http.middleware import RequestMiddleware
 from .http.outer_middleware import ASKED, App, OuterMiddleware
-from .protocols import ai_sdk
+from .protocols import ag_ui, ai_sdk
 from .routes import (
     bundles,
     callers,
@@ -61,6 +61,7 @@ MODULES = (
     bundles,
     files,
     ai_sdk,
+    ag_ui,
     health,
 )
 ROUTES = [handler for module in MODULES for handler in module.HANDLERS]

@@ -21,9 +21,10 @@ from ...values.result import Result
 from ...values.stream_items import Trouble
 from ...wire import End, Resync
 from ..streams.session_stream import Part
+from .text_parts import Chunk, TextParts
+from .text_parts import Part as TextPart
 
 Version: TypeAlias = Literal["v5", "v7"]
-Chunk: TypeAlias = dict[str, Any]
 DONE = b"data: [DONE]\n\n"
 
 MAPPED: dict[str, tuple[str, ...]] = {
@@ -59,7 +60,7 @@ REASONS = {
 }
 
 
-class UiMessageStream:
+class UiMessageStream(TextParts):
     """Translates one stream. `about` is metadata of the message. `calls` are the tool calls of the
     message that the client already has, and `run` is the run that the stream continues."""
 
@@ -71,15 +72,13 @@ class UiMessageStream:
         *,
         run: str | None = None,
     ) -> None:
+        super().__init__()
         self._run_id = run or None
         self._v7 = version == "v7"
         self._about = about or {}
         self._calls = {*calls}
         self._started = False
         self._step = False  # a step is open
-        self._open: str | None = None  # the text or reasoning part that is open, `type:id`
-        self._sent: dict[str, str] = {}  # text that was sent, by `type:id`
-        self._over: set[str] = set()  # messages that are complete
         self._asked: set[str] = set()  # pending items that the client was sent
         self._denied = False
 
@@ -97,7 +96,8 @@ class UiMessageStream:
                 if (translate := _EVENTS.get(part.kind)) is not None:
                     yield from translate(self, part, typed(part))
             case Delta():
-                yield from self._delta(part)
+                yield from self._start(None)
+                yield from self.delta(part)
             case Trouble():
                 yield _data("trouble", {"code": part.code}, transient=True)
             case Resync():
@@ -114,40 +114,14 @@ class UiMessageStream:
             named = {} if run is None else {"messageId": run}
             yield {"type": "start", **named, "messageMetadata": {**self._about, "run": run}}
 
-    def _more(self, sort: str, message: str, text: str) -> Iterator[Chunk]:
-        """Send more text of a part. Opens the part if it is not open."""
-        part = f"{sort}:{message}"
-        if self._open != part:
-            yield from self._closed()
-            self._open = part
-            yield {"type": f"{sort}-start", "id": part}
-        self._sent[part] = self._sent.get(part, "") + text
-        yield {"type": f"{sort}-delta", "id": part, "delta": text}
+    def part_start(self, part: TextPart) -> Iterator[Chunk]:
+        yield {"type": f"{part[0]}-start", "id": ":".join(part)}
 
-    def _closed(self) -> Iterator[Chunk]:
-        if self._open is not None:
-            sort = self._open.partition(":")[0]
-            yield {"type": f"{sort}-end", "id": self._open}
-            self._open = None
+    def part_delta(self, part: TextPart, text: str) -> Iterator[Chunk]:
+        yield {"type": f"{part[0]}-delta", "id": ":".join(part), "delta": text}
 
-    def _delta(self, delta: Delta) -> Iterator[Chunk]:
-        if delta.message in self._over:
-            return
-        yield from self._start(None)
-        if delta.thought:
-            yield from self._more("reasoning", delta.message, delta.text)
-            return
-        known = len(self._sent.get(f"text:{delta.message}", ""))
-        text = delta.text[max(0, known - delta.offset) :]
-        if delta.offset <= known and text:  # text that is missing comes with the message
-            yield from self._more("text", delta.message, text)
-
-    def _rest(self, sort: str, message: str, text: str) -> Iterator[Chunk]:
-        """Send what was not streamed of a text that is complete now."""
-        part = f"{sort}:{message}"
-        sent = self._sent.get(part, "")
-        if text.startswith(sent) and len(text) > len(sent) and (not sent or self._open == part):
-            yield from self._more(sort, message, text[len(sent) :])
+    def part_end(self, part: TextPart) -> Iterator[Chunk]:
+        yield {"type": f"{part[0]}-end", "id": ":".join(part)}
 
     def _call(self, call: ev.Call) -> Chunk:
         self._calls.add(call.id)
@@ -166,30 +140,24 @@ class UiMessageStream:
         yield {"type": "start-step"}
 
     def _step_over(self) -> Iterator[Chunk]:
-        yield from self._closed()
+        yield from self.close()
         if self._step:
             self._step = False
             yield {"type": "finish-step"}
 
     def _completed(self, event: Event, p: ev.MessageCompleted | None) -> Iterator[Chunk]:
         yield from self._start(event.run)
-        self._over.add(event.id)
-        if p is not None:
-            if f"text:{event.id}" not in self._sent:
-                yield from self._rest("reasoning", event.id, p.thought)
-            yield from self._rest("text", event.id, p.text)
-        yield from self._closed()
-        for call in p.calls if p is not None else ():
+        p = p or ev.MessageCompleted()
+        yield from self.complete(event.id, p.text, p.thought)
+        for call in p.calls:
             yield self._call(call)
 
     def _interrupted(self, event: Event, p: ev.MessageInterrupted | None) -> Iterator[Chunk]:
-        self._over.add(event.id)
         if p is not None and p.shown:
             yield from self._start(event.run)
-            yield from self._rest("text", event.id, p.text)
-            yield from self._closed()
-        elif self._sent.get(f"text:{event.id}") or self._sent.get(f"reasoning:{event.id}"):
-            yield from self._closed()
+            yield from self.complete(event.id, p.text)
+        elif self.streamed(event.id):
+            yield from self.complete(event.id, "")
             if self._v7:  # the same answer begins again, and its beginning was streamed
                 yield {"type": "reset-step"}
 
