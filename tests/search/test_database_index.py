@@ -8,14 +8,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
+import bson
 import pytest
+from pymongo import AsyncMongoClient
 
 import holdfast
 from holdfast import NewEvent, connect, key
 from holdfast.log.catalog import SearchQuery
 from holdfast.log.search import EventText
+from holdfast.stores.mongodb import MongoStore
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres.database import Options
 from holdfast.stores.search import TextSearch, indexer
@@ -25,9 +29,9 @@ from tests import servers
 from tests.search.test_index import WORD, Killed, Mortal, removed
 from tests.servers import postgres, recycled
 
-KINDS = ("postgres",)
+KINDS = ("postgres", "mongodb")
 LIGATURE = "\ufdfa"
-AnyStore = PostgresStore
+AnyStore = PostgresStore | MongoStore
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +108,7 @@ async def test_a_killed_indexer_loses_nothing(url: str, after: bool, step: int) 
         for session in "abc":
             await said(store, session, "a heron", "a pelican")
         whole = store._texts._index
+        await whole.create()
         use(store, Mortal(whole, step, after=after))
         with suppress(Killed):
             assert await store._texts._indexer.catch_up()
@@ -129,6 +134,7 @@ async def test_an_indexer_does_not_write_what_was_removed_meanwhile(
         await fork_of_a(store, 1)
         await said(store, "b", "a heron flew")
         paused = Paused(other._texts._index)
+        await paused.create()
         use(other, paused)
         indexing = asyncio.create_task(other._texts._indexer.catch_up())
         await paused.ready.wait()
@@ -141,7 +147,9 @@ async def test_an_indexer_does_not_write_what_was_removed_meanwhile(
 
 
 async def places_of(url: str, word: str = WORD) -> list[str]:
-    """The tables in which a word is anywhere."""
+    """The tables or collections in which a word is anywhere."""
+    if url.startswith("mongodb"):
+        return await collections_of(url, word)
     async with direct(url) as conn:
         tables = await conn.fetch(
             "SELECT relname FROM pg_class WHERE relkind = 'r'"
@@ -153,6 +161,25 @@ async def places_of(url: str, word: str = WORD) -> list[str]:
                 if any(word.encode() in _bytes(value) for value in record):
                     found.append(name)
         return sorted(set(found))
+
+
+async def collections_of(url: str, word: str) -> list[str]:
+    async with mongo(url) as database:
+        return sorted(
+            [
+                name
+                for name in await database.list_collection_names()
+                if any([word.encode() in bson.encode(doc) async for doc in database[name].find()])
+            ]
+        )
+
+
+@asynccontextmanager
+async def mongo(url: str) -> AsyncGenerator[Any, None]:
+    """A MongoDB database past the store."""
+    client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(url)
+    yield client[urlsplit(url).path.lstrip("/")]
+    await client.close()
 
 
 def _bytes(value: Any) -> bytes:
@@ -176,6 +203,44 @@ async def test_a_lease_that_is_renewed_is_no_change_of_the_text(url: str) -> Non
         await store.renew(lease)
         changed = await store._texts._indexer._changes(None)
         assert changed.rows == []
+
+
+async def drop(url: str) -> None:
+    """Remove the index, as an operator may."""
+    names = ("search_docs", "search_logs", "search_tenants", "search_epochs", "search_meta")
+    if url.startswith("mongodb"):
+        async with mongo(url) as database:
+            for name in names:
+                await database[name].drop()
+        return
+    async with direct(url) as conn:
+        await conn.execute(f"DROP TABLE {', '.join(names)}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_search_builds_an_index_again_that_was_dropped_a_moment_ago(
+    kind: str, tmp_path: Path
+) -> None:
+    url = servers.url(kind, tmp_path)
+    async with opened(url) as store:
+        await said(store, "a", "a heron")
+        assert len(await find(store, "heron")) == 1
+        await drop(url)
+        assert len(await find(store, "heron")) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_tenants_never_see_each_other_in_an_index(kind: str, tmp_path: Path) -> None:
+    url = servers.url(kind, tmp_path)
+    async with opened(url) as store:
+        await said(store, "a", f"a {WORD}", tenant="one")
+        await said(store, "a", "a heron", tenant="two")
+        assert len(await find(store, WORD, tenant="one")) == 1
+        assert await find(store, WORD, tenant="two") == []
+        await drop(url)
+        await said(store, "b", "a heron", tenant="two")
+        assert len(await find(store, "heron", tenant="two")) == 2
+        assert await find(store, "a*", tenant="three") == []
 
 
 # PostgreSQL

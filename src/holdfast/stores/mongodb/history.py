@@ -32,6 +32,7 @@ from .log import all_events
 from .payloads import Spill, blank_chunks, put_chunks
 from .remove import finish
 from .schema import MongoDatabase
+from .texts import forget_events, forget_mark
 
 BATCH_BYTES = 512 << 10  # size of the documents that a restore writes
 BATCH_EVENTS = 256
@@ -264,6 +265,7 @@ async def end_restore(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry
     if not await show(db, heads, entry):
         await _check_free(heads, entry.key)
         raise rules.restore_discarded()
+    await forget_mark(db)
 
 
 # Erasing, and rebuilding rows
@@ -306,6 +308,7 @@ async def erase(
     dropped = 0
     for log, some in parts.items():
         await blank_events(db, entry.scope, log, some, reason)
+        await forget_events(db, entry.scope, log, some)
         await project_anew(db, heads, project, entry.scope, log)
         dropped += await drop_snapshots(db, entry.scope, log)
     return {"payloads": len(numbers), "snapshots": dropped}

@@ -19,7 +19,7 @@ from .schema import MongoDatabase
 MANY = 200  # heads whose sessions' users are looked up at a time
 
 # The fields of a head document that `row_of` needs.
-_ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 1)
+ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 1)
 
 
 async def rows(db: MongoDatabase, keys: Sequence[Key]) -> list[Row | None]:
@@ -34,7 +34,7 @@ async def rows(db: MongoDatabase, keys: Sequence[Key]) -> list[Row | None]:
         {"tenant": tenant, "thread": thread, "session": {"$in": some}, "state": LIVE}
         for (tenant, thread), some in sessions.items()
     ]
-    found = db.logs.find({"$or": wanted}, _ROW, hint="key")
+    found = db.logs.find({"$or": wanted}, ROW, hint="key")
     by_key = {row.key: row for row in [row_of(doc) async for doc in found]}
     return [by_key.get(key) for key in keys]
 
@@ -52,7 +52,7 @@ async def find(
     way = -1 if query.newest_first else 1
     docs = await db.logs.find(
         behind,
-        {**_ROW, place: 1},
+        {**ROW, place: 1},
         sort=[(place, way), ("_id", way)],
         limit=limit + 1,
         hint=index,
@@ -129,7 +129,7 @@ async def pending(
         where["waits_to"] = {"$gte": at}
     order = [(name, 1) for name in ("waits", "waits_to", "_id")]
     items: list[tuple[int, str, Pending]] = []
-    found = db.logs.find(where, {**_ROW, "waits": 1}, sort=order, hint=index)
+    found = db.logs.find(where, {**ROW, "waits": 1}, sort=order, hint=index)
     async with found.batch_size(limit + 1 if query.user is None else MANY) as heads:
         async for doc in _of_user(db, query, heads):
             if bisect_left(items, (doc["waits"], ""), key=_place) > limit:

@@ -25,6 +25,7 @@ from .event_records import ref_of
 from .heads import MISSED, Missed, MongoHeads
 from .payloads import blank_chunks, drop_chunks, used_writes
 from .schema import MongoDatabase
+from .texts import forget_log
 
 STEP = 64  # batches read at a time
 
@@ -195,6 +196,7 @@ async def _sweep_log(db: MongoDatabase, doc: Document) -> bool:
     """Remove the events of a dead log that no fork shares. Returns whether the log was removed
     completely."""
     scope, log = Scope(doc["tenant"], doc["session"]), doc["_id"]
+    await forget_log(db, scope, log)
     await finish(db, scope)
     forks = await db.logs.find(named(scope, base=log), {"shared": 1}, hint="base").to_list()
     if not forks:

@@ -31,6 +31,7 @@ from ..paging import Fetch
 from ..port import BlobRef, Damage, Lease, StoreInfo
 from ..retry import patiently
 from ..rules import APART, AppendRequest, Extension
+from ..search import TextSearch
 from . import history, queries, records, remove, upkeep
 from .address import MongoAddress
 from .entry import Document, MongoLogEntry
@@ -39,6 +40,7 @@ from .heads import MongoHeads
 from .jobs import on_database, on_heads
 from .log import MongoAppend, PageReader, seqs_of
 from .schema import VERSION, MongoDatabase, opened
+from .text_index import MongoTextIndex
 from .wake import ChangeWatch
 
 T = TypeVar("T")
@@ -66,6 +68,8 @@ class MongoStore(BaseStore[MongoLogEntry]):
         self._heads = MongoHeads(db, patience=address.patience)
         self._wakes = Wakes()
         self._watch = ChangeWatch(db, self._wakes)
+        index = MongoTextIndex(db, self._ride)
+        self._texts: TextSearch = TextSearch(self, index, index.changes)
 
     @classmethod
     async def open(
@@ -272,6 +276,7 @@ class MongoStore(BaseStore[MongoLogEntry]):
     async def purge(self) -> Receipt:
         await self._sweep(None)
         removed = await self._ride(lambda: upkeep.drop_orphans(self._db), long=True)
+        await self._texts.purge()
         return Receipt(removed=dict(removed), remains=self._left_behind())
 
     def info(self) -> StoreInfo:
@@ -286,6 +291,7 @@ class MongoStore(BaseStore[MongoLogEntry]):
         )
 
     async def aclose(self) -> None:
+        await self._texts.aclose()
         await self._watch.aclose()
         await self._heads.aclose()
         if self._client is not None:

@@ -20,6 +20,7 @@ from .log import stored_events
 from .payloads import drop_chunks, used_writes
 from .records import claimed
 from .schema import Collection, MongoDatabase
+from .texts import forget_events
 
 TRIES = 5  # tries to read a log that others change meanwhile
 STALE_MS = 3_600_000  # ms after which a write that nothing refers to is an orphan
@@ -134,6 +135,7 @@ async def repair(
         for part in entries.segments(settled if own and settled else entry) if entry else ():
             if some := [seq for seq in lost if part.after < seq <= part.upto]:
                 await blank_events(db, scope, part.log, some, "damaged", damaged=True)
+                await forget_events(db, scope, part.log, some)
     if verify.has_wrong_row(found):
         await drop_snapshots(db, scope, log)
         await project_anew(db, heads, project, scope, log)

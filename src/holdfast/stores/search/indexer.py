@@ -65,6 +65,8 @@ class Indexer:
         mark = await self._index.mark()
         changed = await self._changes(known_mark(mark))
         if not (changed.rows or changed.whole):
+            if changed.mark != mark:
+                await self._index.set_mark(changed.mark, was=mark)
             return True
         if not await self._index.claim(self._owner, CLAIMED):
             return False

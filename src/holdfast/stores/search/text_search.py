@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 
 from ...cancellation import ended
 from ...errors import InvalidValue, StoreError
@@ -41,6 +41,7 @@ PATIENCE = 1.0  # seconds that a search waits for an update of the index
 PERIOD = 2.0  # seconds between two updates of the index in the background
 CANDIDATES = 2_000  # that one call checks at most
 STEP = 64
+TRIES = 3  # searches, if the index is removed at the same time
 LAST = (1 << 63) - 1
 
 
@@ -58,8 +59,14 @@ class TextSearch:
         self._progress = IndexProgress(done=0, total=0)
 
     async def search(self, query: SearchQuery, *, cursor: str | None, limit: int) -> SearchPage:
-        if not await self._index.create():
-            return await scan(self._store, query, cursor=cursor, limit=limit)
+        for _ in range(TRIES):
+            if not await self._index.create():
+                break
+            with suppress(NoIndex):  # it was removed meanwhile
+                return await self._search(query, cursor, limit)
+        return await scan(self._store, query, cursor=cursor, limit=limit)
+
+    async def _search(self, query: SearchQuery, cursor: str | None, limit: int) -> SearchPage:
         matching = Matching(self._store, query)
         if query.session is not None:
             await existing_row(self._store, Key(query.tenant, query.session, "main"))
@@ -145,7 +152,10 @@ class TextSearch:
     async def _catch_up(self) -> bool:
         try:
             return await self._indexer.catch_up(self._report)
-        except (StoreError, NoIndex) as error:
+        except NoIndex:
+            await self._index.create()  # another process removed it
+            return False
+        except StoreError as error:
             logger.warning(
                 "updating the search index failed, so searches may miss new events: %s", error
             )
