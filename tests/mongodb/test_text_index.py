@@ -78,9 +78,9 @@ async def given(store: MongoStore) -> None:
 async def test_a_call_that_ends_at_any_command_loses_and_keeps_no_match(
     call: Callable[[MongoStore], Awaitable[None]], tmp_path: Path
 ) -> None:
-    with servers.faulty("mongodb") as place:
-        url = place.url(tmp_path)
-        async with connect(url) as store, mortal(url) as dying:
+    with servers.faulty("standalone") as place:
+        past_the_wire = place.server.url(tmp_path)
+        async with connect(past_the_wire) as store, mortal(place.url(tmp_path)) as dying:
             assert isinstance(store, MongoStore)
             for number in count(1):
                 await given(store)
