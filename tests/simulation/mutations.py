@@ -315,7 +315,7 @@ def forget_inputs() -> Iterator[None]:
         def __getattr__(self, name: str) -> Any:
             return getattr(ev, name)
 
-    with patch.object(perform, "ev", Payloads()):
+    with patch.object(driver, "ev", Payloads()):
         yield
 
 
@@ -942,6 +942,60 @@ def _sluggish(scenario: Scenario) -> Scenario:
     return replace(_hooked(scenario), faults=(slow,))
 
 
+def _crowded(scenario: Scenario) -> Scenario:
+    """Messages that arrive about when the run before them ends, in processes without hooks."""
+    random, at, steps = Random(scenario.seed), 0.1, list[Step]()
+    for n in range(80):
+        place = random.randrange(scenario.processes)
+        steps.append(Step(at=round(at, 4), action="send", tag=f"m{n}", place=place))
+        at += random.uniform(0.02, 0.08)
+    return replace(
+        scenario, steps=tuple(steps), faults=(), versions=(), turns=200, summarise=None, slots=1000
+    )
+
+
+def _alone(scenario: Scenario) -> Scenario:
+    """The same in one process, in which some agents have hooks."""
+    versions = (int(scenario.seed) % 2,)
+    return replace(_crowded(scenario), processes=1, versions=versions)
+
+
+def _unanswered(scenario: Scenario) -> Scenario:
+    """The same, on a network that loses replies all the time."""
+    random = Random(scenario.seed)
+    lost = [
+        InjectedFault(at=round(0.2 + 0.3 * n, 2), kind="lost_reply", place=random.randrange(3))
+        for n in range(12)
+    ]
+    return replace(_hooked(scenario), faults=tuple(lost))
+
+
+def _abandoned(scenario: Scenario) -> Scenario:
+    """Messages whose process crashes right after it wrote them, each followed by a message of
+    another process."""
+    steps, faults = [], []
+    for n in range(6):
+        at = 0.1 + 6.0 * n
+        first = Step(at=at, action="send", session=f"s{n}", tag=f"a{n}", place=1)
+        second = replace(first, at=at + 1.0, action="post", tag=f"b{n}", place=0)
+        third = replace(first, at=at + 1.1, tag=f"c{n}")
+        steps += [first, second, third]
+        faults.append(InjectedFault(at=at + 0.9, kind="lost_process"))
+    versions = (1,)  # the first process has hooks: it writes a message without its run
+    return replace(scenario, steps=tuple(steps), faults=tuple(faults), versions=versions)
+
+
+def _talkative(scenario: Scenario) -> Scenario:
+    """Long answers, which users cut short."""
+    random = Random(scenario.seed)
+    actions: tuple[Any, ...] = ("send", "send", "limited", "abort", "interrupt")
+    steps = [
+        replace(step, action=random.choice(actions), program="long", session="s0", twice=False)
+        for step in scenario.steps
+    ]
+    return replace(scenario, steps=tuple(steps), faults=())
+
+
 def _counting(scenario: Scenario) -> Scenario:
     """Users who change the state of one session at the same time, in several processes."""
     steps = [
@@ -998,6 +1052,11 @@ LEVELS: dict[str, Callable[[Scenario], Scenario]] = {
     "votes": _votes,
     "hooked": _hooked,
     "sluggish": _sluggish,
+    "crowded": _crowded,
+    "alone": _alone,
+    "unanswered": _unanswered,
+    "abandoned": _abandoned,
+    "talkative": _talkative,
     "counting": _counting,
     "results": _results,
     "rolling": _only("restart", 0.5),

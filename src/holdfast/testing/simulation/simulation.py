@@ -181,6 +181,9 @@ class Simulation:
             if process.dead or process.server is None:
                 self._versions[0] += 1  # it is about to start again
             else:
+                now = scheduler.now
+                strike = Strike(now, now + 2.0, "restart", process.place)
+                self.cluster.faults.strikes.append(strike)
                 process.spawn(self._shut_down(process, 0.1))
         scheduler.run(lambda: False, self.cluster.faults.last)
         limit = scheduler.now + SETTLING
