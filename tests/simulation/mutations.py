@@ -942,22 +942,23 @@ def _sluggish(scenario: Scenario) -> Scenario:
     return replace(_hooked(scenario), faults=(slow,))
 
 
-def _crowded(scenario: Scenario) -> Scenario:
-    """Messages that arrive about when the run before them ends, in processes without hooks."""
-    random, at, steps = Random(scenario.seed), 0.1, list[Step]()
-    for n in range(80):
-        place = random.randrange(scenario.processes)
-        steps.append(Step(at=round(at, 4), action="send", tag=f"m{n}", place=place))
-        at += random.uniform(0.02, 0.08)
+def _pairs(scenario: Scenario) -> Scenario:
+    """Pairs of messages without faults, to processes whose agents have no hooks: the second arrives
+    about when the run of the first ends, and no other message follows soon."""
+    random, steps = Random(scenario.seed), list[Step]()
+    for n in range(60):
+        at = 0.1 + 0.4 * n
+        for name, when in (("a", at), ("b", at + random.uniform(0.011, 0.03))):
+            place = random.randrange(scenario.processes)
+            steps.append(Step(at=round(when, 5), action="post", tag=f"{name}{n}", place=place))
     return replace(
         scenario, steps=tuple(steps), faults=(), versions=(), turns=200, summarise=None, slots=1000
     )
 
 
 def _alone(scenario: Scenario) -> Scenario:
-    """The same in one process, in which some agents have hooks."""
-    versions = (int(scenario.seed) % 2,)
-    return replace(_crowded(scenario), processes=1, versions=versions)
+    """The same with one process."""
+    return replace(_pairs(scenario), processes=1)
 
 
 def _unanswered(scenario: Scenario) -> Scenario:
@@ -1052,7 +1053,7 @@ LEVELS: dict[str, Callable[[Scenario], Scenario]] = {
     "votes": _votes,
     "hooked": _hooked,
     "sluggish": _sluggish,
-    "crowded": _crowded,
+    "pairs": _pairs,
     "alone": _alone,
     "unanswered": _unanswered,
     "abandoned": _abandoned,
