@@ -100,7 +100,7 @@ def draw(seed: str, level: Level = "plain") -> Scenario:
     processes = random.choice((3, 3, 3, 4) if full else (3, 3, 3, 2, 4))
     sessions = [f"s{n}" for n in range(random.choice((1, 1, 2, 2, 3)))]
     span = random.uniform(4.0, 14.0)
-    counts = (8, 13) if full else (5, 9)
+    counts = (9, 14) if full else (5, 9)
     steps = [
         _step(random, n, sessions, processes, span, full) for n in range(random.randint(*counts))
     ]
