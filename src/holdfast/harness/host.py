@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, Unpack
 
 from msgspec.structs import replace
 
+from ..cancellation import outcomes
 from ..environment import current
 from ..errors import HarnessClosed, HoldfastError, InvalidValue
 from ..log import events as ev
@@ -177,7 +178,7 @@ class Harness:
         self._signals.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+            await outcomes(self._sweeping)
         if opened is not None:
             await opened.aclose(grace)
             await release(self._sources)

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable
 from weakref import WeakSet
 
-from ..cancellation import forget
+from ..cancellation import forget, outcomes
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
 from ..log import events as ev
 from ..log.catalog import Row
@@ -237,7 +237,7 @@ class OpenSessions:
         self._closed = True
         await self.drivers.aclose(grace)
         await self.close_all()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await outcomes(*self._closing)
         await self.logs.aclose()
         self._ended = True
 

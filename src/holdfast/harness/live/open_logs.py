@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
+from ...cancellation import completed
 from ...log.events import Event, Key
 from ...stores.port import Store
 from .log import Live
@@ -51,4 +52,4 @@ class OpenLogs:
     async def aclose(self) -> None:
         for where in self:
             await self.close(where)
-        await asyncio.gather(*self._leaving)
+        await completed(*self._leaving)

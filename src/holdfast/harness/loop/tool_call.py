@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...cancellation import forget
+from ...cancellation import forget, outcomes
 from ...errors import HoldfastError, InvalidValue, LogDamaged, ToolError, ToolMissing
 from ...log import events as ev
 from ...log.codec import typed
@@ -239,10 +239,8 @@ async def _all(driving: Driving, ready: list[Ready]) -> bool:
 
     tasks = {asyncio.create_task(one(item)): item for item in ready}
     try:
-        # If one outcome cannot be written, the others still finish. Only finished tasks are
-        # gathered: a cancelled `gather` would wait for tasks that ignore cancellation.
-        await asyncio.wait(tasks)
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        # If one outcome cannot be written, the others still finish.
+        ends = await outcomes(*tasks)
     except asyncio.CancelledError:
         await _cut(driving, tasks, done)
         raise

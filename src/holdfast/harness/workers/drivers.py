@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
-from ...cancellation import cancellable, ended
+from ...cancellation import cancellable, completed, ended
 from ...environment import wall_clock
 from ...errors import HarnessClosed, HoldfastError, LogReplaced, RunFailed, SessionNotFound
 from ...log.codec import typed
@@ -188,7 +188,7 @@ class Drivers:
         self._alarms.close()
         if self._looker is not None:
             await ended(self._looker)
-        await asyncio.gather(*self._nudges)
+        await completed(*self._nudges)
         await self.stop([*self._tasks], grace)
 
     async def _drive(self, live: Live, first: FirstMessage | None) -> None:
