@@ -37,14 +37,11 @@ async def outcomes(*futures: asyncio.Future[T]) -> list[T | BaseException]:
     Python 3.12."""
     if left := [future for future in futures if not future.done()]:
         await asyncio.wait(left)
-    return [_outcome(future) for future in futures]
-
-
-def _outcome(future: asyncio.Future[T]) -> T | BaseException:
-    if future.cancelled():
-        return asyncio.CancelledError()
-    error = future.exception()
-    return future.result() if error is None else error
+    ends: list[T | BaseException] = []
+    for future in futures:
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        ends.append(future.result() if error is None else error)
+    return ends
 
 
 async def completed(*futures: asyncio.Future[Any]) -> None:
