@@ -52,7 +52,7 @@ function useRows(messages, more, older) {
 }
 
 /** Stay at the end while text is added, and show more rows near either end.
- * @param {import('preact').RefObject<HTMLElement>} box @param {() => void} up @param {() => void} down @param {number} skipped */
+ * @param {{current: HTMLElement | null}} box @param {() => void} up @param {() => void} down @param {number} skipped */
 function useEnd(box, up, down, skipped) {
   const stays = useRef(true);
   const settled = useRef(0);
@@ -135,7 +135,7 @@ function Actions({ message, about }) {
   const [edited, setEdited] = useState(/** @type {string | null} */ (null));
   const [problem, setProblem] = useState('');
   if (deep) return null;
-  const anew = async (/** @type {string} */ what, /** @type {any} */ body) => {
+  const anew = async (/** @type {string} */ what, /** @type {any} */ body = undefined) => {
     try {
       const made = await send('POST', sessionPath(id, 'messages', message.seq, what), body, { thread });
       navigate(toSession(id, { thread: made.thread }));
@@ -223,7 +223,7 @@ function brief(value) {
 /** @param {{title: string, value: unknown, bad?: boolean}} props */
 function Value({ title, value, bad = false }) {
   const text = typeof value === 'string' ? value : JSON.stringify(value, null, 2);
-  return html`<div class=${cls('labelled', bad && 'bad')}><div class="row"><h4>${title}</h4><${Copy} text=${text ?? ''} label="Copy: ${title}" /></div>
+  return html`<div class=${cls('labelled', bad && 'bad')}><div class="row"><h3>${title}</h3><${Copy} text=${text ?? ''} label="Copy: ${title}" /></div>
     <pre class="value"><${Text} value=${value} limit=${2_000} /></pre></div>`;
 }
 
@@ -242,7 +242,7 @@ function Nested({ call, about }) {
   if (problem) return html`<p class="muted small">${problem instanceof ApiError && problem.status === 404 ? 'The sub-agent has not begun.' : problem.message}</p>`;
   if (!live.messages.value) return html`<p class="loading">Loading…</p>`;
   const inner = { ...about, thread, display: live.display.value, pending: live.pending.value, live: !over, deep: about.deep + 1 };
-  return html`<div class="labelled"><div class="row"><h4>Sub-agent</h4><a href=${place}>Open its thread</a></div><div class="nested">
+  return html`<div class="labelled"><div class="row"><h3>Sub-agent</h3><a href=${place}>Open its thread</a></div><div class="nested">
     ${live.messages.value.map((message) => html`<${Entry} key=${message.id} message=${message} about=${inner} />`)}
     ${!over && html`<${Writing} flight=${live.flight} messages=${live.messages.value} />`}</div></div>`;
 }

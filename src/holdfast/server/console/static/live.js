@@ -216,9 +216,10 @@ export class Past {
     else if (this.kept.has(at)) this.shown.value = this.kept.get(at);
     if (this.busy || at == null) return;
     this.busy = true;
+    /** @type {number} */
     let next;
     do {
-      next = this.wanted;
+      next = this.wanted ?? at;
       const found = await this.read(next);
       if (this.wanted === next && found) this.shown.value = found;
       await this.ahead(next, next < before ? -1 : 1);

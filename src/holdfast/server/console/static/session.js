@@ -63,11 +63,11 @@ function Opened({ live, past, events, at }) {
     <${Header} live=${live} display=${display} />
     <nav class="tabs" aria-label="Parts of the session">${Object.entries(TABS).filter(([name]) => !wide || name !== 'conversation').map(([name, title]) => html`
       <a href=${toSession(id, { thread, at, tab: name })} aria-current=${name === tab ? 'page' : null} class="tab">${title}</a>`)}</nav>
-    ${(wide || tab === 'conversation') && html`<div class="main">
+    ${(wide || tab === 'conversation') && html`<div class="main"><h2 class="unseen">Conversation</h2>
       <${Conversation} key=${then ? 'past' : 'live'} messages=${(then ? then.messages : live.messages.value) ?? []} more=${then ? then.more : live.more.value}
         older=${() => source.older()} about=${about} flight=${then ? undefined : live.flight} />
       ${!then && served && may('sessions:write') && thread.startsWith('sub/') === false && html`<${Composer} live=${live} />`}</div>`}
-    ${tab !== 'conversation' && html`<aside class="side" aria-label=${TABS[/** @type {keyof TABS} */ (tab)]}>
+    ${tab !== 'conversation' && html`<aside class="side" aria-label=${TABS[/** @type {keyof TABS} */ (tab)]}><h2 class="unseen">${TABS[/** @type {keyof TABS} */ (tab)]}</h2>
       ${tab === 'timeline' && html`<${Timeline} events=${events} at=${at} />`}
       ${tab === 'state' && html`<${State} display=${display} />`}
       ${tab === 'operations' && html`<${Operations} tenant=${me.value?.tenant} id=${id} session=${id} thread=${thread} state=${live} />`}</aside>`}

@@ -24,7 +24,7 @@ const FILTERS = { user: 'User', agent: 'Agent', run: 'Run status', phase: 'Phase
 /** @typedef {Record<string, string>} Filters */
 
 /** @param {URLSearchParams} query @returns {Filters} */
-const filtersOf = (query) => Object.fromEntries(Object.keys(FILTERS).flatMap((name) => (query.get(name) ? [[name, query.get(name)]] : [])));
+const filtersOf = (query) => Object.fromEntries(Object.keys(FILTERS).flatMap((name) => (query.get(name) ? [[name, query.get(name) ?? '']] : [])));
 
 /** The parameters of the API for filters. @param {Filters} filters @returns {import('./api.js').Query} */
 function parameters({ from, until, ...rest }) {
