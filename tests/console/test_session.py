@@ -7,6 +7,9 @@ import re
 import pytest
 from playwright.async_api import expect
 
+import holdfast
+from holdfast import NewEvent
+
 from .browser import Windows
 from .server import Office, Server
 
@@ -146,3 +149,30 @@ async def test_what_does_not_exist_says_so(windows: Windows, office: Office) -> 
     await expect(page.locator(".message")).to_have_count(2)
     await session.delete()
     await expect(page.get_by_role("heading", name="was deleted")).to_be_visible()
+
+
+async def test_few_rows_of_a_long_session_are_in_the_page(
+    server: Server, windows: Windows, office: Office
+) -> None:
+    session = await (await office.client()).get_or_create("long-1")
+    await session.send("Hello")
+    async with holdfast.connect(server.store) as store:
+        said = [NewEvent.of("message.completed", {"text": f"Text {n}."}) for n in range(1, 501)]
+        await store.append(holdfast.key("long-1", tenant=office.tenant), said)
+    page = await windows.open(await office.key(), "/console/sessions/long-1")
+    log, rows = page.locator(".conversation"), page.locator(".message")
+    await expect(rows.last).to_contain_text("Text 500.")
+    assert await rows.count() <= 60
+    assert await page.locator(".tick").count() <= 80
+    first = page.locator(".message", has_text="Good day.")
+    while not await first.count():
+        await log.evaluate("(box) => { box.scrollTop = 0; }")
+        await page.evaluate("new Promise((done) => setTimeout(done, 150))")
+        assert await rows.count() <= 150
+    await first.scroll_into_view_if_needed()
+    await expect(page.locator(".message", has_text="Text 500.")).to_have_count(0)
+    last = page.locator(".message", has_text="Text 500.")
+    while not await last.count():
+        await log.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
+        await page.evaluate("new Promise((done) => setTimeout(done, 150))")
+    assert await rows.count() <= 150

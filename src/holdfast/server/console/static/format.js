@@ -27,7 +27,7 @@ export function time(ms) {
   return (date.getFullYear() === now.getFullYear() ? recent : old).format(date);
 }
 
-/** A duration in its two largest units. @param {number | null | undefined} ms */
+/** A duration in its two largest units. @param {number | null | undefined} ms @returns {string} */
 export function duration(ms) {
   if (ms == null || !Number.isFinite(ms)) return NONE;
   if (ms < 0) return `-${duration(-ms)}`;
