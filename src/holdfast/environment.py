@@ -69,10 +69,16 @@ def use(environment: Environment) -> Iterator[None]:
 
 
 def new_id() -> str:
-    """Return a new id: a UUIDv7."""
+    """Return a new id: a UUIDv7.
+
+    See [the log](../the-log.md#appending).
+    """
     return current().new_id()
 
 
 def wall_clock() -> int:
-    """Return the time in ms since 1970, UTC."""
+    """Return the time in ms since 1970, UTC.
+
+    See [the log](../the-log.md#appending).
+    """
     return current().time_ns() // 1_000_000

@@ -39,6 +39,8 @@ class Harness(RemoteContext):
     Any thread can use it, including a thread that runs its own event loop, as in a notebook. Ctrl-C
     during a call raises `KeyboardInterrupt` in the caller, and the run continues. Functions that
     you pass (tools, listeners) run on the loop of the harness, and must not call this module there.
+
+    See [without async](../sync.md).
     """
 
     __slots__ = ()
@@ -83,6 +85,8 @@ class Store:
     A URL is opened once per process, as by `shared_store`. A store that you pass in must be a
     `PortalStore`; you close it yourself. `read`, `follow` and `verify` return plain generators, and
     `restore` takes a plain iterable. Ctrl-C during a call raises here; a write still completes.
+
+    See [without async](../sync.md).
     """
 
     def __init__(self, store: str | PortalStore, *, vault: Vault | None = None) -> None:

@@ -23,7 +23,10 @@ T = TypeVar("T")
 class Remote:
     """A proxy for an object that lives on the loop. Attributes are read on the loop, methods are
     called there, and awaitables are awaited. If the object supports `async for`, the proxy supports
-    `for`."""
+    `for`.
+
+    See [without async](../sync.md).
+    """
 
     __slots__ = ("_loop", "_target")
 

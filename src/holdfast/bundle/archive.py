@@ -63,6 +63,8 @@ class Bundle:
     `document` has the known fields. `raw` has all fields, including unknown fields, so that they
     are kept when the bundle is written. A bundle from `validate_bundle` is valid. `events`,
     `messages` and `blob` may block if the parts are in a file.
+
+    See [bundles](../bundles.md).
     """
 
     def __init__(self, raw: JsonObject, parts: Parts) -> None:
@@ -167,7 +169,10 @@ class Bundle:
 
 
 class WrittenBundle(Struct, frozen=True, kw_only=True):
-    """A bundle that was written to a file."""
+    """A bundle that was written to a file.
+
+    See [bundles](../bundles.md).
+    """
 
     path: str
     bundle_id: str

@@ -52,6 +52,8 @@ async def validate_bundle(
     versions, exceeded limits, hash mismatches, truncated parts, unsafe names and contradictions.
     Text that the sanitizing rules would redact is a fault too, in every mode, unless
     `allow_secrets` is set.
+
+    See [bundles](../bundles.md).
     """
     checked = await check_bundle(source, allow_secrets=allow_secrets, limits=limits)
     return checked.bundle

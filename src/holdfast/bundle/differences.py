@@ -53,6 +53,8 @@ class ThreadDiff(Struct, frozen=True, kw_only=True):
 class BundleDiff(Struct, frozen=True, kw_only=True):
     """The result of a comparison. `same` means identical content. `facts` are differences between
     the documents, apart from the events. Blobs are compared by their hashes.
+
+    See [bundles](../bundles.md).
     """
 
     same: bool
@@ -65,7 +67,10 @@ class BundleDiff(Struct, frozen=True, kw_only=True):
 
 
 async def diff(left: Source, right: Source) -> BundleDiff:
-    """Compare two bundles. Both are validated first."""
+    """Compare two bundles. Both are validated first.
+
+    See [bundles](../bundles.md).
+    """
     a, b = await open_bundle(left), await open_bundle(right)
     ours = {thread.thread: thread.head for thread in a.document.threads}
     theirs = {thread.thread: thread.head for thread in b.document.threads}

@@ -44,6 +44,8 @@ class BundleLimits(Struct, frozen=True, kw_only=True):
     limits the compression: the size of the content divided by the size of the archive, checked if
     the content exceeds 64 MiB. `values` limits the JSON values in one event, and in the document
     without its events. At most `faults` faults are listed.
+
+    See [bundles](../bundles.md).
     """
 
     json_bytes: int = 16 << 20
@@ -438,9 +440,7 @@ def id_of(raw: JsonObject) -> str:
 
 
 def schema_of(type: type[msgspec.Struct], *, prefix: str) -> JsonObject:
-    """Return the JSON Schema of a type. The `prefix` of class names is removed. The indentation of
-    docstrings, which some versions of Python keep, is removed too.
-    """
+    """Return the JSON Schema of a type. The `prefix` of class names is removed."""
     text = msgspec.json.encode(msgspec.json.schema(type)).decode()
     for name in re.findall(rf'"#/\$defs/({prefix}\w+)"', text):
         if name != type.__name__:
@@ -450,12 +450,22 @@ def schema_of(type: type[msgspec.Struct], *, prefix: str) -> JsonObject:
     schema: JsonObject = msgspec.json.decode(text)
     for one in schema["$defs"].values():
         if "description" in one:
-            one["description"] = inspect.cleandoc(one["description"])
+            one["description"] = plain_description(one["description"])
     return schema
 
 
+def plain_description(docstring: str) -> str:
+    """Return a docstring for readers of a schema: without indentation, examples and links of the
+    documentation, which follow the text."""
+    text = inspect.cleandoc(docstring)
+    return re.split(r"\n\n(?:```|[A-Z][\w ]*:? (?:and )?\[[^\n]*\]\()", text)[0]
+
+
 def bundle_schema() -> JsonObject:
-    """Return the JSON Schema (2020-12) of a document, generated from the types."""
+    """Return the JSON Schema (2020-12) of a document, generated from the types.
+
+    See [bundles](../bundles.md).
+    """
     schema = schema_of(Document, prefix="Bundle")
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -89,6 +89,8 @@ async def import_bundle(
     the meantime. After a crash, repeat the call to finish the import. Concurrent imports wait for
     each other; `LeaseHeld` is raised after a minute. `progress` is called with the number of events
     written.
+
+    See [bundles](../bundles.md).
     """
     ready = await prepare_import(
         source,

@@ -53,6 +53,8 @@ async def replay(
 
     `thread` is the thread to replay; the default is all threads. `ignore` lists kinds of events
     that are not compared, such as `context.built` if the instructions contain the time.
+
+    See [replay](../replay.md).
     """
     if from_step is not None and (isinstance(from_step, bool) or from_step < 1):
         remedy = "pass the number of a model call, from 1"

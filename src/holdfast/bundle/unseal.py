@@ -48,6 +48,8 @@ async def unseal_session(
     A session that was imported with `purpose='read'` stays sealed, and `InvalidValue` is raised. An
     expired session stays expired, and surfaces that another session has taken stay with that
     session.
+
+    See [bundles](../bundles.md).
     """
     store, scope = origin_of(session)
     check_name("reason", reason)

@@ -102,6 +102,8 @@ async def export_bundle(
     `threads` are the threads to export, by default all. `upto` is the last event to export of
     thread `main`, or of the single thread in `threads`. `attachments` includes blobs; the default
     is only in mode `local`. `progress` is called with the number of events read.
+
+    See [bundles](../bundles.md).
     """
     store, scope = origin_of(session)
     _check(mode, purpose, threads, upto, move_to)
@@ -194,6 +196,8 @@ async def review_bundle(
 ) -> Review:
     """List the values that a sanitized bundle of the session would redact, and the possible
     secrets. Nothing is written, and the session is not changed.
+
+    See [bundles](../bundles.md).
     """
     store, scope = origin_of(session)
     _check("sanitized", "share", threads, upto, None)

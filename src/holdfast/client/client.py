@@ -76,6 +76,8 @@ class Client:
     `url` may be a list of addresses of the same server: if one does not respond, the next is tried.
     The other options are defaults for new sessions. Agents, engines and stores are selected by
     name; their credentials stay on the server. The key is sent to the server only.
+
+    See [the client](../client.md).
     """
 
     def __init__(

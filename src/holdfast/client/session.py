@@ -36,7 +36,10 @@ from .transport import part
 
 class Session:
     """One thread of a session on a server, returned by `client.get_or_create`. It does not need to
-    be closed."""
+    be closed.
+
+    See [the client](../client.md).
+    """
 
     def __init__(self, place: ThreadLocation) -> None:
         self._place = place

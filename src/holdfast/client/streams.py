@@ -81,7 +81,10 @@ def _limits(limits: RunLimits | Mapping[str, float] | None) -> Any:
 class Stream(StreamResult):
     """The stream of one message: events and deltas in order, until its run waits for user input or
     has ended; `result` is available afterwards. The message is sent once, and the client reconnects
-    if a connection is lost. Leaving the loop does not stop the run; `cancel` does."""
+    if a connection is lost. Leaving the loop does not stop the run; `cancel` does.
+
+    See [the client](../client.md).
+    """
 
     def __init__(
         self, place: ThreadLocation, content: Content, options: SendOptions, *, deltas: bool = True
@@ -144,7 +147,10 @@ class Stream(StreamResult):
 
 class Follow:
     """The stream of a thread after a cursor: past events, `CaughtUp`, then live events, for as long
-    as the caller reads. To continue later, or in another process, pass `cursor` as `after`."""
+    as the caller reads. To continue later, or in another process, pass `cursor` as `after`.
+
+    See [the client](../client.md).
+    """
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed

@@ -29,6 +29,8 @@ class Client(RemoteContext):
 
     Any thread may use it, even one that runs an event loop, as in a notebook. Ctrl-C during a call
     raises `KeyboardInterrupt` in the caller; the run on the server continues.
+
+    See [the client](../client.md).
     """
 
     __slots__ = ()

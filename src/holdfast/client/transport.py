@@ -57,7 +57,10 @@ class RequestOptions(TypedDict, total=False):
 class Patience(Struct, frozen=True, kw_only=True):
     """Timeouts in seconds: for a connection, for a response, for the next bytes of a stream, and in
     `total` for all attempts of a request. `reach` applies instead of `total` until a server has
-    been reached."""
+    been reached.
+
+    See [the client](../client.md).
+    """
 
     connect: float = 5.0
     reach: float = 3.0

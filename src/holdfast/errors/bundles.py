@@ -10,7 +10,10 @@ from .root import HoldfastError, listed
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """One fault of a bundle: a stable `code`, the location in the bundle (`path`) and a
-    description. The description never contains values from the bundle."""
+    description. The description never contains values from the bundle.
+
+    See [bundles](../bundles.md#checking).
+    """
 
     code: str
     path: str
@@ -23,7 +26,10 @@ class Fault:
 @dataclass(eq=False, kw_only=True)
 class InvalidBundle(HoldfastError):
     """A bundle is invalid, and nothing was written. At most a limited number of faults is listed;
-    `more` is the number of further faults."""
+    `more` is the number of further faults.
+
+    What to do: [`invalid_bundle`](../errors.md#invalid_bundle).
+    """
 
     code = "invalid_bundle"
 
@@ -37,7 +43,10 @@ class InvalidBundle(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class NotContinuable(HoldfastError):
-    """A bundle can be read, but its session cannot be continued from it."""
+    """A bundle can be read, but its session cannot be continued from it.
+
+    What to do: [`not_continuable`](../errors.md#not_continuable).
+    """
 
     code = "not_continuable"
     template = "bundle {bundle} {problem}: {remedy}"

@@ -14,7 +14,10 @@ class ModelError(HoldfastError):
     """A model call failed. The provider's error is `__cause__`; `problem` contains its text only if
     the text is safe to show. `status` is the HTTP status, if there is one. `remedy` says how to
     correct a wrong configuration; it is shown to users in `Result.error`, so it never contains the
-    provider's text."""
+    provider's text.
+
+    What to do: [`model_failed`](../errors.md#model_failed).
+    """
 
     code = "model_failed"
 
@@ -31,7 +34,10 @@ class ModelError(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class Diverged(ModelError):
     """A replayed prompt differs from the recorded prompt. `step` is the index of the first message
-    that differs, `expected` is the recorded content and `found` is the new content."""
+    that differs, `expected` is the recorded content and `found` is the new content.
+
+    What to do: [`replay_diverged`](../errors.md#replay_diverged).
+    """
 
     code = "replay_diverged"
 
@@ -42,7 +48,10 @@ class Diverged(ModelError):
 
 @dataclass(eq=False, kw_only=True)
 class ModelUnavailable(ModelError):
-    """The provider failed, or its response was cut off. The same call may be retried."""
+    """The provider failed, or its response was cut off. The same call may be retried.
+
+    What to do: [`model_unavailable`](../errors.md#model_unavailable).
+    """
 
     code = "model_unavailable"
     retryable = True
@@ -51,7 +60,10 @@ class ModelUnavailable(ModelError):
 @dataclass(eq=False, kw_only=True)
 class ModelRateLimited(ModelUnavailable):
     """The provider rejected the call because of a rate limit. `retry_after` is in seconds, or None
-    if the provider did not send it."""
+    if the provider did not send it.
+
+    What to do: [`model_rate_limited`](../errors.md#model_rate_limited).
+    """
 
     code = "model_rate_limited"
 
@@ -60,7 +72,10 @@ class ModelRateLimited(ModelUnavailable):
 
 @dataclass(eq=False, kw_only=True)
 class ModelTimeout(ModelUnavailable):
-    """The provider did not respond in time."""
+    """The provider did not respond in time.
+
+    What to do: [`model_timeout`](../errors.md#model_timeout).
+    """
 
     code = "model_timeout"
 
@@ -68,7 +83,10 @@ class ModelTimeout(ModelUnavailable):
 @dataclass(eq=False, kw_only=True)
 class SandboxError(HoldfastError):
     """An operation in the sandbox failed. The error of the operating system, if any, is
-    `__cause__`. `path` is the file or folder that the operation was for, if any."""
+    `__cause__`. `path` is the file or folder that the operation was for, if any.
+
+    What to do: [`sandbox_failed`](../errors.md#sandbox_failed).
+    """
 
     code = "sandbox_failed"
     template = "{problem}"
@@ -79,7 +97,10 @@ class SandboxError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class NoSuchFile(SandboxError):
-    """The sandbox has no file or folder with this path."""
+    """The sandbox has no file or folder with this path.
+
+    What to do: [`no_such_file`](../errors.md#no_such_file).
+    """
 
     code = "no_such_file"
     template = "{path!r}: No such file or directory"
@@ -91,7 +112,10 @@ class NoSuchFile(SandboxError):
 @dataclass(eq=False, kw_only=True)
 class OutsideSandbox(SandboxError):
     """A path is outside the sandbox's folder, directly or through a link. The operation was not
-    performed."""
+    performed.
+
+    What to do: [`outside_sandbox`](../errors.md#outside_sandbox).
+    """
 
     code = "outside_sandbox"
     template = "{path!r} {problem}"
@@ -102,7 +126,10 @@ class OutsideSandbox(SandboxError):
 
 @dataclass(eq=False, kw_only=True)
 class InvalidAgent(HoldfastError):
-    """The definition of an agent or its harness is invalid. All faults are listed."""
+    """The definition of an agent or its harness is invalid. All faults are listed.
+
+    What to do: [`invalid_agent`](../errors.md#invalid_agent).
+    """
 
     code = "invalid_agent"
 
@@ -116,7 +143,10 @@ class InvalidAgent(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class ToolError(HoldfastError):
     """Raise this in a tool to send its text to the model. The text of other exceptions is not
-    sent."""
+    sent.
+
+    What to do: [`tool_failed`](../errors.md#tool_failed).
+    """
 
     code = "tool_failed"
     template = "{problem}"
@@ -127,7 +157,10 @@ class ToolError(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class ToolMissing(HoldfastError):
     """The session needs a tool that this agent does not have. Nothing was changed; a program whose
-    agent has the tool can resume the session."""
+    agent has the tool can resume the session.
+
+    What to do: [`tool_missing`](../errors.md#tool_missing).
+    """
 
     code = "tool_missing"
     template = (
@@ -144,7 +177,10 @@ class ToolMissing(HoldfastError):
 class SessionBusy(HoldfastError):
     """A run is active, and the message was sent with `busy=\"reject\"` or the thread cannot be
     rewound. `since` is the start of the run in ms. For a rewind, `run` is None if no run is active
-    but an item is pending."""
+    but an item is pending.
+
+    What to do: [`session_busy`](../errors.md#session_busy).
+    """
 
     code = "session_busy"
     retryable = True
@@ -161,7 +197,10 @@ class SessionBusy(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class QueueFull(HoldfastError):
-    """The queue of the session is full."""
+    """The queue of the session is full.
+
+    What to do: [`queue_full`](../errors.md#queue_full).
+    """
 
     code = "queue_full"
     retryable = True
@@ -173,7 +212,10 @@ class QueueFull(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class NotPending(HoldfastError):
-    """No item with this id is pending. `pending` lists the pending items."""
+    """No item with this id is pending. `pending` lists the pending items.
+
+    What to do: [`not_pending`](../errors.md#not_pending).
+    """
 
     code = "not_pending"
 
@@ -195,7 +237,10 @@ class NotPending(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class AlreadyDecided(HoldfastError):
-    """The item was already decided or has expired. Nothing was changed."""
+    """The item was already decided or has expired. Nothing was changed.
+
+    What to do: [`already_decided`](../errors.md#already_decided).
+    """
 
     code = "already_decided"
 
@@ -216,7 +261,10 @@ class AlreadyDecided(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class UnsafePoint(HoldfastError):
     """The event is in the middle of a turn, so a fork or a restore cannot start there. `nearest` is
-    the nearest event at which it can start."""
+    the nearest event at which it can start.
+
+    What to do: [`unsafe_point`](../errors.md#unsafe_point).
+    """
 
     code = "unsafe_point"
     template = "event {at} is in the middle of a turn: use event {nearest} instead"
@@ -228,7 +276,10 @@ class UnsafePoint(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class RunFailed(HoldfastError):
-    """A run failed, was aborted or was interrupted. `reason` is the error code of the run."""
+    """A run failed, was aborted or was interrupted. `reason` is the error code of the run.
+
+    What to do: [`run_failed`](../errors.md#run_failed).
+    """
 
     code = "run_failed"
 
@@ -246,7 +297,10 @@ class RunFailed(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class HarnessClosed(HoldfastError):
-    """The harness or session is closed. Open it again."""
+    """The harness or session is closed. Open it again.
+
+    What to do: [`harness_closed`](../errors.md#harness_closed).
+    """
 
     code = "harness_closed"
     template = "{what} is closed"

@@ -12,7 +12,10 @@ from typing import Any, ClassVar
 
 @dataclass(eq=False, kw_only=True)
 class HoldfastError(Exception):
-    """Base class of all errors that Holdfast raises on purpose."""
+    """Base class of all errors that Holdfast raises on purpose.
+
+    All codes and remedies: [errors](../errors.md).
+    """
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
@@ -46,7 +49,10 @@ _PARENTHESES = re.compile(r"\(.*\)", re.DOTALL)
 
 @dataclass(eq=False, kw_only=True)
 class InvalidValue(HoldfastError):
-    """An argument is invalid. Nothing was written."""
+    """An argument is invalid. Nothing was written.
+
+    What to do: [`invalid_value`](../errors.md#invalid_value).
+    """
 
     code = "invalid_value"
 
@@ -64,7 +70,10 @@ class InvalidValue(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class MissingExtra(HoldfastError, ImportError):
-    """A feature needs an optional package that is not installed."""
+    """A feature needs an optional package that is not installed.
+
+    What to do: [`missing_extra`](../errors.md#missing_extra).
+    """
 
     code = "missing_extra"
     template = "{needed_for} needs an optional package: pip install 'holdfast[{extra}]'"
@@ -76,7 +85,10 @@ class MissingExtra(HoldfastError, ImportError):
 @dataclass(eq=False, kw_only=True)
 class WrongLoop(HoldfastError, RuntimeError):
     """An object was used on a different event loop than the one it was opened on, such as in a
-    second `asyncio.run` or in another thread. The operation was not performed."""
+    second `asyncio.run` or in another thread. The operation was not performed.
+
+    What to do: [`wrong_loop`](../errors.md#wrong_loop).
+    """
 
     code = "wrong_loop"
     template = (

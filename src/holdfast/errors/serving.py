@@ -9,7 +9,10 @@ from .root import HoldfastError, instead, listed
 
 @dataclass(eq=False, kw_only=True)
 class InvalidSettings(HoldfastError):
-    """The settings of a server are invalid. All faults are listed."""
+    """The settings of a server are invalid. All faults are listed.
+
+    What to do: [`invalid_settings`](../errors.md#invalid_settings).
+    """
 
     code = "invalid_settings"
 
@@ -21,7 +24,10 @@ class InvalidSettings(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class Unauthorized(HoldfastError):
-    """The request has no key, or its key is invalid, expired or revoked."""
+    """The request has no key, or its key is invalid, expired or revoked.
+
+    What to do: [`unauthorized`](../errors.md#unauthorized).
+    """
 
     code = "unauthorized"
     template = "{problem}"
@@ -32,7 +38,10 @@ class Unauthorized(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class Forbidden(HoldfastError):
     """The caller is not allowed to do this. `scope` is the scope that the caller's key must
-    have."""
+    have.
+
+    What to do: [`forbidden`](../errors.md#forbidden).
+    """
 
     code = "forbidden"
     template = "{problem}"
@@ -43,7 +52,10 @@ class Forbidden(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class NoRoute(HoldfastError):
-    """The server has no route for this path."""
+    """The server has no route for this path.
+
+    What to do: [`not_found`](../errors.md#not_found).
+    """
 
     code = "not_found"
     template = "no route matches path {path!r}"
@@ -53,7 +65,10 @@ class NoRoute(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class MethodNotAllowed(HoldfastError):
-    """The route does not support this HTTP method."""
+    """The route does not support this HTTP method.
+
+    What to do: [`method_not_allowed`](../errors.md#method_not_allowed).
+    """
 
     code = "method_not_allowed"
 
@@ -66,7 +81,10 @@ class MethodNotAllowed(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnsupportedMedia(HoldfastError):
-    """The content type of a request body is not supported."""
+    """The content type of a request body is not supported.
+
+    What to do: [`unsupported_media_type`](../errors.md#unsupported_media_type).
+    """
 
     code = "unsupported_media_type"
     template = "content type {found!r} is not supported here: send {wanted}"
@@ -77,7 +95,10 @@ class UnsupportedMedia(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class RequestTooLarge(HoldfastError):
-    """The body of a request is too large and was not read."""
+    """The body of a request is too large and was not read.
+
+    What to do: [`request_too_large`](../errors.md#request_too_large).
+    """
 
     code = "request_too_large"
     template = "the request body is too large: send at most {limit} bytes"
@@ -87,7 +108,10 @@ class RequestTooLarge(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class RequestTooSlow(HoldfastError):
-    """The body of a request did not arrive in time. The request was not processed."""
+    """The body of a request did not arrive in time. The request was not processed.
+
+    What to do: [`request_too_slow`](../errors.md#request_too_slow).
+    """
 
     code = "request_too_slow"
     retryable = True
@@ -99,7 +123,10 @@ class RequestTooSlow(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class RateLimited(HoldfastError):
     """A rate limit was exceeded. `limit` is the allowed number of `what`; retry after `retry_after`
-    seconds."""
+    seconds.
+
+    What to do: [`rate_limited`](../errors.md#rate_limited).
+    """
 
     code = "rate_limited"
     retryable = True
@@ -112,7 +139,10 @@ class RateLimited(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class KeyReused(HoldfastError):
-    """The idempotency key was already used for another request. The request was not processed."""
+    """The idempotency key was already used for another request. The request was not processed.
+
+    What to do: [`key_reused`](../errors.md#key_reused).
+    """
 
     code = "key_reused"
     template = "idempotency key {key!r} was used for another request: use a new key"
@@ -122,7 +152,10 @@ class KeyReused(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownEngine(HoldfastError):
-    """The server has no engine with this name. `available` lists the engines."""
+    """The server has no engine with this name. `available` lists the engines.
+
+    What to do: [`unknown_engine`](../errors.md#unknown_engine).
+    """
 
     code = "unknown_engine"
 
@@ -135,7 +168,10 @@ class UnknownEngine(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownAgent(HoldfastError):
-    """The server has no agent with this name. `available` lists the agents."""
+    """The server has no agent with this name. `available` lists the agents.
+
+    What to do: [`unknown_agent`](../errors.md#unknown_agent).
+    """
 
     code = "unknown_agent"
 
@@ -148,7 +184,10 @@ class UnknownAgent(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownLoader(HoldfastError):
-    """The server has no agent loader with this name. `available` lists the loaders."""
+    """The server has no agent loader with this name. `available` lists the loaders.
+
+    What to do: [`unknown_loader`](../errors.md#unknown_loader).
+    """
 
     code = "unknown_loader"
 
@@ -162,7 +201,10 @@ class UnknownLoader(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class ServerError(HoldfastError):
     """A server failed, or returned an error code that this client does not recognize. `reason` is
-    the code, `status` the HTTP status."""
+    the code, `status` the HTTP status.
+
+    What to do: [`server_error`](../errors.md#server_error).
+    """
 
     code = "server_error"
     template = "{problem}"
@@ -175,7 +217,10 @@ class ServerError(HoldfastError):
 @dataclass(eq=False, kw_only=True)
 class ServerUnavailable(ServerError):
     """A server could not be reached or did not respond before the client's timeout. The request may
-    have arrived: retry the same call with the same idempotency key."""
+    have arrived: retry the same call with the same idempotency key.
+
+    What to do: [`server_unavailable`](../errors.md#server_unavailable).
+    """
 
     code = "server_unavailable"
     retryable = True
@@ -186,7 +231,10 @@ class ServerUnavailable(ServerError):
 @dataclass(eq=False, kw_only=True)
 class WrongServer(ServerError):
     """The response did not come from a Holdfast server, but from another program, a proxy or a
-    redirect."""
+    redirect.
+
+    What to do: [`wrong_server`](../errors.md#wrong_server).
+    """
 
     code = "wrong_server"
 

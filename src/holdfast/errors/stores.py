@@ -9,7 +9,10 @@ from .root import HoldfastError, instead
 
 @dataclass(eq=False, kw_only=True)
 class SessionNotFound(HoldfastError):
-    """The tenant has no such thread: it was never created, or it was deleted."""
+    """The tenant has no such thread: it was never created, or it was deleted.
+
+    What to do: [`session_not_found`](../errors.md#session_not_found).
+    """
 
     code = "session_not_found"
     template = (
@@ -24,7 +27,10 @@ class SessionNotFound(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SessionExists(HoldfastError):
-    """A session or thread cannot be created, because it already exists."""
+    """A session or thread cannot be created, because it already exists.
+
+    What to do: [`session_exists`](../errors.md#session_exists).
+    """
 
     code = "session_exists"
     template = "thread {thread!r} of session {session!r} already exists"
@@ -36,7 +42,10 @@ class SessionExists(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SessionMoved(HoldfastError):
-    """The log accepts no events, because its session was moved to another store or server."""
+    """The log accepts no events, because its session was moved to another store or server.
+
+    What to do: [`session_moved`](../errors.md#session_moved).
+    """
 
     code = "session_moved"
     template = "session {session!r} was moved to {to!r} and accepts no events here"
@@ -49,7 +58,10 @@ class SessionMoved(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class PhaseError(HoldfastError):
-    """The phase of the session does not allow this operation."""
+    """The phase of the session does not allow this operation.
+
+    What to do: [`phase_error`](../errors.md#phase_error).
+    """
 
     code = "phase_error"
     template = "session {session!r} is {phase}: {move} is not allowed"
@@ -62,7 +74,10 @@ class PhaseError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SurfaceTaken(HoldfastError):
-    """The surface belongs to another live session. Pass `move=True` to take it over."""
+    """The surface belongs to another live session. Pass `move=True` to take it over.
+
+    What to do: [`surface_taken`](../errors.md#surface_taken).
+    """
 
     code = "surface_taken"
     template = "surface {surface} {address!r} belongs to session {session!r}"
@@ -75,7 +90,10 @@ class SurfaceTaken(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class DeletionRefused(HoldfastError):
-    """The session cannot be deleted now, for example because of a legal hold."""
+    """The session cannot be deleted now, for example because of a legal hold.
+
+    What to do: [`deletion_refused`](../errors.md#deletion_refused).
+    """
 
     code = "deletion_refused"
     template = "session {session!r} cannot be deleted: {reason}"
@@ -87,7 +105,10 @@ class DeletionRefused(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class HeadMoved(HoldfastError):
-    """Another writer appended first. Read the new events, then decide again."""
+    """Another writer appended first. Read the new events, then decide again.
+
+    What to do: [`head_moved`](../errors.md#head_moved).
+    """
 
     code = "head_moved"
     retryable = True
@@ -104,7 +125,10 @@ class HeadMoved(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class LogReplaced(HoldfastError):
-    """The log was deleted and created again. Read it from the beginning."""
+    """The log was deleted and created again. Read it from the beginning.
+
+    What to do: [`log_replaced`](../errors.md#log_replaced).
+    """
 
     code = "log_replaced"
     template = (
@@ -121,7 +145,10 @@ class LogReplaced(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class LeaseLost(HoldfastError):
-    """The lease was released, or another driver took it over. Stop driving the session."""
+    """The lease was released, or another driver took it over. Stop driving the session.
+
+    What to do: [`lease_lost`](../errors.md#lease_lost).
+    """
 
     code = "lease_lost"
 
@@ -142,7 +169,10 @@ class LeaseLost(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class LeaseHeld(HoldfastError):
-    """Another driver has the lease. Wait until it expires, or take it over with `steal=reason`."""
+    """Another driver has the lease. Wait until it expires, or take it over with `steal=reason`.
+
+    What to do: [`lease_held`](../errors.md#lease_held).
+    """
 
     code = "lease_held"
     retryable = True
@@ -161,7 +191,10 @@ class LeaseHeld(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class BlobNotFound(HoldfastError):
-    """The session has no blob with this hash."""
+    """The session has no blob with this hash.
+
+    What to do: [`blob_not_found`](../errors.md#blob_not_found).
+    """
 
     code = "blob_not_found"
     template = "session {session!r} has no blob {sha256}"
@@ -173,7 +206,10 @@ class BlobNotFound(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreError(HoldfastError):
-    """The backend failed; the database driver's error is `__cause__`."""
+    """The backend failed; the database driver's error is `__cause__`.
+
+    What to do: [`store_error`](../errors.md#store_error).
+    """
 
     code = "store_error"
     template = "{problem}"
@@ -183,7 +219,10 @@ class StoreError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreUnavailable(StoreError):
-    """The backend did not respond or rejected a write. The same call may be retried."""
+    """The backend did not respond or rejected a write. The same call may be retried.
+
+    What to do: [`store_unavailable`](../errors.md#store_unavailable).
+    """
 
     code = "store_unavailable"
     retryable = True
@@ -191,7 +230,10 @@ class StoreUnavailable(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreTooNew(StoreError):
-    """A newer version of Holdfast wrote this store. Upgrade this program."""
+    """A newer version of Holdfast wrote this store. Upgrade this program.
+
+    What to do: [`store_too_new`](../errors.md#store_too_new).
+    """
 
     code = "store_too_new"
 
@@ -201,7 +243,10 @@ class StoreTooNew(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreDamaged(StoreError):
-    """The database file is malformed. Restore a backup."""
+    """The database file is malformed. Restore a backup.
+
+    What to do: [`store_damaged`](../errors.md#store_damaged).
+    """
 
     code = "store_damaged"
 
@@ -209,7 +254,10 @@ class StoreDamaged(StoreError):
 @dataclass(eq=False, kw_only=True)
 class StoreReplaced(StoreError):
     """The file at `path` was removed or replaced while the store was open. Reads and writes fail
-    from then on: close the store, restore the file, and open the store again."""
+    from then on: close the store, restore the file, and open the store again.
+
+    What to do: [`store_replaced`](../errors.md#store_replaced).
+    """
 
     code = "store_replaced"
 
@@ -219,7 +267,10 @@ class StoreReplaced(StoreError):
 @dataclass(eq=False, kw_only=True)
 class LogDamaged(StoreError):
     """One event is missing or cannot be read. All events before it were returned; to read the
-    events after it, pass `after=seq`."""
+    events after it, pass `after=seq`.
+
+    What to do: [`log_damaged`](../errors.md#log_damaged).
+    """
 
     code = "log_damaged"
 
@@ -232,7 +283,10 @@ class LogDamaged(StoreError):
 @dataclass(eq=False, kw_only=True)
 class KeyMissing(StoreError):
     """The data is encrypted with a key that the vault does not have. `seq` is the number of the
-    encrypted event, if it is known."""
+    encrypted event, if it is known.
+
+    What to do: [`key_missing`](../errors.md#key_missing).
+    """
 
     code = "key_missing"
 
@@ -243,7 +297,10 @@ class KeyMissing(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownStore(HoldfastError):
-    """There is no such kind of store. `available` lists the available kinds."""
+    """There is no such kind of store. `available` lists the available kinds.
+
+    What to do: [`unknown_store`](../errors.md#unknown_store).
+    """
 
     code = "unknown_store"
 

@@ -133,7 +133,10 @@ def _check_number(field: str, value: Any, most: float) -> None:
 
 class Attempts(Struct, frozen=True):
     """The number of attempts of a call, and the delay between them: `backoff` seconds, doubled each
-    time up to `cap`, minus a random part of up to the fraction `jitter`."""
+    time up to `cap`, minus a random part of up to the fraction `jitter`.
+
+    See [logging, errors, tracing](../logging.md).
+    """
 
     times: int
     backoff: float = 0.25
@@ -168,7 +171,10 @@ class Attempts(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """How often calls of models and of the store are attempted, and with which delays."""
+    """How often calls of models and of the store are attempted, and with which delays.
+
+    See [logging, errors, tracing](../logging.md).
+    """
 
     model: Attempts = Attempts(2, backoff=0.5)
     storage: Attempts = Attempts(5, backoff=0.1)
@@ -183,6 +189,10 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
 
     `classify(error, fault)` may return another fault, or a dict of fields to change. If it changes
     `code`, the category, severity and other properties follow from the new code.
+
+    ```python
+    Harness(agent, error_policy=ErrorPolicy(expose_internal_errors=True))  # in development
+    ```
     """
 
     expose_internal_errors: bool = False

@@ -60,6 +60,12 @@ class Harness:
     """Serves one agent. Use it with `async with`, or call `start` and `aclose`.
 
     The constructor validates the agent and all settings, and reports all errors together.
+
+    ```python
+    async with Harness(agent, store="sqlite:shop.db") as harness:
+        session = await harness.get_or_create("customer-42")
+        result = await session.send("Where is order 42?")
+    ```
     """
 
     def __init__(

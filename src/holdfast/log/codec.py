@@ -21,7 +21,10 @@ from .events import KINDS, Event, Key, NewEvent, Payload, Scope
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """The sizes, depths and counts that apply to every store."""
+    """The sizes, depths and counts that apply to every store.
+
+    See [limits](../platforms.md#limits).
+    """
 
     name_bytes: int = 512
     kind_bytes: int = 100

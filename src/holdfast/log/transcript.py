@@ -31,7 +31,10 @@ QUEUEING = ("queue.changed", "run.started", "model.called")
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a call ended. `unknown` means that the call may or may not have had an effect; `result`
     is then the raw data if this version cannot read the outcome. `erased` means that the outcome
-    was erased."""
+    was erased.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown", "erased"]
     seq: int
@@ -45,7 +48,10 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call of a message. A call without an outcome is open, whether or not it was
-    started."""
+    started.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     id: str
     name: str
@@ -57,7 +63,10 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One message. `erased` is the reason why its content was erased; `raw` is the data of a
-    message that this version cannot read."""
+    message that this version cannot read.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     role: Literal["user", "assistant"]
     id: str
@@ -85,6 +94,8 @@ def transcript(events: Iterable[Event]) -> list[Message]:
     has several outcomes, the first one counts. An outcome whose call is not in the range is
     omitted; this does not happen in a range of whole turns. Never raises for the content of an
     event.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
     """
     messages: list[Message] = []
     open: dict[str, tuple[list[ToolCall], int]] = {}  # the message and the position of each call
@@ -136,7 +147,10 @@ def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
 
 
 def reworded(change: ev.QueueChanged) -> dict[int, str]:
-    """Return the messages whose text a change of the queue replaces, and the new text of each."""
+    """Return the messages whose text a change of the queue replaces, and the new text of each.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
     return {int(seq): text for seq, text in change.texts.items() if seq.isdecimal()}
 
 
@@ -220,6 +234,8 @@ def turns(events: Iterable[Event]) -> list[list[Event]]:
     current turn. Calls and messages whose outcome or answer was rewound are ignored. So a split
     between turns never separates a call from its outcome, provided that the events begin at the
     start of the log or of an earlier turn.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
     """
     listed = conversation(events)
     closed = _closed(listed)
@@ -273,7 +289,10 @@ def _still_waiting(event: Event, waiting: set[int]) -> set[int]:
 
 
 def last_turns(events: Iterable[Event], number: int) -> list[Event]:
-    """Return the events of the last `number` turns, or of all if there are fewer."""
+    """Return the events of the last `number` turns, or of all if there are fewer.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
     check_count("number", number, least=1)
     return [event for turn in turns(events)[-number:] for event in turn]
 
@@ -282,7 +301,10 @@ def last_tokens(
     events: Iterable[Event], tokens: int, count: Callable[[Event], int] | None = None
 ) -> list[Event]:
     """Return the events of as many of the last turns as fit into `tokens`, and always of the last
-    turn. `count` returns the tokens of an event; by default, four bytes of data are one token."""
+    turn. `count` returns the tokens of an event; by default, four bytes of data are one token.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
     check_count("tokens", tokens, least=0)
     kept: list[list[Event]] = []
     for turn in reversed(turns(events)):

@@ -75,7 +75,10 @@ class ToolSpec(Struct, frozen=True):
 class ModelCall(Struct, frozen=True, kw_only=True):
     """The complete input of one call of a model. `model` is the provider's name of the model. With
     `output`, the model must answer by calling that one tool. `session`, `run` and `step` say where
-    the call was made."""
+    the call was made.
+
+    See [models](../models.md).
+    """
 
     model: str
     system: str = ""
@@ -133,6 +136,8 @@ class Model(Protocol):
 
     `stream` ends with exactly one `EndChunk`, or raises a `ModelError`; a stream that ends with
     neither was interrupted. Closing the generator ends the call.
+
+    See [models](../models.md).
     """
 
     ref: str
@@ -142,7 +147,10 @@ class Model(Protocol):
 
 class Provider(Protocol):
     """A source of models: `openai/gpt-5.1` is model `gpt-5.1` of provider `openai`. `names` lists
-    the models that may be requested; None means any."""
+    the models that may be requested; None means any.
+
+    See [models](../models.md).
+    """
 
     namespace: str
     names: Sequence[str] | None
@@ -151,7 +159,10 @@ class Provider(Protocol):
 
 
 def split_ref(ref: str, field: str = "model") -> tuple[str, str]:
-    """Split a model reference: `a/b/c` is model `b/c` of provider `a`."""
+    """Split a model reference: `a/b/c` is model `b/c` of provider `a`.
+
+    See [models](../models.md).
+    """
     namespace, slash, name = ref.partition("/") if isinstance(ref, str) else ("", "", "")
     if not (slash and namespace.strip() and name.strip()):
         raise InvalidValue(

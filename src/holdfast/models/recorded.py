@@ -64,6 +64,8 @@ class RecordedModel:
     Ids, media, the system prompt, tools and settings are not compared. After a compaction the
     prompt may begin after the summarised part. Raises `Diverged` for a difference, and `ModelError`
     if the log has no further message. `ref` defaults to the model's name in the log.
+
+    See [recorded models](../models.md).
     """
 
     def __init__(self, events: Iterable[Event], *, ref: str | None = None) -> None:

@@ -19,6 +19,8 @@ class Models:
     `providers` may also contain single models, which are found by their own `ref`. If `default` is
     set, pydantic-ai's provider is used for a namespace that is not in `providers`; otherwise such a
     namespace is rejected. Invalid providers raise one `InvalidValue` that lists all problems.
+
+    See [models](../models.md).
     """
 
     def __init__(self, providers: Iterable[Source] = (), *, default: bool = True) -> None:
@@ -94,7 +96,10 @@ def is_listed(ref: str, refs: Collection[str]) -> bool:
 
 
 def faults(providers: Iterable[Source]) -> list[str]:
-    """Return all problems with these providers and models, as texts; empty if all are valid."""
+    """Return all problems with these providers and models, as texts; empty if all are valid.
+
+    See [models](../models.md).
+    """
     owners: dict[str, int] = {}  # the index of each namespace or single model
     found: list[str] = []
     for number, source in enumerate(providers):

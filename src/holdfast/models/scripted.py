@@ -36,7 +36,12 @@ WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 class Say(Struct, frozen=True):
     """A complete answer to one call. The text is streamed word by word, or in `chunks`, with
-    `delay` seconds between them. By default, the stop reason is `calls` or `stop`."""
+    `delay` seconds between them. By default, the stop reason is `calls` or `stop`.
+
+    ```python
+    model = ScriptedModel([Say("One moment.", calls=[Use("refund", order="42")]), "Done."])
+    ```
+    """
 
     text: str = ""
     calls: Sequence[CallChunk] = ()
@@ -49,14 +54,20 @@ class Say(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """A call that streams the text `after` and then raises `error`."""
+    """A call that streams the text `after` and then raises `error`.
+
+    See [models](../models.md).
+    """
 
     error: Exception
     after: str = ""
 
 
 class Cut(Struct, frozen=True):
-    """A call whose stream is interrupted after `text`: it ends without an `EndChunk`."""
+    """A call whose stream is interrupted after `text`: it ends without an `EndChunk`.
+
+    See [models](../models.md).
+    """
 
     text: str = ""
 
@@ -66,7 +77,12 @@ Step: TypeAlias = Plain | Callable[[ModelCall], Plain]
 
 
 def Use(name: str, /, **arguments: Any) -> CallChunk:
-    """Return a tool call for `Say(calls=[...])`."""
+    """Return a tool call for `Say(calls=[...])`.
+
+    ```python
+    Say("One moment.", calls=[Use("refund", order="42", cents=1999)])
+    ```
+    """
     return CallChunk(name=name, arguments=arguments)
 
 
@@ -78,6 +94,11 @@ class ScriptedModel:
     number since the last user message. After the last step, a call raises `ModelError`; with
     `repeat`, the last step is repeated. `calls` keeps every call received, unless `keep_calls` is
     false.
+
+    ```python
+    model = ScriptedModel([Say(calls=[Use("refund", order="42")]), "It is refunded."])
+    harness = Harness(agent, default_model=model)
+    ```
     """
 
     def __init__(
@@ -213,6 +234,8 @@ def check_prompt(call: ModelCall, model: str = "scripted/strict") -> None:
     message with calls is followed directly by one result for each of its calls, and there are no
     other results. No call id occurs twice, no two model messages follow each other, and no message
     is empty.
+
+    See [models](../models.md).
     """
     problem = next(_prompt_faults(call), None)
     if problem is not None:
@@ -264,7 +287,12 @@ def _result_faults(message: FromTools, asked: list[str]) -> Iterator[str]:
 def offline() -> ScriptedModel:
     """Return a model that needs no API key. It replies that it is offline and repeats the input; if
     the first word is the name of a tool, it calls that tool: `refund order=42`, or `refund order
-    42`."""
+    42`.
+
+    ```python
+    harness = Harness(agent, providers=[offline()], default_model="scripted/offline")
+    ```
+    """
     return ScriptedModel([_offline], ref="scripted/offline", repeat=True, keep_calls=False)
 
 

@@ -177,6 +177,8 @@ CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 def words(name: str) -> tuple[str, ...]:
     """Return the words of a name in any notation: `X-Api-Key`, `api_key` and `apiKey` all yield
     api, key.
+
+    See [redaction](../redaction.md).
     """
     return tuple(word.lower() for word in _WORDS.findall(name))
 

@@ -21,7 +21,10 @@ OnHit: TypeAlias = Callable[[str, str], None]
 
 
 class Seen(NamedTuple):
-    """A value that was masked (`secret`), or that may be a secret, with the reason."""
+    """A value that was masked (`secret`), or that may be a secret, with the reason.
+
+    See [redaction](../redaction.md).
+    """
 
     rule: str
     path: str
@@ -63,6 +66,8 @@ class Redactor:
     `replacement` replaces a secret; if it is a function, it is called with the rule and the secret.
     `labels` are additional names to mask, by rule. `finders` search the strings after all other
     rules.
+
+    See [redaction](../redaction.md).
     """
 
     def __init__(
@@ -354,7 +359,10 @@ def _kept(put: Callable[[], str], found: re.Match[str]) -> str:
 
 
 def forms(value: str) -> set[str]:
-    """Return the forms in which text may contain a secret: plain, escaped, in a URL, in base64."""
+    """Return the forms in which text may contain a secret: plain, escaped, in a URL, in base64.
+
+    See [redaction](../redaction.md).
+    """
     found = {value, repr(value)[1:-1]}
     for _ in range(2):  # as JSON, and as JSON within JSON
         found |= {

@@ -16,7 +16,10 @@ Bounds: TypeAlias = tuple[int, int]
 
 
 class Span(NamedTuple):
-    """A span of a string that a rule has found, with the name of the rule and the reason."""
+    """A span of a string that a rule has found, with the name of the rule and the reason.
+
+    See [redaction](../redaction.md).
+    """
 
     start: int
     end: int
@@ -58,7 +61,10 @@ def masked(text: str) -> bool:
 
 
 def only_placeholders(text: str) -> bool:
-    """Return whether the text consists of placeholders and white space."""
+    """Return whether the text consists of placeholders and white space.
+
+    See [redaction](../redaction.md).
+    """
     return masked(text) and not PLACEHOLDER.sub("", text).strip()
 
 

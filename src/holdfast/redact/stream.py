@@ -11,7 +11,10 @@ HELD = 1 << 12  # characters held back at most, unless secrets are long
 
 
 def values_only(values: Iterable[str]) -> Redactor:
-    """Return a redactor that masks only these values; values that are too short are ignored."""
+    """Return a redactor that masks only these values; values that are too short are ignored.
+
+    See [redaction](../redaction.md).
+    """
     known = {form for value in values for form in (value, value.strip())}
     known = {value for value in known if len(value.strip()) >= SHORTEST_VALUE}
     return Redactor(keys=(), values=sorted(known), shapes=False)
@@ -19,7 +22,10 @@ def values_only(values: Iterable[str]) -> Redactor:
 
 class StreamRedactor:
     """Masks text that arrives in pieces. The possible beginning of a known secret is held back
-    until more text arrives."""
+    until more text arrives.
+
+    See [redaction](../redaction.md).
+    """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor, self._held = redactor, ""

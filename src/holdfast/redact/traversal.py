@@ -269,7 +269,10 @@ def _is_schema(path: str, item: Any) -> bool:
 
 
 def describe(value: Any) -> str:
-    """Return an exception or an unknown object as text, even if `str` fails."""
+    """Return an exception or an unknown object as text, even if `str` fails.
+
+    See [redaction](../redaction.md).
+    """
     try:
         text = str(value)
     except Exception:

@@ -214,7 +214,10 @@ def random(value: str) -> bool:
 
 
 def is_distinct(value: str) -> bool:
-    """Return whether a value is so distinct that it cannot be an ordinary word, number or name."""
+    """Return whether a value is so distinct that it cannot be an ordinary word, number or name.
+
+    See [redaction](../redaction.md).
+    """
     if (
         not 8 <= len(value) <= LONGEST
         or any(c.isspace() for c in value)

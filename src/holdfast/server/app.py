@@ -77,6 +77,10 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
     Accepts `Settings`, or its fields as keyword arguments. Raises `InvalidSettings`, which lists
     every invalid setting. The app's lifespan opens and closes its stores; without a lifespan, they
     are opened when first needed, and you close the app with `close_app`.
+
+    ```python
+    app = create_app(agents=[agent], store="sqlite:shop.db", auth=SharedSecret(secret))
+    ```
     """
     service = Service(settings if settings is not None else Settings(**more))
     pages, cors = documents.HANDLERS if service.settings.docs else [], _cors(service)
@@ -102,7 +106,10 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
 
 
 async def close_app(app: Litestar) -> None:
-    """Close an app that runs without a lifespan. Calling it twice is allowed."""
+    """Close an app that runs without a lifespan. Calling it twice is allowed.
+
+    See [the server](../server.md).
+    """
     await service_of(app).aclose()
 
 

@@ -50,7 +50,10 @@ class Chosen(str):
 
 @dataclass(frozen=True)
 class TenantStore:
-    """A store, its kind, and the tenant whose sessions are accessed."""
+    """A store, its kind, and the tenant whose sessions are accessed.
+
+    See [the server](../server.md).
+    """
 
     tenant: str
     kind: str
@@ -59,7 +62,10 @@ class TenantStore:
 
 class Engine(Protocol):
     """Runs the sessions of its agents. The server creates, opens, resumes and deletes sessions
-    through this interface."""
+    through this interface.
+
+    See [the server](../server.md).
+    """
 
     @property
     def agents(self) -> list[str]:
@@ -132,6 +138,8 @@ class HoldfastEngine:
     settings and return a `Harness`. `settings` are the settings of the harness. Raises
     `InvalidValue` for a setting that a function does not accept. `run_limits` are the limits of
     each run, which clients may not exceed.
+
+    See [the server](../server.md).
     """
 
     def __init__(

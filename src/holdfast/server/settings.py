@@ -83,6 +83,8 @@ class Settings:
     `models` are the models that clients may choose, by reference, `provider/*` or `*`. By default,
     these are the models that the agent, its modes, its sub-agents and the harness use. `run_limits`
     are the limits of each run, which clients cannot exceed.
+
+    See [the server](../server.md).
     """
 
     agents: Mapping[str, Made] | Sequence[Agent] = ()

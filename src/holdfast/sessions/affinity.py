@@ -30,7 +30,12 @@ TRIES = 5  # attempts if the session ends meanwhile
 
 class Inbound(Struct, frozen=True, kw_only=True):
     """An incoming message: its user, surface, address and workspace. `id` is the message's own id,
-    if it has one."""
+    if it has one.
+
+    ```python
+    row = await sessions.resolve_session(Inbound(user="ann", surface="slack", address="D42"))
+    ```
+    """
 
     user: str
     surface: str
@@ -56,7 +61,10 @@ class SessionFinder(Protocol):
 
 
 class AffinityResolver(Protocol):
-    """Chooses the session for an incoming message."""
+    """Chooses the session for an incoming message.
+
+    See [which session a message belongs to](../sessions.md#whom-a-message-belongs-to).
+    """
 
     async def resolve(self, sessions: SessionFinder, message: Inbound) -> Row | None:
         """Return the session for the message, or None to create a new session."""
@@ -69,6 +77,8 @@ class MostRecent:
 
     If the surface is attached to another user's session, `SurfaceTaken` is raised. With
     `shared_surfaces`, for channels with several users, the message goes to that session.
+
+    See [which session a message belongs to](../sessions.md#whom-a-message-belongs-to).
     """
 
     def __init__(self, *, shared_surfaces: bool = False) -> None:

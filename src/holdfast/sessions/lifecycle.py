@@ -49,6 +49,12 @@ class Sessions:
     expires after `expiry` more seconds (None: never); each session can have its own times. For
     `least` seconds after its last activity it cannot be deleted. `actor` is recorded as the author
     of changes, unless a call passes another actor.
+
+    ```python
+    sessions = Sessions(store, ttl=30 * 60)
+    row = await sessions.get_or_create("customer-42", user="ann")
+    await sessions.update_metadata("customer-42", {"plan": "pro"})
+    ```
     """
 
     def __init__(

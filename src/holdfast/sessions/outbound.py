@@ -19,7 +19,10 @@ Send = Callable[[str, str, Any], Awaitable[object]]
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """The surfaces to which a message was delivered, and the error of each other surface."""
+    """The surfaces to which a message was delivered, and the error of each other surface.
+
+    See [the life of a session](../sessions.md).
+    """
 
     delivered: list[Surface]
     failed: dict[Surface, str]

@@ -31,7 +31,10 @@ log = logging.getLogger("holdfast.sweep")
 
 class Swept(Struct, frozen=True, kw_only=True):
     """The result of a sweep, or with `dry_run`, what it would do: the ids of the sessions that it
-    suspended and expired, and how many it skipped for each reason."""
+    suspended and expired, and how many it skipped for each reason.
+
+    See [time](../sessions.md#time).
+    """
 
     suspended: list[str]
     expired: list[str]
@@ -40,7 +43,12 @@ class Swept(Struct, frozen=True, kw_only=True):
 
 class Retention(Struct, frozen=True, kw_only=True):
     """When an expired session may be deleted: `keep` seconds after its last activity, but not
-    before `grace` seconds after it expired, in which it can be reopened."""
+    before `grace` seconds after it expired, in which it can be reopened.
+
+    ```python
+    await sessions.purge_expired(Retention(keep=90 * 86_400), dry_run=True)
+    ```
+    """
 
     keep: int
     grace: int = 7 * 24 * 3_600
@@ -50,7 +58,10 @@ class Purged(Struct, frozen=True, kw_only=True):
     """The result of a retention pass, or with `dry_run`, what it would do. `in_grace` maps the ids
     of sessions in their grace period to its end (ms), `kept` the ids of sessions that were kept to
     the reason. `removed` adds up the counts of all receipts, and `remains` lists data that could
-    not be deleted."""
+    not be deleted.
+
+    See [time](../sessions.md#time).
+    """
 
     dry_run: bool
     deleted: list[str]
@@ -193,6 +204,11 @@ class Sweeper:
 
     A failed sweep is logged and retried at the next interval. With `retention`, it also deletes
     expired sessions.
+
+    ```python
+    async with Sweeper(Sessions(store), every=300):
+        await serve()
+    ```
     """
 
     def __init__(

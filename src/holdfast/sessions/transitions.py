@@ -15,7 +15,10 @@ from .changes import Changes
 
 
 class Transition(Struct, frozen=True, kw_only=True):
-    """One change of phase: its event, time (ms), actor and reason."""
+    """One change of phase: its event, time (ms), actor and reason.
+
+    See [the life of a session](../sessions.md).
+    """
 
     session: str
     before: Phase

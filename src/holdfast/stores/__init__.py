@@ -55,7 +55,10 @@ def connect(url: str, *, vault: Vault | None = None, portal: bool = False) -> Co
 
     A store belongs to the event loop on which it is opened; on another loop, its methods raise
     `WrongLoop`. With `portal`, the result is a `PortalStore`, which other event loops and threads
-    may use too."""
+    may use too.
+
+    See [stores](../stores.md).
+    """
     if not isinstance(url, str):
         raise InvalidValue(
             field="url", problem=f"is {type(url).__name__}", remedy="pass a str such as sqlite:PATH"

@@ -25,7 +25,10 @@ Lease: TypeAlias = envelope.Lease
 
 
 class Acquire(Struct, frozen=True):
-    """An argument of `append`: acquire the lease in the same step, for `ttl` seconds."""
+    """An argument of `append`: acquire the lease in the same step, for `ttl` seconds.
+
+    See [stores](../stores.md).
+    """
 
     owner: str
     ttl: float = 15.0
@@ -33,7 +36,10 @@ class Acquire(Struct, frozen=True):
 
 class Draft(Struct, frozen=True):
     """The current text of a message in progress. `message` is the id of the event that will contain
-    the complete message."""
+    the complete message.
+
+    See [stores](../stores.md).
+    """
 
     message: str
     text: str
@@ -41,7 +47,10 @@ class Draft(Struct, frozen=True):
 
 
 class BlobRef(Struct, frozen=True):
-    """A reference to a blob of a session: the SHA-256 that names it, and its size in bytes."""
+    """A reference to a blob of a session: the SHA-256 that names it, and its size in bytes.
+
+    See [stores](../stores.md).
+    """
 
     sha256: str
     size: int
@@ -57,7 +66,10 @@ class Holder(Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """The state of `log` after event `seq`, as computed by version `version` of the fold."""
+    """The state of `log` after event `seq`, as computed by version `version` of the fold.
+
+    See [stores](../stores.md).
+    """
 
     log: str
     seq: int
@@ -67,7 +79,10 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 class Damage(Struct, frozen=True, kw_only=True):
     """One problem that `verify` found. `broken` means that an event does not match the events
-    before it; `unlinked` means that this cannot be checked for an event."""
+    before it; `unlinked` means that this cannot be checked for an event.
+
+    See [stores](../stores.md).
+    """
 
     problem: Literal["unreadable", "missing", "torn", "broken", "unlinked", "row", "claim"]
     detail: str
@@ -79,7 +94,10 @@ class Damage(Struct, frozen=True, kw_only=True):
 class StoreInfo(Struct, frozen=True, kw_only=True):
     """The properties of a store. `location` never contains a credential. `apart` is the size in
     bytes above which `read(inline=False)` omits the data of an event. `lease_with_append` says
-    whether `append` takes `acquire=` and `release=`, and `acquire` takes `mark=`."""
+    whether `append` takes `acquire=` and `release=`, and `acquire` takes `mark=`.
+
+    See [stores](../stores.md).
+    """
 
     kind: str
     location: str
@@ -93,7 +111,10 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
 
 class Store(Protocol):
     """A store of logs, with their rows, leases, drafts, blobs, claims and snapshots, in one
-    database."""
+    database.
+
+    See [stores](../stores.md).
+    """
 
     async def append(
         self,

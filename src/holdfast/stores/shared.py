@@ -140,6 +140,8 @@ def shared_store(url: str, *, vault: Vault | None = None) -> SharedStore:
 
     Otherwise the handle behaves like any `PortalStore`. `holdfast.sync.Store` uses it without
     `await`.
+
+    See [stores](../stores.md).
     """
     return SharedStore(url, vault)
 

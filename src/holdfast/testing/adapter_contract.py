@@ -37,6 +37,8 @@ class AdapterContract:
     """Tests for the guarantees of every adapter. Subclass this class with a name that begins with
     `Test`, implement the five methods below, and provide a fixture `store` with an open, empty
     store. Every test then runs against your adapter.
+
+    See [writing a store](../writing-a-store.md) and [simulation](../simulation.md).
     """
 
     def open(self, store: Store, session: str) -> Any:

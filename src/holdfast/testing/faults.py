@@ -30,6 +30,8 @@ class PlannedFault:
 
     With `after`, it occurs when the inner call is done; in a stream (`read`, `follow`, `verify`),
     after its first item was returned.
+
+    See [writing a store](../writing-a-store.md) and [simulation](../simulation.md).
     """
 
     method: str
@@ -45,7 +47,10 @@ Fault = PlannedFault
 
 @dataclass(eq=False, kw_only=True)
 class Fail(PlannedFault):
-    """A fault that raises `StoreUnavailable`, or another error."""
+    """A fault that raises `StoreUnavailable`, or another error.
+
+    See [writing a store](../writing-a-store.md) and [simulation](../simulation.md).
+    """
 
     error: Exception = field(default_factory=lambda: StoreUnavailable(problem="a planned fault"))
 
@@ -57,6 +62,8 @@ class Fail(PlannedFault):
 class Stall(PlannedFault):
     """A fault that makes the call wait. `reached` is set when the call arrives, and the call
     continues when `go` is set.
+
+    See [writing a store](../writing-a-store.md) and [simulation](../simulation.md).
     """
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,6 +78,8 @@ class Stall(PlannedFault):
 class Die(PlannedFault):
     """A fault that kills this process as `kill -9` does, without running handlers or flushing
     files.
+
+    See [writing a store](../writing-a-store.md) and [simulation](../simulation.md).
     """
 
     async def strike(self) -> None:
@@ -81,6 +90,8 @@ class FaultyStore(WrappedStore):
     """A store that passes each call on to an inner store, unless `plan` has a fault for the call.
     `plan` may change at any time; `calls` counts the calls of each method so far. `info` and
     `aclose` never fail.
+
+    See [writing a store](../writing-a-store.md) and [simulation](../simulation.md).
     """
 
     def __init__(self, store: Store, plan: Iterable[PlannedFault] = ()) -> None:

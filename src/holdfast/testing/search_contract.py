@@ -66,7 +66,10 @@ def places(hits: Sequence[Found]) -> list[tuple[str, str, int]]:
 
 
 class SearchContract:
-    """Tests for the search of every store, one test per guarantee."""
+    """Tests for the search of every store, one test per guarantee.
+
+    See [writing a store](../writing-a-store.md) and [simulation](../simulation.md).
+    """
 
     pytestmark = pytest.mark.asyncio
 

@@ -71,6 +71,8 @@ class StoreContract(
 ):
     """All tests for the guarantees of a store. Subclass this class and provide a `store` fixture:
     an open store, empty for each test. Needs pytest-asyncio, in any mode.
+
+    See [writing a store](../writing-a-store.md) and [simulation](../simulation.md).
     """
 
     # Appending

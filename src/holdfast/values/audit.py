@@ -9,7 +9,10 @@ from msgspec import Struct
 
 class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A decision about a call: the id and kind of the pending item, the decision, and its actor,
-    time (ms), channel and reason. The outcome `voted` is one of several required approvals."""
+    time (ms), channel and reason. The outcome `voted` is one of several required approvals.
+
+    See [what was done](../sessions.md#what-was-done-and-by-whose-leave).
+    """
 
     item: str
     what: str
@@ -23,7 +26,10 @@ class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The audit record of one tool call. `asked` are the senders of the messages of its run. Times
     are in ms. `changed` are the arguments that an approver changed; `result` and `error` come from
-    the tool."""
+    the tool.
+
+    See [what was done](../sessions.md#what-was-done-and-by-whose-leave).
+    """
 
     thread: str
     seq: int

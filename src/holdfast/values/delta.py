@@ -10,7 +10,14 @@ from msgspec import Struct
 class Delta(Struct, frozen=True, tag="delta"):
     """The next piece of text of a streaming message: `text` starts at code point `offset`.
     `message` is the id of the event that will contain the whole message. If `thought` is true, the
-    text is reasoning of the model and not part of the message."""
+    text is reasoning of the model and not part of the message.
+
+    ```python
+    async for item in session.stream("Hello"):
+        if isinstance(item, Delta) and not item.thought:
+            print(item.text, end="")
+    ```
+    """
 
     message: str
     offset: int

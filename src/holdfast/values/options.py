@@ -16,7 +16,12 @@ STEPS = 50  # default limit of the steps of a run
 class RunLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The limits of one run; None means no limit. `seconds` counts only while the run is driven,
     not while it waits for user input; `cost` is in dollars; `steps` is 50 by default. In the
-    options of a message, None means the limit of the mode or the harness."""
+    options of a message, None means the limit of the mode or the harness.
+
+    ```python
+    await session.send("Plan the week.", limits=RunLimits(steps=20, cost=0.50))
+    ```
+    """
 
     steps: int | UnsetType | None = UNSET
     tokens: int | None = None

@@ -14,7 +14,13 @@ from .risk import risk
 class Ask(Struct, frozen=True):
     """A pending item. `risk` is a hint at the harm that the call could do; no decision is based on
     it. `approvals` is the required number of approvers; `approved_by` lists the users who have
-    approved so far."""
+    approved so far.
+
+    ```python
+    for item in await session.pending():
+        print(item.id, item.title)
+    ```
+    """
 
     id: str
     what: str

@@ -14,7 +14,10 @@ Liveness: TypeAlias = Literal["continuable", "closed"]
 
 
 class Remains(Struct, frozen=True):
-    """Data that a deletion could not remove, its location, and how to remove it."""
+    """Data that a deletion could not remove, its location, and how to remove it.
+
+    See [deleting](../the-log.md#deleting-and-erasing).
+    """
 
     where: str
     what: str
@@ -23,7 +26,10 @@ class Remains(Struct, frozen=True):
 
 class Receipt(Struct, frozen=True, kw_only=True):
     """The result of an erase, delete or purge: the number of removed records by type, and the data
-    that could not be removed, with its location."""
+    that could not be removed, with its location.
+
+    See [deleting](../the-log.md#deleting-and-erasing).
+    """
 
     removed: dict[str, int] = {}
     remains: tuple[Remains, ...] = ()
@@ -31,7 +37,10 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 class PersonRecord(Struct, frozen=True, kw_only=True):
     """A record of a user's data: an event of the user, or the row of a thread in one of the user's
-    sessions."""
+    sessions.
+
+    See [deleting](../the-log.md#deleting-and-erasing).
+    """
 
     session: str
     thread: str
@@ -43,7 +52,10 @@ class PersonRecord(Struct, frozen=True, kw_only=True):
 class PersonErased(Struct, frozen=True, kw_only=True):
     """The data of a user that was erased, or that would be erased if `dry_run` is set: the user's
     sessions, and the number of the user's events in sessions of other users. `refused` maps each
-    session that was not deleted to the reason, `remains` lists data that could not be removed."""
+    session that was not deleted to the reason, `remains` lists data that could not be removed.
+
+    See [deleting](../the-log.md#deleting-and-erasing).
+    """
 
     dry_run: bool
     sessions: list[str]
@@ -56,7 +68,10 @@ class PersonErased(Struct, frozen=True, kw_only=True):
 class Imported(Struct, frozen=True, kw_only=True):
     """The result of an import. `fresh` is true if something was written; otherwise the session was
     already imported from this bundle. `held` lists names that were skipped because they belong to
-    another session."""
+    another session.
+
+    See [deleting](../the-log.md#deleting-and-erasing).
+    """
 
     bundle_id: str
     tenant: str

@@ -21,7 +21,16 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
     `queued` that the message is queued behind a run that waits for user input, and `removed` that
     the message was removed from the queue. The other statuses are those of its run. `text` is the
     answer, `output` the typed answer if one was requested. `reason` is the reason why the model
-    stopped: `stop` and `calls` are normal, `length` and `filtered` are not."""
+    stopped: `stop` and `calls` are normal, `length` and `filtered` are not.
+
+    ```python
+    result = await session.send("Refund order 42.")
+    if result.status == "waiting":
+        print([item.title for item in result.pending])
+    else:
+        print(result.text)
+    ```
+    """
 
     session: str
     thread: str

@@ -17,7 +17,14 @@ _APART, _STUB = b'{"apart":', 256  # the prefix of a stub's data, and its larges
 
 
 class CaughtUp(Struct, frozen=True):
-    """A marker in a stream: the items before it are stored events, the items after it are live."""
+    """A marker in a stream: the items before it are stored events, the items after it are live.
+
+    ```python
+    async for item in session.subscribe(after=0):
+        if isinstance(item, CaughtUp):
+            print("everything that was missed is here")
+    ```
+    """
 
     log: str
     head: int
@@ -25,7 +32,10 @@ class CaughtUp(Struct, frozen=True):
 
 class Trouble(Struct, frozen=True, tag="trouble"):
     """A failure that is not recorded in the log, because the operation may be retried or
-    abandoned."""
+    abandoned.
+
+    See [streaming](../streaming.md).
+    """
 
     code: str
     problem: str

@@ -64,6 +64,8 @@ class HoldfastSessionService(BaseSessionService):
     A URL is opened on first use, once per process; the service can then be used on any event loop
     and in any thread. A store that you pass in is not closed, and belongs to its event loop, unless
     it is a `PortalStore`.
+
+    See [Google ADK](../adk.md).
     """
 
     def __init__(self, store: Store | str, *, tenant: str = "main") -> None:
@@ -336,7 +338,10 @@ class HoldfastSessionService(BaseSessionService):
 
 def register(*, tenant: str = "main", scheme: str = SCHEME) -> None:
     """Register the service with ADK. The URI of a session service is then `holdfast:` followed by
-    the URL of a store."""
+    the URL of a store.
+
+    See [Google ADK](../adk.md).
+    """
 
     def make(uri: str, **_: Any) -> HoldfastSessionService:
         return HoldfastSessionService(uri.removeprefix(f"{scheme}:"), tenant=tenant)

@@ -29,7 +29,10 @@ SUB = "sub/"
 @dataclass(eq=False, kw_only=True)
 class InvalidKey(InvalidValue, ValueError):
     """Raised for an incomplete key of the SDK. It is also a `ValueError`, as other session stores
-    raise."""
+    raise.
+
+    What to do: [`invalid_value`](../errors.md#invalid_value).
+    """
 
 
 class SessionKeys:

@@ -59,6 +59,8 @@ class ClaudeProvider:
     the working directory of the SDK's process, `env` are environment variables in addition to those
     of this process. `envs` returns more variables for a session; their values are masked in all
     output. `options` are further options of the SDK.
+
+    See [Claude Agent SDK](../claude.md).
     """
 
     namespace = NAMESPACE

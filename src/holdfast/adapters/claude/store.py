@@ -35,6 +35,8 @@ class ClaudeSessionStore:
     used on any event loop, and with trio. A store that you pass in is not closed, and belongs to
     its event loop, unless it is a `PortalStore`. `aliases` maps project keys to other project keys,
     so that a session can continue in another working directory.
+
+    See [Claude Agent SDK](../claude.md).
     """
 
     def __init__(

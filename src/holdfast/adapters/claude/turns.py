@@ -18,7 +18,10 @@ SPEAKERS = {"ca_user": "User", "ca_assistant": "Assistant"}
 
 
 def turn(role: Role, index: int, text: str, timestamp: str) -> dict[str, Any] | None:
-    """Return the entry for a turn, or None if the text is empty. `timestamp` is ISO 8601."""
+    """Return the entry for a turn, or None if the text is empty. `timestamp` is ISO 8601.
+
+    See [Claude Agent SDK](../claude.md).
+    """
     if not text:
         return None
     digest = hashlib.sha256(f"{role}\0{index}\0{text}".encode("utf-8", "surrogatepass"))
@@ -32,7 +35,10 @@ def turn(role: Role, index: int, text: str, timestamp: str) -> dict[str, Any] | 
 
 
 def next_turn(entries: Iterable[Any] | None) -> int:
-    """Return the number of the next turn. Entries without a number are ignored."""
+    """Return the number of the next turn. Entries without a number are ignored.
+
+    See [Claude Agent SDK](../claude.md).
+    """
     return max((_index(entry) for entry in entries or () if _index(entry) >= 0), default=-1) + 1
 
 
@@ -40,6 +46,8 @@ def history(entries: Iterable[Any] | None) -> str | None:
     """Return the turns so far, as text for a system prompt; None if there are no turns.
 
     They are sorted by number. Turns with the same number stay in the order of the entries.
+
+    See [Claude Agent SDK](../claude.md).
     """
     turns = [entry for entry in entries or () if _index(entry) >= 0 and _speaks(entry)]
     if not turns:

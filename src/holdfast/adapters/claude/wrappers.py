@@ -20,7 +20,10 @@ KEYED = ("delete", "list_subkeys", "size")  # optional methods that take a key
 
 
 def session_uuid(id: str) -> str:
-    """Return a UUID for any session id. The same id always yields the same UUID."""
+    """Return a UUID for any session id. The same id always yields the same UUID.
+
+    See [Claude Agent SDK](../claude.md).
+    """
     return str(uuid.uuid5(NAMESPACE, id))
 
 
@@ -47,7 +50,10 @@ def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None)
 
 class ValidatingSessionStore:
     """Wraps a store, and drops everything that is not an entry (an object with a non-empty `type`)
-    when a transcript is read. `dropped` counts the dropped items. Writes are not changed."""
+    when a transcript is read. `dropped` counts the dropped items. Writes are not changed.
+
+    See [Claude Agent SDK](../claude.md).
+    """
 
     def __init__(
         self, store: SessionStore | None = None, *, inner: SessionStore | None = None
@@ -76,7 +82,10 @@ def _is_entry(value: Any) -> bool:
 
 class PinnedSessionStore:
     """Wraps a store, and uses one session id for all reads and writes. Project and subpath are not
-    changed."""
+    changed.
+
+    See [Claude Agent SDK](../claude.md).
+    """
 
     def __init__(
         self,

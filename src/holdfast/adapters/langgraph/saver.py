@@ -53,6 +53,8 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
     A URL is opened at the first use, once per process; then the saver may be used from any event
     loop and thread, with and without `await`. A store that you pass in is not closed, and the
     methods without `await` must be called from other threads than that of its event loop.
+
+    See [LangGraph](../langgraph.md).
     """
 
     def __init__(

@@ -32,6 +32,8 @@ class HoldfastSession:
     A URL is opened on first use, once per process; the session can then be used on any event loop
     and in any thread. A store that you pass in is not closed, and belongs to its event loop, unless
     it is a `PortalStore`. `session_settings.limit` is the default of `get_items`.
+
+    See [OpenAI Agents SDK](../openai.md).
     """
 
     session_id: str

@@ -39,6 +39,8 @@ class HoldfastConversationStore(ConversationStore):
     A conversation is stored in the session with the same id. A URL is opened on first use, once per
     process; the object can then be used on any event loop and in any thread. A store that you pass
     in is not closed, and belongs to its event loop, unless it is a `PortalStore`.
+
+    See [pydantic-ai](../pydantic-ai.md).
     """
 
     def __init__(self, store: Store | str, *, tenant: str = "main") -> None:

@@ -30,7 +30,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}(?:/[A-Za-z0-9_-]{1,128}){0,4}", re.ASC
 
 class ClaudeFiles(Struct, frozen=True, kw_only=True):
     """The files of a session: its transcript, the transcripts of its sub-agents by name, and
-    their descriptions (`.meta.json`)."""
+    their descriptions (`.meta.json`).
+
+    See [other formats](../interchange.md).
+    """
 
     session: str
     main: bytes
@@ -100,7 +103,10 @@ def _read(path: Path) -> ClaudeFiles:
 
 async def save_claude(files: ClaudeFiles, folder: str | os.PathLike[str]) -> list[Path]:
     """Write `SESSION.jsonl` and the folder `SESSION` below `folder`: all files or none. Raises
-    `InvalidValue` if one of them exists or a name is not a plain file name."""
+    `InvalidValue` if one of them exists or a name is not a plain file name.
+
+    See [other formats](../interchange.md).
+    """
     return await asyncio.to_thread(_save, files, Path(folder))
 
 

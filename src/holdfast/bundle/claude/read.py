@@ -68,6 +68,8 @@ async def read_claude(
     `SESSION` next to it. Raises `InvalidBundle` if the file contains no conversation. Lines that
     cannot be read are omitted and reported. A call without a result stays open and is never
     repeated automatically.
+
+    See [other formats](../interchange.md).
     """
     losses = Losses()
     files = await asyncio.to_thread(files_of, source)

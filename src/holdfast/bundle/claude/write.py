@@ -44,6 +44,8 @@ def write_claude(bundle: Bundle) -> tuple[ClaudeFiles, LossReport]:
     """Convert a bundle to the files of a Claude Code session; also returns what could not be
     converted. The same bundle yields the same bytes. Messages, calls and results survive a round
     trip.
+
+    See [other formats](../interchange.md).
     """
     losses = Losses()
     session = _session(bundle.document.session.session, losses)

@@ -23,7 +23,10 @@ TRAILING = {CLOSING, "tool_call_audit", "cache_hit", "cache_miss", "fs_watch"}
 
 
 class AgentEvent(Struct, frozen=True, kw_only=True):
-    """One event of a session in Harn's event log; `event` has a `type`."""
+    """One event of a session in Harn's event log; `event` has a `type`.
+
+    See [other formats](../interchange.md).
+    """
 
     event_id: int
     kind: str = ""
@@ -37,7 +40,10 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
 
 
 class AgentLiveness(Struct, frozen=True, kw_only=True):
-    """Whether a session is closed. `status` says how it ended, or is `suspended`."""
+    """Whether a session is closed. `status` says how it ended, or is `suspended`.
+
+    See [other formats](../interchange.md).
+    """
 
     status: str = SUSPENDED
     finished_at_ms: int | None = None
@@ -57,6 +63,8 @@ def session_events(session_id: str, records: Iterable[JsonObject]) -> list[Agent
 
     Records of other sessions and records without an event are skipped. Raises `InvalidBundle` for a
     record that cannot be read.
+
+    See [other formats](../interchange.md).
     """
     found: list[AgentEvent] = []
     for number, record in enumerate(records):
@@ -78,6 +86,8 @@ def session_events(session_id: str, records: Iterable[JsonObject]) -> list[Agent
 def until(session_id: str, events: Sequence[AgentEvent], event_id: int) -> list[AgentEvent]:
     """Return the events up to and including `event_id`. Raises `InvalidBundle` if there are no such
     events.
+
+    See [other formats](../interchange.md).
     """
     kept = [event for event in events if event.event_id <= event_id]
     if not kept:
@@ -89,6 +99,8 @@ def until(session_id: str, events: Sequence[AgentEvent], event_id: int) -> list[
 def liveness(events: Sequence[AgentEvent]) -> AgentLiveness:
     """Return whether the session is closed: it has a close event, and did not continue after the
     last one.
+
+    See [other formats](../interchange.md).
     """
     for event in reversed(events):
         if event.type == CLOSING:
@@ -104,6 +116,8 @@ def bundle_of_events(
 ) -> HarnDocument:
     """Build the bundle of a session, without redaction. The same events yield the same bytes.
     Raises `InvalidBundle` if there are none.
+
+    See [other formats](../interchange.md).
     """
     if not events:
         raise invalid("missing_session_events", "$", f"session {session_id!r} has no events")

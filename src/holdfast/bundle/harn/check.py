@@ -65,6 +65,8 @@ def read_document(source: bytes | str | JsonObject, *, allow_secrets: bool = Fal
     """Read the document from JSON or from a tree. Raises `InvalidBundle` with all faults if it is
     invalid. Text that looks like a secret is a fault unless `allow_secrets` is set. Unknown fields
     are kept.
+
+    See [other formats](../interchange.md).
     """
     if isinstance(source, dict):
         check_tree(source)
@@ -104,7 +106,10 @@ def _parsed(source: bytes | str) -> Any:
 
 
 def find_faults(tree: Any, *, allow_secrets: bool = False) -> list[Fault]:
-    """Return all faults of a tree; empty for a valid bundle."""
+    """Return all faults of a tree; empty for a valid bundle.
+
+    See [other formats](../interchange.md).
+    """
     if not isinstance(tree, dict):
         return [fault("missing_required", "$._type", "is missing")]
     faults = [*_missing(tree), *_identity(tree)]

@@ -41,6 +41,8 @@ def record_bundle(
     Snapshots that the record refers to are read from the folder `snapshots`; without this folder
     they are omitted. Each export has a new id by default. Raises `InvalidBundle` if a part of the
     record does not have the type that a bundle needs.
+
+    See [other formats](../interchange.md).
     """
     losses = Losses()
     check_tree(record, "$.replay.run_record", INNER_DEPTH)
@@ -76,6 +78,8 @@ def checkpoint_bundle(
 ) -> tuple[HarnDocument, LossReport]:
     """Build the bundle of a suspended worker's snapshot. The default mode is `local`, because a
     worker cannot continue correctly with redacted content. `options` are passed to `record_bundle`.
+
+    See [other formats](../interchange.md).
     """
     now = options.get("created_at") or rfc3339(wall_clock())
     record = checkpoint_record(load(path), str(path), now=now)

@@ -289,7 +289,10 @@ class HarnAttachment(HarnShape):
 
 
 class HarnBundle(HarnShape):
-    """The root type of a document."""
+    """The root type of a document.
+
+    See [other formats](../interchange.md).
+    """
 
     type: str = field(default=TYPE, name="_type")
     schema_version: Count = VERSION
@@ -309,7 +312,10 @@ class HarnBundle(HarnShape):
 
 
 class HarnDocument(Struct, frozen=True):
-    """A bundle of Harn: its typed view, and its JSON including unknown fields."""
+    """A bundle of Harn: its typed view, and its JSON including unknown fields.
+
+    See [other formats](../interchange.md).
+    """
 
     view: HarnBundle
     raw: JsonObject

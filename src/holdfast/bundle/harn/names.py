@@ -40,6 +40,8 @@ def file_name(id: str) -> str:
 def record_path(folder: Path, run_id: str) -> Path:
     """Return the path of an imported run record in `folder`. Raises `InvalidValue` for an id that
     is not a plain file name, so that the path cannot leave the folder.
+
+    See [other formats](../interchange.md).
     """
     if not run_id.strip() or file_name(run_id) != run_id:
         raise InvalidValue(

@@ -63,6 +63,8 @@ async def read_harn(
     Raises `InvalidBundle` with all faults if it cannot be read. The default session id is the id of
     the run. A session that Harn marks as suspended can be continued. Redacted and withheld content
     is marked, and the restrictions on redacted bundles apply.
+
+    See [other formats](../interchange.md).
     """
     losses = Losses()
     document = await asyncio.to_thread(document_of, source, allow_secrets=allow_secrets)

@@ -18,6 +18,8 @@ def run_record(document: HarnDocument) -> JsonObject:
     """Return the run record of a bundle, with the bundle's observability data if the record has
     none. Raises `InvalidBundle` if the bundle has neither a record nor a fixture, or if the record
     belongs to another run.
+
+    See [other formats](../interchange.md).
     """
     replay = document.raw.get("replay") or {}
     embedded = replay.get("run_record")
@@ -99,6 +101,8 @@ def _transcript(section: JsonObject) -> JsonObject:
 def with_paths(record: JsonObject, materialised: Sequence[tuple[str, str]]) -> JsonObject:
     """Return the record with the new snapshot paths of these workers; other workers keep their
     paths.
+
+    See [other formats](../interchange.md).
     """
     paths = dict(materialised)
     if not paths:

@@ -13,6 +13,8 @@ from .format import MODES, SCHEMA_ID, TYPE, VERSION, HarnBundle
 def harn_schema() -> JsonObject:
     """Return the schema (draft 2020-12). It requires the fields that validation requires, and
     allows additional fields everywhere.
+
+    See [other formats](../interchange.md).
     """
     schema = schema_of(HarnBundle, prefix="Harn")
     types = schema["$defs"]
@@ -42,13 +44,18 @@ def harn_schema() -> JsonObject:
 
 
 def harn_schema_text() -> str:
-    """Return the schema as the text of its published file."""
+    """Return the schema as the text of its published file.
+
+    See [other formats](../interchange.md).
+    """
     return msgspec.json.format(msgspec.json.encode(harn_schema()), indent=2).decode() + "\n"
 
 
 def schema_is_stale(text: str | None) -> bool:
     """Return whether a stored schema is missing or differs from the schema of this release. Line
     endings are ignored.
+
+    See [other formats](../interchange.md).
     """
     return text is None or text.replace("\r\n", "\n") != harn_schema_text()
 

@@ -34,7 +34,10 @@ WORKFLOW = {
 
 
 class Materialised(Struct, frozen=True, kw_only=True):
-    """A snapshot that was written to a file."""
+    """A snapshot that was written to a file.
+
+    See [other formats](../interchange.md).
+    """
 
     worker_id: str
     path: str
@@ -200,6 +203,8 @@ def materialise(
     All are written or none: if one fails, the others are removed again. Raises `NotContinuable` if
     content was redacted or withheld, unless `accept_redacted` is set. Without snapshots the folder
     is not created.
+
+    See [other formats](../interchange.md).
     """
     snapshots = document.snapshots
     if not snapshots:

@@ -45,6 +45,8 @@ def write_harn(
     redacted content cannot be restored. The same bundle yields the same bytes. `version` is the
     version of the producer. If the session was imported from Harn and not continued since, the
     result is the original document. Blocking: call it in a thread.
+
+    See [other formats](../interchange.md).
     """
     document = bundle.document
     mode = mode or document.mode
@@ -102,7 +104,10 @@ def _about(bundle: Bundle) -> JsonObject:
 
 
 def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False) -> JsonObject:
-    """Convert the session to a run record of Harn, without further redaction."""
+    """Convert the session to a run record of Harn, without further redaction.
+
+    See [other formats](../interchange.md).
+    """
     document = bundle.document
     source, facts = document.source, document.session
     over = document.liveness == "closed"

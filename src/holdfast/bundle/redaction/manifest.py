@@ -33,6 +33,8 @@ class Redaction(Struct, frozen=True, kw_only=True):
     """The manifest of a redaction. `totals` counts matches by class and `rules` counts them by
     rule, including matches that do not fit into `entries`; `omitted` is the number of omitted
     matches. `detectors` are the libraries that were used.
+
+    See [redaction](../redaction.md).
     """
 
     mode: Mode = "local"

@@ -19,7 +19,10 @@ ENTRIES = 20_000  # maximum number of entries; further ones are only counted
 
 class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
     """One reviewed value. `what` says whether it is replaced or doubtful, `rule` and `reason` say
-    why, and `text` is the text to show."""
+    why, and `text` is the text to show.
+
+    See [redaction](../redaction.md).
+    """
 
     what: Literal["replaced", "doubtful"]
     rule: str
@@ -32,6 +35,8 @@ class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
 class Review:
     """Collects the values that an export replaces or considers doubtful; `omitted` counts the
     values beyond the limit.
+
+    See [redaction](../redaction.md).
     """
 
     def __init__(self) -> None:

@@ -52,6 +52,8 @@ class ScrubConfig(Struct, frozen=True, kw_only=True):
     personal strings. `paths` replaces local paths, and `roots` are additional local folders.
     `detector` also uses detect-secrets. `binary` keeps binary blobs, which cannot be scanned as
     text, unless something is found in their bytes. `strict` also replaces possible secrets.
+
+    See [redaction](../redaction.md).
     """
 
     secrets: tuple[str, ...] = ()

@@ -38,6 +38,8 @@ class Context:
     `render` gets a `Reading` and the options; it returns text, a dict or list of values, or
     None for nothing. `role` says where the result goes: into the system prompt, before the newest
     input, or nowhere.
+
+    See [run agents](../harness.md).
     """
 
     name: str
@@ -73,7 +75,14 @@ def context(
 def context(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
 ) -> Context | Callable[[Callable[..., Any]], Context]:
-    """Create a `Context` from a function, sync or async. Can be used as a decorator."""
+    """Create a `Context` from a function, sync or async. Can be used as a decorator.
+
+    ```python
+    @context(priority=10)
+    def plan(session) -> str:
+        return f"The customer's plan is {session.state['plan']}."
+    ```
+    """
 
     def make(function: Callable[..., Any]) -> Context:
         return Context(name or str(getattr(function, "__name__", "")), function, **options)
@@ -87,7 +96,10 @@ class Hook:
     a context object (`Acting`) and the event. Before each model or tool call, the hooks for all
     earlier events have run. If a hook fails, the failure is logged and the run continues. Events
     that were written while there was no driver are passed to the next driver; after a restart, a
-    hook may get an event again."""
+    hook may get an event again.
+
+    See [run agents](../harness.md).
+    """
 
     kind: str
     function: Callable[..., Any]
@@ -95,7 +107,10 @@ class Hook:
 
 def hook(kind: str) -> Callable[[Callable[..., Any]], Hook]:
     """Decorator that creates a `Hook` from a function, sync or async. `kind` is the kind of event
-    for which the hook is called."""
+    for which the hook is called.
+
+    See [run agents](../harness.md).
+    """
     return lambda function: Hook(kind, function)
 
 
@@ -116,6 +131,10 @@ class Mode:
     new mode is called with the same object and the text that was passed with the change, or None.
     `on_enter` is not called for the initial mode of a session: use `@hook("session.created")` for
     that.
+
+    ```python
+    Agent("shop", instructions="Help.", modes=[Mode("help"), Mode("audit", approval="deny")])
+    ```
     """
 
     name: str
@@ -141,6 +160,10 @@ class Agent:
 
     `events` maps the agent's custom event kinds to the types of their payloads, which are validated
     when an event is emitted. `state_type` is the type of the user state, or a JSON Schema for it.
+
+    ```python
+    agent = Agent("shop", instructions="Help with orders.", tools=[refund], model="openai/gpt-5.1")
+    ```
     """
 
     label: str

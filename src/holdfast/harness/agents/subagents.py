@@ -30,6 +30,8 @@ class SubAgent:
     that it may use, and tools of its own, which take precedence; it sees no other tools. `model` is
     its model, `steps` the maximum number of model calls for a task. With `forked`, it is a copy of
     its parent instead, with all the parent's instructions and tools.
+
+    See [sub-agents](../subagents.md).
     """
 
     name: str

@@ -62,7 +62,10 @@ class ContextFailed(Exception):
 
 
 class Reading:
-    """Read-only access to the session, for instructions and contexts."""
+    """Read-only access to the session, for instructions and contexts.
+
+    See [models, history, context](../harness.md#models-history-context).
+    """
 
     def __init__(self, driving: Driving) -> None:
         self._driving = driving

@@ -22,7 +22,10 @@ MOST = 100  # divergences in a report
 class Divergence(Struct, frozen=True, kw_only=True):
     """A difference between the replay and the recording. `recorded` and `came` are the recorded and
     the replayed value, and `path` is their location in the event. `seq` is the number of the
-    recorded event. `step` is the number of model calls of the thread so far."""
+    recorded event. `step` is the number of model calls of the thread so far.
+
+    See [replay](../replay.md).
+    """
 
     thread: str
     step: int
@@ -43,6 +46,8 @@ class Replayed(Struct, frozen=True, kw_only=True):
     `stopped` says why the replay ended; `asked` is the model call at that point. `events` maps each
     thread to the new events that replace the recorded events. `mode` is the redaction mode of the
     bundle.
+
+    See [replay](../replay.md).
     """
 
     same: bool

@@ -34,7 +34,10 @@ _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,44}[a-z0-9])?")
 class Mount(Struct, frozen=True, kw_only=True):
     """An extra mount in the container. A relative `source` is inside the session's own folder;
     an absolute path is trusted. `env` is the name of a variable that is set to `target` for
-    commands."""
+    commands.
+
+    See [the sandbox](../sandbox.md).
+    """
 
     source: str
     target: str
@@ -54,6 +57,8 @@ class DockerSandbox(FolderSandbox):
     and keeps the software that was installed in it. An existing container is used unchanged.
     Commands have no network unless `network` is set, and run as `user`, by default the user of this
     process. `mounts` are extra mounts, or a function of session and resources that returns them.
+
+    See [the sandbox](../sandbox.md).
     """
 
     def __init__(

@@ -33,6 +33,8 @@ class LocalSandbox(FolderSandbox):
     limit of a command, in seconds. `output_limit` is the number of bytes of each stream that are
     kept. A command that must end is terminated, and killed `kill_grace` seconds later. `shell` is
     the program that runs commands given as text: by default bash if it is installed, else sh.
+
+    See [the sandbox](../sandbox.md).
     """
 
     def __init__(

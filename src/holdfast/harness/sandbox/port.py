@@ -23,7 +23,10 @@ Reason: TypeAlias = Literal["close", "delete"]
 
 class Command(Struct, frozen=True, kw_only=True):
     """One command: text for a shell, or a program and its arguments, run without a shell. `cwd` is
-    relative to the sandbox's folder, `timeout` is in seconds."""
+    relative to the sandbox's folder, `timeout` is in seconds.
+
+    See [the sandbox](../sandbox.md).
+    """
 
     line: str | tuple[str, ...]
     cwd: str | None = None
@@ -52,7 +55,10 @@ class Command(Struct, frozen=True, kw_only=True):
 
 class Ran(Struct, frozen=True):
     """The result of a command: its exit code, or the signal that killed it. `truncated` means that
-    not all output of stdout or stderr was kept."""
+    not all output of stdout or stderr was kept.
+
+    See [the sandbox](../sandbox.md).
+    """
 
     stdout: str = ""
     stderr: str = ""
@@ -65,7 +71,10 @@ class Ran(Struct, frozen=True):
 
 class DirectoryEntry(Struct, frozen=True):
     """A file or folder in a sandbox. `path` is relative to the sandbox's folder, `size` is in
-    bytes, `changed` is the time of the last change in ms."""
+    bytes, `changed` is the time of the last change in ms.
+
+    See [the sandbox](../sandbox.md).
+    """
 
     path: str
     type: Literal["file", "folder", "link", "other"]
@@ -79,6 +88,8 @@ class Place(Protocol):
 
     Paths are relative to that folder, or absolute inside it. A path that leads outside of it, by
     `..` or by a link, raises `OutsideSandbox`; any other failure raises `SandboxError`.
+
+    See [the sandbox](../sandbox.md).
     """
 
     folder: str
@@ -142,7 +153,10 @@ class Place(Protocol):
 
 
 class Sandbox(Protocol):
-    """Opens a `Place` for each session, and removes the files of deleted sessions."""
+    """Opens a `Place` for each session, and removes the files of deleted sessions.
+
+    See [the sandbox](../sandbox.md).
+    """
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> Place:
         """Open the sandbox of a session. Files from its earlier use are still there."""
@@ -165,7 +179,10 @@ NO_SANDBOX = "no sandbox is configured; pass one to the harness: sandbox=LocalSa
 
 class NoSandbox:
     """Used if no sandbox is configured: every command ends with exit code 1, and file methods raise
-    `SandboxError`."""
+    `SandboxError`.
+
+    See [the sandbox](../sandbox.md).
+    """
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> NoSandboxPlace:
         return NoSandboxPlace()

@@ -32,7 +32,16 @@ from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateVi
 
 
 class Session:
-    """One conversation that is open in this process. `harness.get_or_create` returns it."""
+    """One conversation that is open in this process. `harness.get_or_create` returns it.
+
+    ```python
+    session = await harness.get_or_create("customer-42")
+    result = await session.send("Refund order 42.")
+    for item in result.pending:
+        await session.approve(item.id, actor="ann")
+    result = await session.wait()
+    ```
+    """
 
     def __init__(self, core: SessionCore[Session]) -> None:
         self._core = core

@@ -72,6 +72,8 @@ class LogConfig(Struct, frozen=True, kw_only=True):
     to one. `redact` is a `Redactor`, or names of additional secrets. With `propagate`, records also
     go to the handlers that the program has configured for the logger `holdfast`. Without sinks and
     handlers, warnings and errors of at least `level` are written to standard error.
+
+    See [logging, errors, tracing](../logging.md).
     """
 
     level: Level = "info"

@@ -73,6 +73,8 @@ class Tool:
     repeated. Without it, `on_unknown` says whether to ask the user about the outcome (`ask`), or to
     report to the model that it is unknown (`tell`). Times are in seconds; `concurrency` limits the
     concurrent calls of this tool in one run.
+
+    See [tools](../tools.md).
     """
 
     name: str
@@ -185,7 +187,15 @@ class Tool:
 class ToolContext(Protocol):
     """The context that a tool's function receives in a parameter of this type, regardless of the
     parameter's name. The parameter is not part of the schema. `key` is the same across retries,
-    resumes and workers: use it as the idempotency key of requests to other services."""
+    resumes and workers: use it as the idempotency key of requests to other services.
+
+    ```python
+    @tool(repeat_safe=True)
+    async def charge(cents: int, context: ToolContext) -> str:
+        '''Charge the customer.'''
+        return await context.resources.bank.charge(cents, idempotency_key=context.key)
+    ```
+    """
 
     session: Key
     run: str | None
@@ -264,6 +274,13 @@ def tool(
     Raises `InvalidValue` for a parameter that a model cannot pass: a parameter without a type or
     with a type that JSON Schema cannot describe, `*args`, `**kwargs`, or a positional-only
     parameter.
+
+    ```python
+    @tool(approval="ask")
+    async def refund(order: str, cents: int) -> str:
+        '''Refund an order.'''
+        return f"refunded {cents} cents of order {order}"
+    ```
     """
 
     def make(function: Callable[..., Any], names: Mapping[str, Any]) -> Tool:

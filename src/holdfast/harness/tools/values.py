@@ -21,7 +21,10 @@ ISSUES = 50  # issues that one error lists
 
 class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A reference in a tool result, for example to a path, a URL, a command or a session. `role`
-    says how the call used it."""
+    says how the call used it.
+
+    See [tools](../tools.md).
+    """
 
     kind: Literal["file", "url", "command", "call", "session", "external"]
     value: str
@@ -31,7 +34,10 @@ class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Permission(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A resource that a tool needs to access. This is information for users and policies; it does
-    not grant access."""
+    not grant access.
+
+    See [tools](../tools.md).
+    """
 
     kind: Literal["filesystem", "shell", "network", "custom"]
     access: str | None = None
@@ -41,7 +47,12 @@ class Permission(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a tool call: `content` is text for the model, `data` a JSON value for
-    programs."""
+    programs.
+
+    ```python
+    return ToolResult(failed=True, content="no stock", code="no_stock")
+    ```
+    """
 
     content: str = ""
     data: Any = None
@@ -55,7 +66,10 @@ class Park(Exception):
     """Raised by a tool that needs an answer to continue. The call becomes a pending item, and no
     process has to wait for the answer. Once it is answered, the tool is called again from its
     beginning, with the answer in `context.answer`. `schema` is the JSON Schema that an answer must
-    match."""
+    match.
+
+    See [tools](../tools.md).
+    """
 
     def __init__(
         self,
@@ -73,7 +87,10 @@ class Park(Exception):
 
 
 class CallAnswer(Struct, frozen=True, kw_only=True):
-    """The answer to a parked call (see `Park`). `outcome` is `approved`, `denied` or `answered`."""
+    """The answer to a parked call (see `Park`). `outcome` is `approved`, `denied` or `answered`.
+
+    See [tools](../tools.md).
+    """
 
     outcome: str
     value: Any = None
@@ -83,7 +100,10 @@ class CallAnswer(Struct, frozen=True, kw_only=True):
 
 class Issue(Struct, frozen=True):
     """A problem with the arguments of a call. `path` is the dotted path of the invalid value;
-    `(root)` means the arguments as a whole."""
+    `(root)` means the arguments as a whole.
+
+    See [tools](../tools.md).
+    """
 
     path: str
     problem: str
@@ -92,7 +112,10 @@ class Issue(Struct, frozen=True):
 @dataclass(eq=False, kw_only=True)
 class BadArguments(HoldfastError):
     """The arguments of a call are invalid, so the tool was not called. `issues` lists all
-    problems."""
+    problems.
+
+    What to do: [`bad_arguments`](../errors.md#bad_arguments).
+    """
 
     code = "bad_arguments"
 
@@ -124,7 +147,10 @@ def bad_arguments(tool: str, issues: list[Issue]) -> BadArguments:
 
 def as_result(value: Any) -> ToolResult:
     """Convert the return value of a tool to a result. Text is for the model; any other value is
-    data, and the model reads its JSON. A failure always has a code and text for the model."""
+    data, and the model reads its JSON. A failure always has a code and text for the model.
+
+    See [tools](../tools.md).
+    """
     if isinstance(value, ToolResult):
         return _whole(value)
     if value is None:

@@ -24,7 +24,10 @@ LONGEST = 1 << 63  # numbers in a cursor are below this
 class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The filters of a list of sessions or, with `session`, of a list of the threads of that
     session. Times are as in `Row`; filters ending in `_from` are inclusive, those ending in
-    `_until` exclusive."""
+    `_until` exclusive.
+
+    See [finding sessions](../sessions.md#finding).
+    """
 
     named: ClassVar = "Query"  # its name in cursors, which stays even if the class is renamed
 
@@ -50,7 +53,10 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The filters of a list of pending items, which is sorted oldest first. `user` is the user of
-    the item's session."""
+    the item's session.
+
+    See [finding sessions](../sessions.md#finding).
+    """
 
     named: ClassVar = "PendingQuery"
 
@@ -82,7 +88,10 @@ class SearchQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
-    """One page of results. `cursor` is passed to get the next page; it is None on the last page."""
+    """One page of results. `cursor` is passed to get the next page; it is None on the last page.
+
+    See [finding sessions](../sessions.md#finding).
+    """
 
     items: list[T]
     cursor: str | None = None

@@ -22,7 +22,10 @@ from .phases import MOVES
 
 class Parent(Struct, frozen=True):
     """The origin of a forked thread: the parent thread in the same session, and the number of the
-    event at which it was forked."""
+    event at which it was forked.
+
+    See [the life of a session](../sessions.md).
+    """
 
     thread: str
     at: int = 0
@@ -34,7 +37,10 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stale to expired) are in seconds, so that an index on them changes at most once a second. `link`
     is a hash over all events up to `head`: compared with a copy that was stored elsewhere, it
     proves that none of them was changed. `erased` is the number of events whose data was erased:
-    when it rises, copies of the data must be removed."""
+    when it rises, copies of the data must be removed.
+
+    See [the life of a session](../sessions.md).
+    """
 
     tenant: str
     session: str
@@ -81,7 +87,10 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A question that a user or an external system must answer."""
+    """A question that a user or an external system must answer.
+
+    See [the life of a session](../sessions.md).
+    """
 
     tenant: str
     session: str

@@ -36,7 +36,6 @@ from .payloads import (
     PermissionChanged,
     ProgressReported,
     QueueChanged,
-    RewoundWindow,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -70,6 +69,7 @@ from .payloads import (
     ToolNested,
     ToolStarted,
 )
+from .session_payloads import RewoundWindow
 
 __all__ = [
     "ADAPTER_NAMESPACES",

@@ -19,14 +19,20 @@ T = TypeVar("T")
 
 
 class Scope(Struct, frozen=True, order=True, gc=False):
-    """The identity of one session: its tenant and its id."""
+    """The identity of one session: its tenant and its id.
+
+    See [the log](../the-log.md).
+    """
 
     tenant: str
     session: str
 
 
 class Key(Struct, frozen=True, order=True, gc=False):
-    """The identity of one log: the tenant, the session and the thread."""
+    """The identity of one log: the tenant, the session and the thread.
+
+    See [the log](../the-log.md).
+    """
 
     tenant: str
     session: str
@@ -38,13 +44,21 @@ class Key(Struct, frozen=True, order=True, gc=False):
 
 
 def key(session: str, thread: str = "main", tenant: str = "main") -> Key:
-    """Return the key of a log. The thread and the tenant default to `main`."""
+    """Return the key of a log. The thread and the tenant default to `main`.
+
+    ```python
+    log = key("customer-42")  # thread `main`, tenant `main`
+    ```
+    """
     return Key(tenant, session, thread)
 
 
 def to_json(value: Any) -> Raw:
     """Encode a value as one line of JSON. Rejects values that JSON cannot represent, instead of
-    changing them."""
+    changing them.
+
+    See [the log](../the-log.md).
+    """
     try:
         if isinstance(value, Raw):
             return Raw(msgspec.json.format(bytes(value), indent=-1))
@@ -79,7 +93,12 @@ def _not_a_number(value: Any) -> bool:
 
 
 class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
-    """An event that is not in a log yet. Its id is also its idempotency key."""
+    """An event that is not in a log yet. Its id is also its idempotency key.
+
+    ```python
+    await store.append(key("customer-42"), [NewEvent.of("message.received", {"text": "Hello"})])
+    ```
+    """
 
     kind: str
     data: Raw
@@ -113,7 +132,13 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
 
 class Event(NewEvent, frozen=True, kw_only=True, gc=False):
     """An event in a log. `seq` is its number, from 1 without gaps; `at` is the time of the store's
-    clock, UTC in ms."""
+    clock, UTC in ms.
+
+    ```python
+    async for event in store.read(key("customer-42")):
+        print(event.seq, event.kind, event.json())
+    ```
+    """
 
     seq: int
     at: int
@@ -128,7 +153,13 @@ class Event(NewEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """The right to drive a thread until `until` (ms). Passed to writes as `fence=`."""
+    """The right to drive a thread until `until` (ms). Passed to writes as `fence=`.
+
+    ```python
+    lease = await store.acquire(log, "worker-1", ttl=15)
+    await store.append(log, events, fence=lease)
+    ```
+    """
 
     key: Key
     log: str
@@ -143,7 +174,10 @@ class Lease(Struct, frozen=True, kw_only=True):
 class Appended(Struct, frozen=True):
     """The result of an append: for each event, its number and whether it is new or was already
     stored, and how many events were new. `lease` is the lease that the caller holds after the
-    append: the lease that `acquire=` took, or the lease that `release=` could not release."""
+    append: the lease that `acquire=` took, or the lease that `release=` could not release.
+
+    See [the log](../the-log.md).
+    """
 
     seqs: tuple[int, ...]
     head: int

@@ -8,17 +8,39 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
-
-
-class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The base class of the payloads of all event kinds."""
+from .session_payloads import (
+    LabelAdded,
+    LabelRemoved,
+    MetadataChanged,
+    Payload,
+    SessionAdopted,
+    SessionCreated,
+    SessionExpired,
+    SessionHeld,
+    SessionMovedTo,
+    SessionPinned,
+    SessionReopened,
+    SessionResumed,
+    SessionSuspended,
+    SessionTimed,
+    SessionTouched,
+    SurfaceAttached,
+    SurfaceDetached,
+    ThreadCreated,
+    ThreadForked,
+    ThreadRenamed,
+    ThreadReported,
+    ThreadRewound,
+)
 
 
 class Call(Payload, frozen=True, kw_only=True):
     """One tool call in a model's message. `id` is assigned by Holdfast; `provider_id` is the
     provider's id. `fingerprint` identifies the tool with its version and schema at the time of the
-    call."""
+    call.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
     name: str
@@ -27,165 +49,13 @@ class Call(Payload, frozen=True, kw_only=True):
     fingerprint: str | None = None
 
 
-class SessionCreated(Payload, frozen=True, kw_only=True):
-    agent: str | None = None
-    title: str | None = None
-    user: str | None = None
-    workspace: str | None = None
-    ttl: int | None = None
-    expiry: int | None = None
-    labels: list[str] = []
-    metadata: dict[str, Any] = {}
-
-
-class SessionTouched(Payload, frozen=True, kw_only=True):
-    surface: str | None = None
-    reason: str | None = None
-
-
-class SessionSuspended(Payload, frozen=True, kw_only=True):
-    reason: str | None = None
-
-
-class SessionResumed(Payload, frozen=True, kw_only=True):
-    reason: str | None = None
-
-
-class SessionExpired(Payload, frozen=True, kw_only=True):
-    reason: str | None = None
-
-
-class SessionPinned(Payload, frozen=True, kw_only=True):
-    pinned: bool = True
-    reason: str | None = None
-
-
-class SessionHeld(Payload, frozen=True, kw_only=True):
-    """A legal hold of the session was set or lifted. `hold` is the reason why the session must not
-    be deleted; None lifts the hold."""
-
-    hold: str | None = None
-    reason: str | None = None
-
-
-class SessionTimed(Payload, frozen=True, kw_only=True):
-    ttl: int | None = None
-    expiry: int | None = None
-    reason: str | None = None
-
-
-class SessionMovedTo(Payload, frozen=True, kw_only=True):
-    to: str
-
-
-class SessionReopened(Payload, frozen=True, kw_only=True):
-    reason: str | None = None
-
-
-class SessionAdopted(Payload, frozen=True, kw_only=True):
-    """The session was handed over to `agent`. Unanswered messages and calls without an outcome stay
-    in the conversation, but no run handles them."""
-
-    agent: str
-    reason: str | None = None
-
-
-class ThreadCreated(Payload, frozen=True, kw_only=True):
-    """A thread was created. If `item` is set, the thread belongs to a sub-agent: `call` in the
-    parent's log waits for it with that pending item. `approval` is the parent's setting for tools
-    at that time."""
-
-    agent: str | None = None
-    title: str | None = None
-    parent: str | None = None
-    item: str | None = None
-    call: str | None = None
-    approval: Literal["auto", "ask", "deny", "tool"] = "tool"
-
-
-class ThreadForked(Payload, frozen=True, kw_only=True):
-    """A thread was forked from another thread. `item`, `call` and `approval` have the same meaning
-    as in `ThreadCreated`."""
-
-    parent: str
-    at: int
-    agent: str | None = None
-    title: str | None = None
-    item: str | None = None
-    call: str | None = None
-    approval: Literal["auto", "ask", "deny", "tool"] = "tool"
-
-
-class ThreadReported(Payload, frozen=True, kw_only=True):
-    """The result of a sub-agent was written to its parent's log, as the answer to `item`."""
-
-    item: str
-    due: int | None = None
-
-
-class RewoundWindow(Payload, frozen=True, kw_only=True):
-    """The window after a rewind: the part of the conversation that a model reads. It contains the
-    events after `upto`, with estimated `tokens` and `turns`. Event `seq` is the compaction that set
-    the window; None if there was none."""
-
-    upto: int = 0
-    seq: int | None = None
-    tokens: int = 0
-    turns: int = 0
-
-
-class ThreadRewound(Payload, frozen=True, kw_only=True):
-    """The conversation was reset to its content right after event `to`; 0 clears it. The writer
-    computes the other fields from the log, so that a fold and a row need no other event: the
-    `window` after event `to`, the time at which a driver must check the log (`due`), and the number
-    of messages. `first` is empty if the message that the row shows is no longer the first one, and
-    None if the row does not change."""
-
-    to: int
-    window: RewoundWindow
-    due: int | None = None
-    messages: int = 0
-    first: str | None = None
-
-
-class ThreadRenamed(Payload, frozen=True, kw_only=True):
-    title: str
-
-
-class LabelAdded(Payload, frozen=True, kw_only=True):
-    label: str
-
-
-class LabelRemoved(Payload, frozen=True, kw_only=True):
-    label: str
-
-
-class MetadataChanged(Payload, frozen=True, kw_only=True):
-    set: dict[str, Any] = {}
-    drop: list[str] = []
-    reason: str | None = None
-
-
-class SurfaceAttached(Payload, frozen=True, kw_only=True):
-    """A surface was bound to the session. `touch` is true if this counts as activity."""
-
-    surface: str
-    address: str
-    detail: dict[str, Any] = {}
-    touch: bool = True
-    reason: str | None = None
-
-
-class SurfaceDetached(Payload, frozen=True, kw_only=True):
-    surface: str
-    address: str
-    reason: str | None = None
-
-
 class MessageReceived(Payload, frozen=True, kw_only=True):
     """A message was received. `how` is the effect on an active run: the message waits for its end,
     joins it at the next safe point, or ends it. The other fields are options for the run that the
-    message starts; `output` is the name and JSON Schema of the answer."""
+    message starts; `output` is the name and JSON Schema of the answer.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     text: str = ""
     parts: list[Any] = []
@@ -198,7 +68,10 @@ class MessageReceived(Payload, frozen=True, kw_only=True):
 
 class MessageCompleted(Payload, frozen=True, kw_only=True):
     """A model completed a message. `parts` is data that only `model` can read, stored unchanged.
-    `reason` says why the model stopped."""
+    `reason` says why the model stopped.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     text: str = ""
     parts: list[Any] = []
@@ -212,7 +85,10 @@ class MessageCompleted(Payload, frozen=True, kw_only=True):
 
 class MessageInterrupted(Payload, frozen=True, kw_only=True):
     """The part of an interrupted answer that the user saw. `shown` is true if the model reads it
-    later; it is false if the same answer was started again."""
+    later; it is false if the same answer was started again.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     text: str = ""
     reason: str | None = None
@@ -224,7 +100,10 @@ class RunStarted(Payload, frozen=True, kw_only=True):
     """A run was started. `driver` is the id of the driver; the other fields are options of the
     message that started the run. `output` is the number of the message that defines the format of
     the answer. If runs start each other by sending messages, `chain` is the number of runs before
-    this one."""
+    this one.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     driver: str | None = None
     inputs: list[int] = []
@@ -235,18 +114,31 @@ class RunStarted(Payload, frozen=True, kw_only=True):
 
 
 class RunResumed(Payload, frozen=True, kw_only=True):
+    """A driver continues the run.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
     driver: str | None = None
     reason: str | None = None
 
 
 class RunWaiting(Payload, frozen=True, kw_only=True):
+    """The run waits for an answer, or was handed over.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
     due: int | None = None
     reason: str | None = None
 
 
 class RunFinished(Payload, frozen=True, kw_only=True):
     """A run ended. `code` and `error` are the error code and its description if the run ended
-    early. `stack` is present only if the error policy shows stack traces."""
+    early. `stack` is present only if the error policy shows stack traces.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     status: Literal["done", "failed", "aborted", "interrupted"] = "done"
     due: int | None = None
@@ -256,7 +148,10 @@ class RunFinished(Payload, frozen=True, kw_only=True):
 
 
 class AbortRequested(Payload, frozen=True, kw_only=True):
-    """A caller requested to abort a run. `run` is the run to abort; None means the active run."""
+    """A caller requested to abort a run. `run` is the run to abort; None means the active run.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     run: str | None = None
     reason: str | None = None
@@ -264,7 +159,10 @@ class AbortRequested(Payload, frozen=True, kw_only=True):
 
 class ModelCalled(Payload, frozen=True, kw_only=True):
     """A model call was started. `inputs` are the numbers of the messages that join the run with
-    this call."""
+    this call.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     model: str
     step: int = 1
@@ -275,7 +173,10 @@ class ToolStarted(Payload, frozen=True, kw_only=True):
     """A tool call was started. `key` is the idempotency key for the tool, `by` is the rule or
     decision that allowed the call, `arguments` are set if an approver changed the arguments.
     `repeat` and `tell` say what to do if the outcome is lost: start the call again, or report the
-    loss to the model. If neither is set, the user is asked."""
+    loss to the model. If neither is set, the user is asked.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     call: str
     name: str
@@ -288,7 +189,10 @@ class ToolStarted(Payload, frozen=True, kw_only=True):
 
 class ToolNested(Payload, frozen=True, kw_only=True):
     """A tool call was made by another tool call. The model sees only the result of the outer
-    call."""
+    call.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     call: Call
     parent: str
@@ -296,7 +200,10 @@ class ToolNested(Payload, frozen=True, kw_only=True):
 
 class ToolFinished(Payload, frozen=True, kw_only=True):
     """A tool call ended. `result` is for programs, and also for the model unless `content` is
-    present. `code` is the error code of a failed call."""
+    present. `code` is the error code of a failed call.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     call: str
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown"] = "ok"
@@ -309,6 +216,11 @@ class ToolFinished(Payload, frozen=True, kw_only=True):
 
 
 class ProgressReported(Payload, frozen=True, kw_only=True):
+    """A tool reports progress.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
     call: str
     data: Any = None
 
@@ -316,7 +228,10 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 class PendingOpened(Payload, frozen=True, kw_only=True):
     """A pending item was opened. `parked` means that the tool asked the question while running, and
     continues when it is answered. `risk` is a hint at the harm that the call could do. `approvals`
-    is the required number of approvals."""
+    is the required number of approvals.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
@@ -331,7 +246,10 @@ class PendingOpened(Payload, frozen=True, kw_only=True):
 
 
 class PendingVoted(Payload, frozen=True, kw_only=True):
-    """One of several required approvals was given, by the actor of the event."""
+    """One of several required approvals was given, by the actor of the event.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
     reason: str | None = None
@@ -339,6 +257,11 @@ class PendingVoted(Payload, frozen=True, kw_only=True):
 
 
 class PendingSettled(Payload, frozen=True, kw_only=True):
+    """A pending item was decided, or has expired.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
     id: str
     outcome: Literal["approved", "denied", "answered", "expired", "superseded", "abandoned"]
     answer: Any = None
@@ -347,13 +270,19 @@ class PendingSettled(Payload, frozen=True, kw_only=True):
 
 
 class PendingWarned(Payload, frozen=True, kw_only=True):
-    """The pending item is about to expire."""
+    """The pending item is about to expire.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
 
 
 class PendingExtended(Payload, frozen=True, kw_only=True):
-    """The expiry time of a pending item was changed. None means that the item never expires."""
+    """The expiry time of a pending item was changed. None means that the item never expires.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
     expires: int | None = None
@@ -361,7 +290,10 @@ class PendingExtended(Payload, frozen=True, kw_only=True):
 
 class QueueChanged(Payload, frozen=True, kw_only=True):
     """The input queue was changed: some queued messages were removed, reordered, or had their text
-    replaced. Each message is identified by its event number."""
+    replaced. Each message is identified by its event number.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     remove: list[int] = []
     order: list[int] = []
@@ -369,7 +301,10 @@ class QueueChanged(Payload, frozen=True, kw_only=True):
 
 
 class ModeChanged(Payload, frozen=True, kw_only=True):
-    """The mode of the agent was changed. `left` is the previous mode."""
+    """The mode of the agent was changed. `left` is the previous mode.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     mode: str
     left: str | None = None
@@ -378,7 +313,10 @@ class ModeChanged(Payload, frozen=True, kw_only=True):
 
 class ModelChanged(Payload, frozen=True, kw_only=True):
     """The thread's choice of a model was changed; None removes the choice. The choice applies to
-    `mode`, or by default to the current mode."""
+    `mode`, or by default to the current mode.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     model: str | None = None
     mode: str | None = None
@@ -386,7 +324,10 @@ class ModelChanged(Payload, frozen=True, kw_only=True):
 
 class StateChanged(Payload, frozen=True, kw_only=True):
     """The user state was changed: either replaced as a whole, or some entries were set and
-    removed."""
+    removed.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     set: dict[str, Any] = {}
     drop: list[str] = []
@@ -395,7 +336,10 @@ class StateChanged(Payload, frozen=True, kw_only=True):
 
 class PermissionChanged(Payload, frozen=True, kw_only=True):
     """Permission rules of the whole session were changed, by tool and by category of tools; None
-    removes a rule."""
+    removes a rule.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     tools: dict[str, Literal["allow", "ask", "deny"] | None] = {}
     categories: dict[str, Literal["allow", "ask", "deny"] | None] = {}
@@ -403,7 +347,10 @@ class PermissionChanged(Payload, frozen=True, kw_only=True):
 
 class GrantGiven(Payload, frozen=True, kw_only=True):
     """A grant was given: calls of this tool, or of this category of tools, need no approval while
-    `driver` drives the session."""
+    `driver` drives the session.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     driver: str
     tool: str | None = None
@@ -411,7 +358,10 @@ class GrantGiven(Payload, frozen=True, kw_only=True):
 
 
 class GrantRevoked(Payload, frozen=True, kw_only=True):
-    """A grant was revoked. If no tool or category is named, all grants are revoked."""
+    """A grant was revoked. If no tool or category is named, all grants are revoked.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     tool: str | None = None
     category: str | None = None
@@ -419,7 +369,10 @@ class GrantRevoked(Payload, frozen=True, kw_only=True):
 
 class Task(Payload, frozen=True, kw_only=True):
     """One task of an agent's task list. `content` is the task in the imperative; `active` is the
-    text to show while the task is in progress."""
+    text to show while the task is in progress.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
     content: str
@@ -428,14 +381,20 @@ class Task(Payload, frozen=True, kw_only=True):
 
 
 class TaskChanged(Payload, frozen=True, kw_only=True):
-    """The task list of the thread was replaced."""
+    """The task list of the thread was replaced.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     tasks: list[Task] = []
 
 
 class ContextBuilt(Payload, frozen=True, kw_only=True):
     """The context that a model sees in addition to the conversation was rebuilt, and has
-    changed."""
+    changed.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     hash: str
     mode: str | None = None
@@ -446,7 +405,10 @@ class ContextBuilt(Payload, frozen=True, kw_only=True):
 
 class ContextAdded(Payload, frozen=True, kw_only=True):
     """Context for the model was added. It applies after the next event of kind `on`, or immediately
-    if `on` is None. `scope` and `consume` define how long it applies."""
+    if `on` is None. `scope` and `consume` define how long it applies.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
     content: str
@@ -458,13 +420,21 @@ class ContextAdded(Payload, frozen=True, kw_only=True):
 
 
 class ContextRemoved(Payload, frozen=True, kw_only=True):
+    """A text that was added to the prompt was removed.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
     ids: list[str]
 
 
 class CompactionMade(Payload, frozen=True, kw_only=True):
     """The conversation was compacted. From this event on, a model reads `summary` in place of the
     events up to `upto`. The messages in `carry` are not replaced, because a later run handled them.
-    `tokens` and `turns` are the size of the text that the model reads."""
+    `tokens` and `turns` are the size of the text that the model reads.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     upto: int
     carry: list[int] = []
@@ -475,7 +445,10 @@ class CompactionMade(Payload, frozen=True, kw_only=True):
 
 
 class TimerSet(Payload, frozen=True, kw_only=True):
-    """A timer was set: at time `at` (ms) the text is received as a message."""
+    """A timer was set: at time `at` (ms) the text is received as a message.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
     at: int
@@ -484,23 +457,39 @@ class TimerSet(Payload, frozen=True, kw_only=True):
 
 
 class TimerCleared(Payload, frozen=True, kw_only=True):
+    """A timer was removed.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
     id: str
 
 
 class TimerFired(Payload, frozen=True, kw_only=True):
+    """A timer is due: its text is a message now.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
     id: str
 
 
 class TimerPlanned(Payload, frozen=True, kw_only=True):
     """The time at which a driver must check the log again was set to `due`. None means that no
-    check is needed before the next event."""
+    check is needed before the next event.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     due: int | None = None
 
 
 class CheckpointMade(Payload, frozen=True, kw_only=True):
     """A checkpoint was created. `shared` is the head of thread `main` at that time; None in thread
-    `main` itself."""
+    `main` itself.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
 
     id: str
     label: str | None = None
@@ -509,6 +498,11 @@ class CheckpointMade(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointDropped(Payload, frozen=True, kw_only=True):
+    """A checkpoint was removed.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
     id: str
 
 

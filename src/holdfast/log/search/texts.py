@@ -67,7 +67,10 @@ class EventText(Struct, frozen=True):
 def declare_text(kind: str, text: TextFunction) -> None:
     """Declare the searched text of a program's own event kind. `text` is a function that takes the
     data of an event and returns its text or texts. Call this in every process that opens the store,
-    before the first search; after a change, run `holdfast reindex`."""
+    before the first search; after a change, run `holdfast reindex`.
+
+    See [search](../search.md).
+    """
     if kind.partition(".")[0] in RESERVED_NAMESPACES:
         raise InvalidValue(
             field="kind",

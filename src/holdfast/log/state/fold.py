@@ -23,7 +23,10 @@ UNREADABLE = frozenset((*life.UNREADABLE, *runs.UNREADABLE, *choices.UNREADABLE)
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
     """Return the state after `events`, which follow the events of `start`; events that `start`
-    already includes are skipped. Never raises for the content of an event."""
+    already includes are skipped. Never raises for the content of an event.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
     work = StateDraft(start or State())
     for event in events:
         if event.seq > work.head:

@@ -36,7 +36,10 @@ class Run(Struct, frozen=True, omit_defaults=True):
     the number and time of its start, `steps` counts model calls, `crashes` counts drivers lost
     since the last successful step. `spent` is the time in ms for which it was driven before
     `since`, the time when it was last resumed; the time that a lost driver spent after its last
-    event is unknown and not counted. `answered` means that its last message has no calls."""
+    event is unknown and not counted. `answered` means that its last message has no calls.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     id: str | None
     status: Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
@@ -65,7 +68,10 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
     """A tool call without an outcome. `seq` is the number of its message, `since` the event that
     set its status, and `started` the event of its latest start, if any. `item` is the pending item
     that decided on the call, `parent` the call that made it. A `parked` call asked a question
-    itself; `answer` is the event with the latest answer."""
+    itself; `answer` is the event with the latest answer.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     name: str
     seq: int
@@ -82,7 +88,10 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
 
 class Excess(Struct, frozen=True):
     """The calls of message `seq` that are not tracked individually, because the message has more
-    than `OPEN_CALLS` calls. The last `left` of these calls have no outcome yet."""
+    than `OPEN_CALLS` calls. The last `left` of these calls have no outcome yet.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     seq: int
     left: int
@@ -90,7 +99,10 @@ class Excess(Struct, frozen=True):
 
 class OpenItem(Struct, frozen=True, omit_defaults=True):
     """A pending item; event `seq` contains its text. `voters` are its approvers so far, `approvals`
-    the required number."""
+    the required number.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     what: str
     seq: int
@@ -104,7 +116,10 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
 
 class QueuedInput(Struct, frozen=True, omit_defaults=True):
     """A queued message that no run has handled yet; `text` is the event that changed its text,
-    `run` the run that sent it."""
+    `run` the run that sent it.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     seq: int
     how: Literal["queue", "steer", "interrupt"] = "queue"
@@ -113,7 +128,10 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
 
 
 class Shown(Struct, frozen=True, omit_defaults=True):
-    """A context that was added for the model; its text is in event `seq`."""
+    """A context that was added for the model; its text is in event `seq`.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     seq: int
     scope: str
@@ -123,14 +141,20 @@ class Shown(Struct, frozen=True, omit_defaults=True):
 
 
 class Rules(Struct, frozen=True, omit_defaults=True):
-    """Permanent permission rules (allow, ask or deny), by tool and by category of tools."""
+    """Permanent permission rules (allow, ask or deny), by tool and by category of tools.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     tools: dict[str, str] = {}
     categories: dict[str, str] = {}
 
 
 class Grants(Struct, frozen=True, omit_defaults=True):
-    """The tools and categories of tools that need no approval while `driver` drives the session."""
+    """The tools and categories of tools that need no approval while `driver` drives the session.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     driver: str | None = None
     tools: tuple[str, ...] = ()
@@ -140,7 +164,10 @@ class Grants(Struct, frozen=True, omit_defaults=True):
 class Sub(Struct, frozen=True, omit_defaults=True):
     """The link from a sub-agent's thread to its parent: `item` in the log of thread `parent` waits
     for its result until it has `reported`. A fork of such a thread has no link, because no parent
-    waits for it. `forked` means that the thread began as a copy of its parent."""
+    waits for it. `forked` means that the thread began as a copy of its parent.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     agent: str
     parent: str
@@ -151,14 +178,20 @@ class Sub(Struct, frozen=True, omit_defaults=True):
 
 
 class Timer(Struct, frozen=True):
-    """A message that is due at `at` (ms); its text is in event `seq`."""
+    """A message that is due at `at` (ms); its text is in event `seq`.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     seq: int
     at: int
 
 
 class FileChanges(Struct, frozen=True, omit_defaults=True):
-    """A file that tools changed: the changes, oldest first, and when (ms) the first was made."""
+    """A file that tools changed: the changes, oldest first, and when (ms) the first was made.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     operations: tuple[str, ...]
     at: int
@@ -166,7 +199,10 @@ class FileChanges(Struct, frozen=True, omit_defaults=True):
 
 class Window(Struct, frozen=True, omit_defaults=True):
     """The part of the conversation that a model reads: the events after `upto`, with their
-    estimated number of tokens and turns. Event `seq` contains the summary of the earlier part."""
+    estimated number of tokens and turns. Event `seq` contains the summary of the earlier part.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     upto: int = 0
     seq: int | None = None
@@ -217,7 +253,10 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
     the metadata of the log. `abort` is the event that requests the end of the run, `driven` the
     time (ms) of the latest event of its driver. `rewound` is the event of the latest rewind.
     `too_new` is the first event that this version does not support: while it is set, do not
-    drive."""
+    drive.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
 
     @property
     def active(self) -> Run | None:

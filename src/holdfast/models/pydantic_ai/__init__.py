@@ -62,6 +62,8 @@ class PydanticAIProvider:
     are pydantic-ai's model settings, for every call. `timeout` is the longest time, in seconds,
     without data from the vendor. The caller closes `http_client`; `aclose` closes everything else,
     and the next call opens it again. Use a provider on one event loop at a time.
+
+    See [models](../models.md).
     """
 
     def __init__(
@@ -151,5 +153,8 @@ class PydanticAIModel:
 
 
 def provider(namespace: str) -> PydanticAIProvider:
-    """Return a provider for the vendor with this name. The API key is read from the environment."""
+    """Return a provider for the vendor with this name. The API key is read from the environment.
+
+    See [models](../models.md).
+    """
     return PydanticAIProvider(namespace)

@@ -23,7 +23,10 @@ ROOM = 10_000  # records that may be queued for a sink
 
 class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request, its caller and its result. `action` is the operation id in the OpenAPI document,
-    `code` the code of the error, `key` the id of the API key."""
+    `code` the code of the error, `key` the id of the API key.
+
+    See [the server](../server.md).
+    """
 
     at: int
     request: str
@@ -42,7 +45,10 @@ class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AuditSink(Protocol):
-    """Stores audit records. It may be slow or fail: no request waits for it."""
+    """Stores audit records. It may be slow or fail: no request waits for it.
+
+    See [the server](../server.md).
+    """
 
     def record(self, record: AuditRecord) -> Any:
         """Store a record; may return an awaitable."""
@@ -53,7 +59,10 @@ Sink: TypeAlias = "AuditSink | Callable[[AuditRecord], Any]"
 
 
 class MemoryAudit:
-    """Stores records in a list, for tests."""
+    """Stores records in a list, for tests.
+
+    See [the server](../server.md).
+    """
 
     def __init__(self) -> None:
         self.records: list[AuditRecord] = []
@@ -63,7 +72,10 @@ class MemoryAudit:
 
 
 class LogAudit:
-    """Writes records to the standard logger `holdfast.audit`."""
+    """Writes records to the standard logger `holdfast.audit`.
+
+    See [the server](../server.md).
+    """
 
     def record(self, record: AuditRecord) -> None:
         LOGGER.info("%s", msgspec.json.encode(record).decode())
@@ -71,7 +83,10 @@ class LogAudit:
 
 class FileAudit:
     """Appends records to a file, one line of JSON each. A new file can be read only by its owner;
-    an existing file keeps its mode."""
+    an existing file keeps its mode.
+
+    See [the server](../server.md).
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)

@@ -197,7 +197,10 @@ def _hash(shown: RequestCredentials) -> bytes | None:
 
 class KeyAuth:
     """Authenticates callers by their API keys. A key is cached for five seconds, so every replica
-    rejects a revoked key within this time."""
+    rejects a revoked key within this time.
+
+    See [the server](../server.md).
+    """
 
     def __init__(self, keys: ApiKeys, *, clock: Callable[[], int] = wall_clock) -> None:
         self._keys, self._clock = keys, clock

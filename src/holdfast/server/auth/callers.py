@@ -34,7 +34,10 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 class RequestCredentials(Struct, frozen=True, kw_only=True):
     """The credentials of a request. Header names are in lower case; `address` is the client's
-    address."""
+    address.
+
+    See [the server](../server.md).
+    """
 
     method: str
     path: str
@@ -54,7 +57,10 @@ class RequestCredentials(Struct, frozen=True, kw_only=True):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """An authenticated client. `key` is the id of its API key, never the secret."""
+    """An authenticated client. `key` is the id of its API key, never the secret.
+
+    See [the server](../server.md).
+    """
 
     tenant: str
     principal: str
@@ -71,7 +77,10 @@ class Caller(Struct, frozen=True, kw_only=True):
 
 
 class AuthHandler(Protocol):
-    """Authenticates requests. Implement your own to accept other kinds of tokens."""
+    """Authenticates requests. Implement your own to accept other kinds of tokens.
+
+    See [the server](../server.md).
+    """
 
     async def authenticate(self, shown: RequestCredentials) -> Caller | None:
         """Return the caller, or None to respond with 401."""
@@ -80,7 +89,12 @@ class AuthHandler(Protocol):
 
 class SharedSecret:
     """Authenticates all clients by one secret, as the same principal. The secret is compared in
-    constant time."""
+    constant time.
+
+    ```python
+    app = create_app(agents=[agent], auth=SharedSecret(os.environ["SHOP_SECRET"]))
+    ```
+    """
 
     def __init__(
         self,
@@ -147,7 +161,10 @@ class LocalTokenAuth:
 class NoAuth:
     """Accepts every caller on this machine and no other: a request must come from a loopback
     address, have a loopback host name, and not come through a proxy. This prevents web pages from
-    reaching the server."""
+    reaching the server.
+
+    See [the server](../server.md).
+    """
 
     def __init__(self, *, tenant: str = "main", principal: str = "local") -> None:
         self._caller = caller(tenant, principal, SCOPES)

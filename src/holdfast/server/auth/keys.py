@@ -46,7 +46,10 @@ class KeyIssued(Struct, frozen=True, kw_only=True):
 
 
 class ApiKeyInfo(Struct, frozen=True, kw_only=True):
-    """The public data of a key. Times are UTC ms."""
+    """The public data of a key. Times are UTC ms.
+
+    See [the server](../server.md).
+    """
 
     id: str
     tenant: str
@@ -68,7 +71,10 @@ class ApiKeyInfo(Struct, frozen=True, kw_only=True):
 
 
 class NewKey(Struct, frozen=True, kw_only=True):
-    """A newly created key. Its secret is shown only here."""
+    """A newly created key. Its secret is shown only here.
+
+    See [the server](../server.md).
+    """
 
     key: str
     info: ApiKeyInfo
@@ -78,7 +84,10 @@ class NewKey(Struct, frozen=True, kw_only=True):
 
 
 class ApiKeys:
-    """Creates, lists, rotates and revokes the API keys of a server, which are kept in its store."""
+    """Creates, lists, rotates and revokes the API keys of a server, which are kept in its store.
+
+    See [the server](../server.md).
+    """
 
     def __init__(self, store: Store, *, clock: Callable[[], int] = wall_clock) -> None:
         self._store, self._clock = store, clock

@@ -28,6 +28,8 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     - `stall_seconds`: how long a client may read nothing before it is disconnected
     - `unsure_seconds`: for how long a request for an unknown session fails with 503 instead of 404
       while a store that may contain the session is unavailable; None: as long as it is unavailable
+
+    See [the server](../server.md).
     """
 
     body_bytes: int = 16 << 20

@@ -10,6 +10,7 @@ from litestar import Litestar, MediaType, Request, Response, Router, get
 
 from ... import wire
 from ...bundle import Imported
+from ...bundle.format import plain_description
 from ...values.delta import TextPieces
 from ...values.display import Display
 from ...values.pending import Decision
@@ -85,6 +86,9 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
     _, types = msgspec.json.schema_components(
         [*shapes, *OTHERS], ref_template=REF, schema_hook=_hook
     )
+    for shape in types.values():
+        if "description" in shape:
+            shape["description"] = plain_description(shape["description"])
     found["components"]["schemas"].update(types)
     found["components"]["schemas"]["DisplayShown"] = {"$ref": REF.format(name="Display")}
     content = {"application/json": {"schema": {"$ref": REF.format(name="Failed")}}}

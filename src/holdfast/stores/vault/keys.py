@@ -44,6 +44,11 @@ class Vault:
     key. The first of `keys` encrypts, and all of them decrypt. `tenants` gives some tenants their
     own keys, which replace `keys` for these tenants. It is read whenever a tenant's keys are read,
     so you may add tenants later.
+
+    ```python
+    vault = Vault([Vault.new_key("2026-11")])
+    store = connect("sqlite:shop.db", vault=vault)
+    ```
     """
 
     def __init__(
