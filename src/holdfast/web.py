@@ -35,6 +35,8 @@ def sse(session: Session, request: Any, *, after: str | None = None, deltas: boo
         @app.get("/chats/{id}/events")
         async def events(id: str, request: Request) -> Response:
             return sse(await harness.open(id), request)
+
+    See [a chat in a web page](../recipes/fastapi.md).
     """
     scope = request if isinstance(request, Mapping) else getattr(request, "scope", None)
     if not isinstance(scope, Mapping) or scope.get("type") != "http":
@@ -50,7 +52,10 @@ def sse(session: Session, request: Any, *, after: str | None = None, deltas: boo
 
 
 class EventStream:
-    """The response of `sse`: an ASGI app that sends the stream of one session."""
+    """The response of `sse`: an ASGI app that sends the stream of one session.
+
+    See [a chat in a web page](../recipes/fastapi.md).
+    """
 
     status_code, media_type = 200, STREAM
 

@@ -46,23 +46,41 @@ class Session:
     def __init__(self, core: SessionCore[Session]) -> None:
         self._core = core
         self.identity = SessionIdentity(core)
+        """Who the session belongs to: session, thread, tenant, user, owner."""
         self.run = RunView(core)
+        """The current run: its id, and whether it is running."""
         self.stream = Streaming(core)
+        """Stream a message, or find and abort the active run."""
         self.approval = Approvals(core)
+        """The pending approvals, and deciding on them."""
         self.suspensions = Suspensions(core)
+        """The calls that wait for an answer."""
         self.queue = Queue(core)
+        """The queued messages: list, edit, reorder, remove."""
         self.follow_ups = FollowUps(core)
+        """The queue, with methods to add messages."""
         self.usage = UsageView(core)
+        """Tokens and cost, by run and by model."""
         self.display = DisplayView(core)
+        """One value for a screen, and its changes."""
         self.notifications = Notifications(core)
+        """Messages from programs to the model."""
         self.mode = ModeView(core)
+        """The mode of the thread."""
         self.model = ModelView(core)
+        """The model of the thread."""
         self.state = StateView(core)
+        """The user state: up to 16 KiB of JSON for the whole session."""
         self.permissions = Permissions(core)
+        """Rules that allow, ask about or deny tools."""
         self.timers = Timers(core)
+        """Messages that arrive later."""
         self.checkpoints = Checkpoints(core)
+        """Named places to return to."""
         self.subagents = Subagents(core)
+        """The sub-agents of this thread."""
         self.threads = self.thread = Threads(core)
+        """This thread and its siblings: list, fork, edit, regenerate."""
 
     def __repr__(self) -> str:
         state, agent = self._core.live.state, self.identity.owner
@@ -76,6 +94,7 @@ class Session:
 
     @property
     def id(self) -> str:
+        """The id of the session."""
         return self._core.key.session
 
     @property
