@@ -16,7 +16,8 @@ from msgspec import Raw
 from msgspec.structs import FieldInfo, fields, replace
 
 from .envelope import Event
-from .payloads import KINDS, Payload
+from .payloads import KINDS
+from .session_payloads import Payload
 
 _ERASED = "erased"  # the only field of the data of an event that was erased
 
