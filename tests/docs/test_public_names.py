@@ -22,6 +22,7 @@ SHOWN = sorted(
     for name in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.M)
 )
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+INDENTED = re.compile(r"\n\n    \S")  # the other way to write an example in Markdown
 LINK = re.compile(r"\]\(([\w./-]+)(?:#[\w-]+)?\)")
 
 
@@ -65,9 +66,8 @@ NAMES = {
 def test_every_public_name_has_a_docstring_with_an_example_or_a_link() -> None:
     assert len(NAMES) > 300
     assert [path for path, text in NAMES.values() if not text] == []
-    bare = [
-        path for path, text in NAMES.values() if not (EXAMPLE.search(text) or LINK.search(text))
-    ]
+    shown = (EXAMPLE, INDENTED, LINK)
+    bare = [path for path, text in NAMES.values() if not any(one.search(text) for one in shown)]
     assert bare == [], "end these docstrings with an example, or 'See [stores](../stores.md).'"
 
 
