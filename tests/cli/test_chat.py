@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.cli.agents import BUILT_IN, Choice, choose
 from holdfast.harness.agents.agent import Agent
+from holdfast.models import offline
 from tests import forks
 from tests.models.standin import Standin
 from tests.models.standin import chat as said
@@ -234,6 +235,8 @@ def test_which_model_speaks() -> None:
     assert choose(plain, None, key) == Choice(default="openai/gpt-5.1")
     assert choose(plain, None, {}).default == "scripted/offline"
     assert choose(Agent("a", "x", model="mine/own"), None, {}) == Choice()
+    wrong: Any = offline()  # a model in place of its name: the harness says what to do
+    assert choose(Agent("a", "x", model=wrong), None, {}) == Choice()
 
 
 async def test_with_a_key_the_vendor_is_asked(url: str, tmp_path: Path) -> None:

@@ -246,3 +246,12 @@ def test_a_function_written_for_the_former_name_still_gets_its_store() -> None:
 
     with pytest.warns(DeprecationWarning, match=r"make\(store, …\)"):
         HoldfastEngine({"desk": make})
+
+
+def test_a_model_in_place_of_its_name_is_told_where_it_belongs() -> None:
+    model: Any = ScriptedModel(["Hi."], ref="mine/own")
+    with pytest.raises(InvalidAgent) as caught:
+        Harness(Agent("shop", instructions="Help.", model=model), providers=[model])
+    wanted = "the agent's model is an object: write 'mine/own', and pass the object to Harness("
+    assert wanted in str(caught.value)
+    assert Harness(Agent("shop", instructions="Help.", model="mine/own"), providers=[model])

@@ -135,7 +135,10 @@ def choose(made: Made, model: str | None, environ: Mapping[str, str] = os.enviro
         return Choice(ref, ref)
     if not isinstance(made, Agent):
         return Choice()
-    if (own := made.model or made.mode(None).model) is not None:
+    own = made.model or made.mode(None).model
+    if own is not None and not isinstance(own, str):
+        return Choice()  # the harness says what is wrong with it
+    if own is not None:
         missing = _missing_key(own, environ)
         return Choice(OFFLINE, OFFLINE, f"{missing} is not set") if missing else Choice()
     for vendor, (names, default) in KEYS.items():

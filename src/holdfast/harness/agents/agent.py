@@ -381,7 +381,11 @@ def _delegate_faults(agent: Agent) -> Iterable[str]:
         yield f"the tool name {DELEGATION!r} is reserved for calling sub-agents"
 
 
-def _ref_faults(ref: str, where: str) -> Iterable[str]:
+def _ref_faults(ref: Any, where: str) -> Iterable[str]:
+    name = getattr(ref, "ref", None)
+    if isinstance(name, str):  # a model, where its name belongs
+        yield f"{where} is an object: write {name!r}, and pass the object to Harness(providers=[…])"
+        return
     try:
         split_ref(ref, where)
     except HoldfastError as error:
