@@ -135,7 +135,7 @@ def choose(made: Made, model: str | None, environ: Mapping[str, str] = os.enviro
         return Choice(ref, ref)
     if not isinstance(made, Agent):
         return Choice()
-    own = made.model or made.mode(None).model
+    own: Any = made.model or made.mode(None).model
     if own is not None and not isinstance(own, str):
         return Choice()  # the harness says what is wrong with it
     if own is not None:
