@@ -69,6 +69,18 @@ PARAPHRASES = {
     r"unless it is said": "by default",
 }
 
+# The guides and explanations, which keep to plain words as well.
+PLAIN = [
+    *EXPLANATION,
+    *("glossary", "harness", "tools", "streaming", "stores", "sessions", "session", "threads"),
+    *("subagents", "server", "client"),
+]
+RIDDLES = re.compile(
+    r"\b(whoever|somebody|anew|goes on|is away|taken up|takes? up (its|the|what)|put away|hears"
+    r"|those who|beside|stands (in the|under|behind)|for ever|now and then)\b",
+    re.I,
+)
+
 
 def test_every_project_word_is_defined_once() -> None:
     counted = Counter(title.lower() for title, _ in ENTRIES)
@@ -113,3 +125,10 @@ def test_a_page_uses_the_words_of_the_field(page: Path) -> None:
         for match in re.finditer(rf"\b({paraphrase})\b", plain, re.I)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_guide_is_written_in_plain_words(name: str) -> None:
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    plain = " ".join(re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S).split())
+    assert [match[0] for match in RIDDLES.finditer(plain)] == []
