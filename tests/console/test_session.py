@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, expect
 
 import holdfast
 from holdfast import NewEvent
@@ -164,15 +164,18 @@ async def test_few_rows_of_a_long_session_are_in_the_page(
     await expect(rows.last).to_contain_text("Text 500.")
     assert await rows.count() <= 60
     assert await page.locator(".tick").count() <= 80
-    first = page.locator(".message", has_text="Good day.")
-    while not await first.count():
-        await log.evaluate("(box) => { box.scrollTop = 0; }")
-        await page.evaluate("new Promise((done) => setTimeout(done, 150))")
-        assert await rows.count() <= 150
-    await first.scroll_into_view_if_needed()
-    await expect(page.locator(".message", has_text="Text 500.")).to_have_count(0)
-    last = page.locator(".message", has_text="Text 500.")
-    while not await last.count():
-        await log.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
-        await page.evaluate("new Promise((done) => setTimeout(done, 150))")
+    await scrolled(log, "0", page.locator(".message", has_text="Good day."))
     assert await rows.count() <= 150
+    await expect(page.locator(".message", has_text="Text 500.")).to_have_count(0)
+    await scrolled(log, "box.scrollHeight", page.locator(".message", has_text="Text 500."))
+    assert await rows.count() <= 150
+
+
+async def scrolled(log: Locator, to: str, until: Locator) -> None:
+    """Scroll again and again until a message is in the page."""
+    for _ in range(100):
+        await log.evaluate(f"(box) => {{ box.scrollTop = {to}; }}")
+        await log.page.evaluate("new Promise((done) => setTimeout(done, 150))")
+        if await until.count():
+            return
+    raise AssertionError(f"not reached by scrolling to {to}")

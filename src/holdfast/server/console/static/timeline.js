@@ -13,8 +13,8 @@ const EXTRA = 12; // rows beyond the view
 const REACH = 150; // events around the view that the scale is made of
 const IDLE = 2_000; // ms without work that are folded
 const FOLDED = 150; // ms that a folded gap takes on the scale
-const OPENS = /** @type {Record<string, string>} */ ({ 'model.called': 'model', 'tool.started': 'tool', 'pending.opened': 'pending', 'run.started': 'run', 'run.resumed': 'run' });
-const CLOSES = /** @type {Record<string, string>} */ ({ 'message.completed': 'model', 'message.interrupted': 'model', 'tool.finished': 'tool', 'pending.settled': 'pending',
+const OPENS = /** @type {Record<string, string>} */ ({ 'model.called': 'model', 'tool.started': 'tool', 'pending.opened': 'waits', 'run.started': 'run', 'run.resumed': 'run' });
+const CLOSES = /** @type {Record<string, string>} */ ({ 'message.completed': 'model', 'message.interrupted': 'model', 'tool.finished': 'tool', 'pending.settled': 'waits',
   'run.waiting': 'run', 'run.finished': 'run' });
 
 /** @typedef {{from: number, upto: number | null, kind: string}} Span  of numbers of events */
