@@ -23,7 +23,7 @@ from tests.models.standin import chat as said
 from .agents import effects, shop_folder
 from .conftest import Cli
 from .programs import start
-from .terminal import Terminal
+from .terminal import READY, Terminal
 
 __all__ = ["shop_folder"]
 
@@ -273,9 +273,9 @@ def test_it_takes_over_from_a_chat_that_was_killed(url: str, shop_folder: Path, 
         first.kill()
         first.communicate()
     with Terminal(*options, cwd=shop_folder) as second:
-        second.until("begun")
+        second.until_screen("begun")
         second.type("/abort")
-        second.until("[aborted")
+        second.until_screen("[aborted")
         second.type("/quit")
         assert second.end() == 0
     events = cli("show", "s", "--all", "--json", "--store", url).json["events"]
@@ -288,19 +288,19 @@ def test_it_takes_over_from_a_chat_that_was_killed(url: str, shop_folder: Path, 
 
 def test_a_conversation_in_a_terminal(url: str, shop_folder: Path) -> None:
     with Terminal("chat", "s", "--agent", "shop:serve", "--store", url, cwd=shop_folder) as screen:
-        screen.until("/abort /queue /model REF /mode NAME /quit")
-        screen.until("> ")
+        screen.until_screen("/abort /queue /model REF /mode NAME /quit")
+        screen.until_screen(READY)
         screen.type("hello")
-        screen.until("Good day to you.")
-        screen.until("> ")
+        screen.until_screen("Good day to you.")
+        screen.until_screen(READY)
         screen.type("refund")
-        screen.until("refund(order='42')? y, n REASON, e to edit: ")
+        screen.until_screen("refund(order='42')? y, n REASON, e to edit:")
         screen.type("e")
-        screen.until('arguments: {"order":"42"}')
-        screen.until("new arguments (JSON): ")
+        screen.until_screen('arguments: {"order":"42"}')
+        screen.until_screen("new arguments (JSON):")
         screen.type('{"order": "42", "cents": 5}')
-        screen.until("refunded 5 of 42")
-        screen.until("> ")
+        screen.until_screen("refunded 5 of 42")
+        screen.until_screen(READY)
         screen.press("\x04")
         assert screen.end() == 0
         assert "continue with: holdfast chat --agent shop:serve" in screen.seen
@@ -311,18 +311,18 @@ def test_what_is_typed_while_it_works_waits_and_is_driven_after_an_abort(
     url: str, shop_folder: Path
 ) -> None:
     with Terminal("chat", "s", "--agent", "shop:serve", "--store", url, cwd=shop_folder) as screen:
-        screen.until("> ")
+        screen.until_screen(READY)
         screen.type("slow")
-        screen.until("begun")
+        screen.until_screen("begun")
         screen.type("hello")
         screen.type("/queue")
-        screen.until("queue  hello")
+        screen.until_screen("queue  hello")
         screen.type("/abort")
-        screen.until("[aborted")
-        screen.until("Good day to you.")
-        screen.until("> ")
+        screen.until_screen("[aborted")
+        screen.until_screen("Good day to you.")
+        screen.until_screen(READY)
         screen.type("/queue")
-        screen.until("the queue is empty")
+        screen.until_screen("the queue is empty")
         screen.type("/quit")
         assert screen.end() == 0
 
@@ -331,13 +331,13 @@ def test_ctrl_c_aborts_first_and_leaves_the_second_time(
     url: str, shop_folder: Path, cli: Cli
 ) -> None:
     with Terminal("chat", "s", "--agent", "shop:serve", "--store", url, cwd=shop_folder) as screen:
-        screen.until("> ")
+        screen.until_screen(READY)
         screen.type("slow")
-        screen.until("begun")
+        screen.until_screen("begun")
         screen.press("\x03")
-        screen.until("aborting; Ctrl-C again leaves")
-        screen.until("[aborted")
-        screen.until("> ")
+        screen.until_screen("aborting; Ctrl-C again leaves")
+        screen.until_screen("[aborted")
+        screen.until_screen(READY)
         screen.press("\x03")
         assert screen.end() == 130
     events = cli("show", "s", "--all", "--json", "--store", url).json["events"]
@@ -349,11 +349,11 @@ def test_ctrl_c_leaves_what_waits_for_an_answer_as_it_is(
     url: str, shop_folder: Path, cli: Cli
 ) -> None:
     with Terminal("chat", "s", "--agent", "shop:serve", "--store", url, cwd=shop_folder) as screen:
-        screen.until("> ")
+        screen.until_screen(READY)
         screen.type("refund")
-        screen.until("? y, n REASON")
+        screen.until_screen("? y, n REASON")
         screen.press("\x03")
-        screen.until("the run needs your answer")
+        screen.until_screen("the run needs your answer")
         screen.press("\x03")
         assert screen.end() == 130
     assert len(cli("pending", "--json", "--store", url).json["items"]) == 1
@@ -361,13 +361,13 @@ def test_ctrl_c_leaves_what_waits_for_an_answer_as_it_is(
 
 def test_an_approval_from_another_process_is_shown(url: str, shop_folder: Path, cli: Cli) -> None:
     with Terminal("chat", "s", "--agent", "shop:serve", "--store", url, cwd=shop_folder) as screen:
-        screen.until("> ")
+        screen.until_screen(READY)
         screen.type("refund")
-        screen.until("? y, n REASON")
+        screen.until_screen("? y, n REASON")
         assert cli("approve", "s", "--actor", "ann", "--store", url).code == 0
-        screen.until("approved by ann")
-        screen.until("refunded 1999 of 42")
-        screen.until("> ")
+        screen.until_screen("approved by ann")
+        screen.until_screen("refunded 1999 of 42")
+        screen.until_screen(READY)
         screen.type("/quit")
         assert screen.end() == 0
     assert effects(shop_folder) == ["42 1999"]
@@ -375,9 +375,9 @@ def test_an_approval_from_another_process_is_shown(url: str, shop_folder: Path, 
 
 def test_leaving_hands_the_run_over(url: str, shop_folder: Path, cli: Cli) -> None:
     with Terminal("chat", "s", "--agent", "shop:serve", "--store", url, cwd=shop_folder) as screen:
-        screen.until("> ")
+        screen.until_screen(READY)
         screen.type("slow")
-        screen.until("begun")
+        screen.until_screen("begun")
         screen.type("/quit")
         assert screen.end() == 0
     row = cli("show", "s", "--json", "--store", url).json["row"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import READY, Terminal
 from tests.servers.process import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def chat(terminal: Terminal) -> None:
-    terminal.until("> ")
+    terminal.until_screen(READY)
     terminal.type("hello")
-    terminal.until("You said: hello")
+    terminal.until_screen("You said: hello")
     terminal.type("/quit")
     assert terminal.end() == 0
 

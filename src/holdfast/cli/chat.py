@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,12 +18,14 @@ from ..log.events import Event, Key, new_id
 from ..stores.migrations import schema_of
 from ..stores.port import Store
 from ..stores.url_display import shown
+from ..values.status import Status
 from ..values.stream_items import Item, Trouble
 from . import run_failures
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
-from .chat_commands import HELP, ChatCommands
-from .keyboard import Keyboard
+from .chat_commands import COMMANDS, HELP, ChatCommands
+from .keyboard import Input, Keyboard
 from .options import DEFAULTS, Common, Thread, check_current, create_store, default_store, user
+from .output import Output
 from .resume import RETRYABLE, at_rest
 from .screen import Screen
 
@@ -52,7 +55,8 @@ def chat(
     built-in agent answers; without a key for any model, it works offline. Approvals are requested
     with a prompt: type `y`, `n` with a reason, or `e` to edit the arguments. Messages that you type
     while the agent works are queued. Commands: `/abort`, `/queue`, `/model REF`, `/mode NAME`,
-    `/quit`. Ctrl-C aborts the run; a second Ctrl-C ends the chat. With input from a pipe, each line
+    `/quit`. Alt-Enter starts another line of a message. Ctrl-C aborts the run; a second Ctrl-C ends
+    the chat. With input from a pipe, each line
     is sent after the previous one is answered, and the exit code is 1 if the last run failed. With
     `--json`, prints one line per event or piece of text.
 
@@ -86,10 +90,9 @@ async def _chat(
         command = shlex.join(["holdfast", "chat", *again, *(["--"] if id[:1] == "-" else []), id])
         try:
             session = await harness.get_or_create(id, thread=thread, user=user())
-            screen = Screen(out)
-            talk = Chat(harness, session, screen, choice)
+            talk = Chat(harness, session, out, choice)
             await talk.greet(new=row is None, command=command)
-            with run_failures.shown(screen.remark, ends=out.json):
+            with run_failures.shown(talk.screen.remark, ends=out.json):
                 return await talk.run()
         finally:
             await harness.aclose(GRACE)
@@ -109,13 +112,37 @@ async def opened(url: str) -> AsyncGenerator[Store, None]:
         yield store
 
 
+def input_and_screen(out: Output, interrupt: Callable[[], None]) -> tuple[Input, Screen]:
+    """Return what reads the user's lines, and what prints the conversation: with line editing if
+    both are a terminal and prompt_toolkit is installed, else plain lines.
+    """
+    terminal = sys.stdin.isatty() and out.console.is_terminal and not out.json
+    if not terminal or os.environ.get("TERM") == "dumb":
+        return Keyboard(), Screen(out)
+    try:
+        from .editor_screen import EditorScreen  # noqa: PLC0415  prompt_toolkit may be missing
+        from .line_editor import LineEditor  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "prompt_toolkit":
+            raise
+        return Keyboard(), Screen(out)
+    editor = LineEditor(COMMANDS, interrupt)
+    return editor, EditorScreen(out, editor)
+
+
+def activity(status: Status) -> str:
+    """Describe what the agent does, for the spinner."""
+    queued = f", {status.queued} queued" if status.queued else ""
+    return f"{'running a tool' if status.phase == 'running_tool' else 'working'}{queued}"
+
+
 class Chat:
     """A chat between a user and an agent in one session."""
 
-    def __init__(self, harness: Harness, session: Session, screen: Screen, choice: Choice) -> None:
-        self.harness, self.session, self.screen = harness, session, screen
-        self.keyboard = Keyboard()
-        self.commands = ChatCommands(session, screen, choice.ref)
+    def __init__(self, harness: Harness, session: Session, out: Output, choice: Choice) -> None:
+        self.harness, self.session = harness, session
+        self.keyboard, self.screen = input_and_screen(out, self._interrupt)
+        self.commands = ChatCommands(session, self.screen, choice.ref)
         self.offline = choice.offline
         self.code = 0
         self._live = core_of(session).live
@@ -154,8 +181,8 @@ class Chat:
             await self._ask()
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.keyboard.leave()
             await ended(*tasks, *self._tasks)
+            await self.keyboard.close()
         for task in done:
             task.result()
         self.screen.end_line()
@@ -192,6 +219,8 @@ class Chat:
                 self.commands.asked = asks[0] if asks else None
                 if asks or at_rest(self.session):
                     self.screen.prompt(self.commands.question)
+                else:
+                    self.screen.working(activity(self.session.status))
                 return
 
     async def _take_over(self) -> None:
@@ -223,7 +252,7 @@ class Chat:
             self._warned = False
             self._broken.clear()
             async with self._asking:  # no new question before this line is handled
-                self.screen.entered()
+                self.screen.entered(line)
                 if text and await self.commands.take(text):
                     return
             await self._ask()

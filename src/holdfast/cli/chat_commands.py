@@ -13,6 +13,7 @@ from ..values.pending import Ask
 from .options import BY
 from .screen import Screen
 
+COMMANDS = ("abort", "queue", "model", "mode", "quit")
 HELP = "commands: /abort /queue /model REF /mode NAME /quit; // starts a message with a slash"
 
 

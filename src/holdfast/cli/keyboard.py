@@ -7,8 +7,21 @@ import codecs
 import os
 import sys
 import threading
+from typing import Protocol
 
 SIZE = 65_536
+
+
+class Input(Protocol):
+    """Where the lines of a chat come from. `typed` tells whether a person types them."""
+
+    typed: bool
+
+    async def line(self) -> str | None:
+        """Return the next line, or None at the end."""
+
+    async def close(self) -> None:
+        """Stop reading."""
 
 
 class Keyboard:
@@ -30,7 +43,7 @@ class Keyboard:
         """Return the next line without its line ending."""
         return await self._lines.get()
 
-    def leave(self) -> None:
+    async def close(self) -> None:
         """Stop reading from standard input."""
         self._left = True
 

@@ -62,7 +62,7 @@ class Screen:
 
     def problem(self, error: HoldfastError) -> None:
         """Show an error; the conversation continues."""
-        self.remark(f"error: {error}")
+        self.remark(f"error: {error} ({error.docs})")
 
     def prompt(self, text: str) -> None:
         """Show a prompt on a terminal."""
@@ -71,14 +71,17 @@ class Screen:
             self._write(text, "bold")
             self._within, self._prompted = True, text
 
-    def entered(self) -> None:
+    def working(self, activity: str) -> None:
+        """Show that the agent works. Does nothing here: its output is shown."""
+
+    def entered(self, text: str) -> None:
         """Record that the user has pressed Enter: the cursor is at the start of a line."""
         self._within, self._prompted = False, None
 
     def end_line(self) -> None:
         if self._within:
             self.out.console.print()
-            self.entered()
+            self._within, self._prompted = False, None
 
     def history(self, messages: list[Message]) -> None:
         """Show earlier messages."""
