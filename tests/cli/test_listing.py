@@ -109,7 +109,8 @@ def test_a_wrong_filter_is_wrong_usage(shop: str, cli: Cli, wrong: tuple[str, st
 def test_an_empty_or_foreign_value_is_refused_by_the_store(shop: str, cli: Cli) -> None:
     assert cli("sessions", "--user", "").code == 1
     assert cli("sessions", "--cursor", "nonsense").err == (
-        "error: --cursor is not a valid cursor: pass a page's cursor unchanged\n"
+        "error: --cursor is not a valid cursor: pass a page's cursor unchanged "
+        "(docs/errors#invalid_value)\n"
     )
 
 

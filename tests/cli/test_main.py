@@ -146,6 +146,7 @@ def test_an_error_in_json_has_code_message_and_fields(shop: str, cli: Cli) -> No
         "message": "no thread 'main' of session 'nobody' in tenant 'main': "
         "check the id, or create the session first",
         "fields": {"tenant": "main", "session": "nobody", "thread": "main"},
+        "docs": "docs/errors#session_not_found",
     }
 
 
@@ -162,7 +163,8 @@ def test_a_store_that_fails_is_told_in_one_line(
 
     monkeypatch.setattr(memory, "find", fails)
     assert cli("sessions").err == (
-        "error: the disk is full; try again; `holdfast doctor` checks the store\n"
+        "error: the disk is full; try again; `holdfast doctor` checks the store "
+        "(docs/errors#store_unavailable)\n"
     )
 
 
@@ -228,7 +230,8 @@ def test_without_the_extra_the_command_says_what_to_install(missing: str) -> Non
     ended = without({missing}, program)
     assert ended.returncode == 1
     assert ended.stderr == (
-        "error: holdfast needs an optional package: pip install 'holdfast[cli]'\n"
+        "error: holdfast needs an optional package: pip install 'holdfast[cli]' "
+        "(docs/errors#missing_extra)\n"
     )
 
 

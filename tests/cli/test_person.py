@@ -111,7 +111,8 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(
     ended = cli("person", "export", "ann", "--own-only", "--out", str(path))
     assert ended.code == 1
     assert ended.err == (
-        f"error: --out: '{path}' cannot be written (No space left on device); choose another file\n"
+        f"error: --out: '{path}' cannot be written (No space left on device); choose another file "
+        "(docs/errors#invalid_value)\n"
     )
     assert path.read_text() == "what was there"
     assert list(folder.iterdir()) == [path]

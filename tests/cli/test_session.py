@@ -185,7 +185,7 @@ def test_a_move_that_the_phase_does_not_allow_is_refused(home: str, cli: Cli) ->
     ended = cli("session", "touch", "s")
     assert ended.err == (
         "error: session 's' is expired: touch is not allowed; "
-        "`holdfast session reopen` reopens an expired session\n"
+        "`holdfast session reopen` reopens an expired session (docs/errors#phase_error)\n"
     )
     told = json.loads(cli("session", "touch", "s", "--json").err)["fields"]
     assert told == {"tenant": "main", "session": "s", "phase": "expired", "move": "touch"}
@@ -260,7 +260,8 @@ def test_a_surface_of_another_is_taken_only_on_purpose(home: str, cli: Cli) -> N
     attach = ("surfaces", "s", "--attach", "slack", "U1")
     assert error(cli("session", *attach, "--json")) == (1, "surface_taken")
     assert cli("session", *attach).err == (
-        "error: surface slack 'U1' belongs to session 'other'; add --move to take it over\n"
+        "error: surface slack 'U1' belongs to session 'other'; add --move to take it over "
+        "(docs/errors#surface_taken)\n"
     )
     assert changed(cli, *attach, "--move", "--reason", "new phone")["changed"]
     assert cli("session", "surfaces", "other", "--json").json == {"surfaces": []}
@@ -324,7 +325,7 @@ def test_a_held_session_is_not_deleted_until_the_hold_is_lifted(home: str, cli: 
     assert ended.code == 1
     assert ended.err == (
         "error: session 's' cannot be deleted: held: lawsuit 12; "
-        "`holdfast session hold SESSION --lift` lifts a hold\n"
+        "`holdfast session hold SESSION --lift` lifts a hold (docs/errors#deletion_refused)\n"
     )
     assert error(cli("delete", "s", "--yes", "--json")) == (1, "deletion_refused")
     assert changed(cli, "hold", "s", "--lift", "--reason", "settled")["row"]["hold"] is None

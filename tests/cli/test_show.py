@@ -120,7 +120,7 @@ def test_what_is_not_there_is_said_with_what_to_do(shop: str, cli: Cli) -> None:
     assert ended.err == (
         "error: no thread 'main' of session 'nobody\\x1b[2J' in tenant 'main': "
         "check the id, or create the session first; "
-        "`holdfast sessions` lists the sessions\n"
+        "`holdfast sessions` lists the sessions (docs/errors#session_not_found)\n"
     )
 
 

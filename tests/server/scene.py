@@ -180,7 +180,7 @@ class Api:
         answer = await self.ask(method, path, body, **more)
         error = answer.json()["error"]
         assert error["code"] == code, f"{method} {path}: {answer.status_code} {answer.text}"
-        assert {*error} == {"code", "message", "fields", "retryable"}
+        assert {*error} == {"code", "message", "fields", "retryable", "docs"}
         return error["fields"]
 
     async def until(self, path: str, true: Callable[[Any], Any], **more: Any) -> Any:

@@ -63,7 +63,7 @@ async def test_every_failure_has_the_one_shape(api: Api) -> None:
         answer = await api.ask(method, path)
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (status, code), (method, path)
-        assert {*error} == {"code", "message", "fields", "retryable"}
+        assert {*error} == {"code", "message", "fields", "retryable", "docs"}
         assert answer.headers["content-type"] == "application/json"
         raised = wire.error_of(answer.content, status)
         assert (raised.code, str(raised)) == (code, error["message"])

@@ -41,7 +41,7 @@ def test_what_is_no_http_is_refused_in_the_one_shape(tmp_path: Path, workers: st
             assert head.startswith(b"HTTP/1.1 400 "), request[:40]
             assert b"content-type: application/json" in head
             error = json.loads(body)["error"]
-            assert {*error} == {"code", "message", "fields", "retryable"}
+            assert {*error} == {"code", "message", "fields", "retryable", "docs"}
             assert isinstance(wire.error_of(body, 400), InvalidValue)
         health = sent(
             server.port, b"GET /v1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

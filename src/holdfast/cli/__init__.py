@@ -23,6 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
-        print(f"error: {MissingExtra(extra='cli', needed_for='holdfast')}", file=sys.stderr)
+        if arguments[:1] == ["demo"]:  # needs no extra
+            from .demo import main as demo  # noqa: PLC0415
+
+            return demo(arguments[1:])
+        missing = MissingExtra(extra="cli", needed_for="holdfast")
+        print(f"error: {missing} ({missing.docs})", file=sys.stderr)
         return 1
     return run(arguments)

@@ -86,7 +86,8 @@ def report(error: HoldfastError, *, json: bool, options: Mapping[str, str] = NOT
     else:
         hint = HINTS.get(type(error))
         away = isinstance(error, errors.StoreUnavailable) and "again" not in message
-        _print_error("; ".join(filter(None, (message, "try again" if away else None, hint))))
+        said = "; ".join(filter(None, (message, "try again" if away else None, hint)))
+        _print_error(f"{said} ({error.docs})")
     return 1
 
 
@@ -136,7 +137,8 @@ def _print_error(message: str) -> None:
 
 def error_json(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> dict[str, Any]:
     """Return an error as JSON, with the fields of the library's error."""
-    return _document(error.code, translated(error, options), error.fields)
+    document = _document(error.code, translated(error, options), error.fields)
+    return {**document, "docs": error.docs}
 
 
 def _document(code: str, message: str, fields: dict[str, Any]) -> dict[str, Any]:

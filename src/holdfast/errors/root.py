@@ -29,6 +29,11 @@ class HoldfastError(Exception):
         """The error's fields by name, as a server sends them."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
+    @property
+    def docs(self) -> str:
+        """The section of the documentation about this error: `docs/errors#not_pending`."""
+        return f"docs/errors#{self.code}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.fields)
 

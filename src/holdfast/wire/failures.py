@@ -70,6 +70,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     message: str
     fields: dict[str, Any] = {}
     retryable: bool = False
+    docs: str = ""
 
 
 class Failed(Struct, frozen=True):
@@ -92,7 +93,11 @@ def failed(error: HoldfastError) -> Failed:
     as retryable, because another server may be able to handle the request."""
     fields = {name: _plain(value) for name, value in error.fields.items()}
     again = error.retryable or status_of(error) == 503
-    return Failed(Failure(code=error.code, message=str(error), fields=fields, retryable=again))
+    return Failed(
+        Failure(
+            code=error.code, message=str(error), fields=fields, retryable=again, docs=error.docs
+        )
+    )
 
 
 def _plain(value: Any) -> Any:
