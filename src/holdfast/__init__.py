@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from .stores.shared import shared_store
     from .stores.vault.keys import Vault
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported when they are first used: a client, or a program that only reads logs, needs neither
 # stores nor the harness.
