@@ -82,7 +82,7 @@ def test_every_route_scope_limit_and_setting_is_on_the_pages() -> None:
 
 
 def test_the_page_says_which_routes_take_a_thread() -> None:
-    said = re.search(r"takes `\?thread=`(.*?)share takes none:(.*?)\n\n", HTTP, re.DOTALL)
+    said = re.search(r"take `\?thread=`(.*?)session do not:(.*?)\n\n", HTTP, re.DOTALL)
     assert said is not None
     taking, sharing = (
         {*re.findall(r"`(?:GET|PUT) …/(\w+)`|`([a-z/-]+)`", part)} for part in said.groups()
