@@ -73,7 +73,7 @@ PARAPHRASES = {
 PLAIN = [
     *EXPLANATION,
     *("glossary", "harness", "tools", "streaming", "stores", "sessions", "session", "threads"),
-    *("subagents", "server", "client"),
+    *("subagents", "server", "client", "bundles"),
 ]
 RIDDLES = re.compile(
     r"\b(whoever|somebody|anew|goes on|is away|taken up|takes? up (its|the|what)|put away|hears"
