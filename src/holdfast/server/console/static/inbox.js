@@ -2,7 +2,7 @@
 /** The inbox: everything that waits for a person, over all sessions that the user may see. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { get, sessionPath } from './api.js';
-import { onInbox } from './changes.js';
+import { onInbox, onRow } from './changes.js';
 import { Time, count } from './format.js';
 import { cls, html } from './html.js';
 import { navigate, toSession } from './router.js';
@@ -108,7 +108,7 @@ function Chosen({ row, reload }) {
       else reload();
     }, (error) => over || setProblem(error.message));
     load();
-    const stop = onInbox(load);
+    const stop = onRow((one) => void (one?.session === row.session && load())); // somebody has voted
     return () => {
       over = true;
       stop();

@@ -66,7 +66,7 @@ export function Pending({ item, session, done }) {
   return html`<article class="pending card" ref=${card} aria-label="Pending: ${visible(String(item.title)).slice(0, 100)}" data-item=${item.id}>
     <header class="row"><${Kind} item=${item} /><span class="grow"></span>
       <span class="small muted">since <${Time} at=${item.at} /></span></header>
-    <h3><${Text} value=${item.title} limit=${400} /></h3>
+    <h2><${Text} value=${item.title} limit=${400} /></h2>
     <${Votes} item=${item} said=${said} />
     <${Detail} item=${item} />
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
