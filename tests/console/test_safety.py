@@ -129,9 +129,9 @@ async def test_the_login_is_accessible(windows: Windows) -> None:
 
 async def test_the_policy_has_no_weakness_that_is_known() -> None:
     modules = await asyncio.to_thread(node_modules, PACKAGES)
-    words = [node(), "--input-type=module", "-e", EVALUATE, modules, policy("n" * 24)]
-    done = await asyncio.to_thread(subprocess.run, words, check=True, capture_output=True)
-    assert json.loads(done.stdout) == []
+    words = [str(node()), "--input-type=module", "-e", EVALUATE, str(modules), policy("n" * 24)]
+    said = await asyncio.to_thread(subprocess.check_output, words)
+    assert json.loads(said) == []
 
 
 @asynccontextmanager
