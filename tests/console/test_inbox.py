@@ -46,7 +46,7 @@ async def test_what_is_approved_in_one_window_is_seen_in_another(
     conversation = await windows.open(await office.key("cleo"), "/console/sessions/customer-42")
     await chosen(other, "refund(order='42')")
     await chosen(one, '"order": "42"')  # live, without reload
-    await expect(conversation.locator(".pending")).to_be_visible()
+    await expect(conversation.locator("article.pending")).to_be_visible()
     await one.get_by_role("button", name="Approve", exact=True).click()
     await expect(other.get_by_text("Nothing waits for a person")).to_be_visible()
     row = other.locator(".recent tbody tr")
@@ -54,7 +54,7 @@ async def test_what_is_approved_in_one_window_is_seen_in_another(
     await expect(row).to_contain_text("ann")
     answer = conversation.locator(".message").get_by_text("The refund is on its way.")
     await expect(answer).to_be_visible()
-    await expect(conversation.locator(".pending")).to_have_count(0)
+    await expect(conversation.locator("article.pending")).to_have_count(0)
     assert (await session.status()).phase == "idle"
 
 
@@ -206,7 +206,7 @@ async def test_logging_out_ends_everything(windows: Windows, office: Office) -> 
     await chosen(page, "refund")
     second = await page.context.new_page()
     await second.goto("/console/sessions/customer-1")
-    await expect(second.locator(".pending")).to_be_visible()
+    await expect(second.locator("article.pending")).to_be_visible()
     windows.expect("status of 401")
     await page.get_by_role("button", name="Log out").click()
     await expect(page.get_by_role("heading", name="Log in to Holdfast")).to_be_visible()
