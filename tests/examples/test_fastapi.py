@@ -32,7 +32,12 @@ async def test_a_chat_is_streamed_approved_and_survives_a_killed_server(tmp_path
             await _say(page, "refund order=42 cents=1999")
             await expect(other.get_by_role("button", name="Approve")).to_be_visible()
 
+            server.end(signal.SIGKILL)
+            await _say(page, "sent while the server is down")
             server.restart()  # the pages connect again by themselves
+            await expect(other.get_by_text("You: sent while the server")).to_be_visible(
+                timeout=60_000
+            )
             await other.get_by_role("button", name="Approve").click()
             for each in (page, other):
                 done = each.get_by_text("refunded 1999 cents of order 42").first
