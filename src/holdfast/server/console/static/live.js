@@ -7,6 +7,7 @@ import { follow, get, isAbort, sessionPath } from './api.js';
 const TAIL = 30; // messages that are read again when something happens
 const OLDER = 60; // messages of an older page
 const QUIET = 100; // ms between two reads
+const AGAIN = 2_000; // ms until a read is repeated that the server could not answer
 const PAST = 40; // earlier states that are kept
 const AHEAD = 3; // states that are read before they are asked for
 
@@ -124,6 +125,7 @@ export class Live {
   failed(error) {
     if (error.status === 404) this.end('deleted');
     else this.problem.value = error;
+    if (error.retryable && !this.closed) setTimeout(() => this.later(), AGAIN);
   }
 
   async read() {

@@ -82,6 +82,8 @@ function measured(events, from, upto) {
     if (run) scaleOf(scales, run).add(at, working);
     if (kind in OPENS) {
       const span = { from: seq, upto: null, kind: OPENS[kind] };
+      const before = running.get(subject(event)); // a call that continues has a second start
+      if (before) before.upto = seq;
       spans.set(seq, span);
       running.set(subject(event), span);
     } else if (kind in CLOSES) {
