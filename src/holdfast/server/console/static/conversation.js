@@ -12,7 +12,7 @@ import { amend, navigate, toSession } from './router.js';
 import { Status } from './status.js';
 import { Text } from './text.js';
 
-const SHOWN = 50; // rows at first
+const SHOWN = 25; // rows at first
 const MOST = 150; // rows at once
 const STEP = 40; // rows that one step adds
 const CALLS = 20; // calls of one message that are shown at first
