@@ -152,6 +152,26 @@ def test_the_keys_of_json_output_stay_as_they_are(place: Path, cli: Cli) -> None
     assert found == json.loads(KEPT.read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize("verb", ["sessions", "sessions --threads-of s", "pending"])
+def test_an_empty_list_has_no_items_and_no_cursor(verb: str, url: str, cli: Cli) -> None:
+    write(url, empty)
+    ended = cli(*verb.split(), "--json", "--store", url)
+    assert (ended.code, ended.out) == (0, '{"items":[],"cursor":null}\n')
+
+
+@pytest.mark.parametrize("verb", ["verify", "anchors", "repair"])
+def test_a_verb_with_a_line_per_item_prints_none_of_an_empty_store(
+    verb: str, url: str, cli: Cli
+) -> None:
+    write(url, empty)
+    ended = cli(verb, "--json", "--store", url)
+    assert (ended.code, ended.out) == (0, "")
+
+
+async def empty(store: Store) -> None:
+    """Create the tables only."""
+
+
 def test_every_verb_is_tried() -> None:
     verbs = [*VERBS, *(f"{g} {v.rstrip('_')}" for g, (_, _, vs) in GROUPS.items() for v in vs)]
     tried = [line for line in COMMANDS.splitlines() if line]

@@ -83,7 +83,7 @@ def table_text(
 ) -> Iterator[Text]:
     """Return a table with a header, or an empty result if there are no rows. Empty columns are
     omitted, and so are `optional` columns while the table is wider than `width`. Only the last
-    column is truncated, so that ids can be copied.
+    column is truncated, so that ids can be copied; without room for it, it is on a line of its own.
     """
     if not rows:
         return
@@ -98,8 +98,12 @@ def table_text(
         line = ""
         for name, cells in table.items():
             line += cells[at] + " " * max(rooms[name] - cell_len(cells[at]), 2)
-        line += shortened(title, max(width - cell_len(line), SHORTEST))
+        room = width - cell_len(line)
+        below = room < SHORTEST and bool(table)
+        line += "" if below else shortened(title, max(room, SHORTEST))
         yield Text(line.rstrip(), style="" if at else "bold")
+        if below and at and title:
+            yield Text(f"  {shortened(title, max(width - 2, SHORTEST))}")
 
 
 def shortened(text: str, room: int) -> str:
