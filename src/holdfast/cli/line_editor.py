@@ -98,18 +98,17 @@ class LineEditor:
             return
         await asyncio.sleep(0)  # writes of this thread are in the queue then
         editing, *others = self._tasks
-        await asyncio.wait(
-            [editing, asyncio.ensure_future(self._writes.join())],
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        printed = asyncio.ensure_future(self._writes.join())
+        await asyncio.wait([editing, printed], return_when=asyncio.FIRST_COMPLETED)
         if self.running:
             self._session.app.exit(result="")
-        for task in others:
+        for task in (printed, *others):
             task.cancel()
-        _, *_ = await asyncio.gather(editing, *others, return_exceptions=True)
+        await asyncio.gather(editing, printed, *others, return_exceptions=True)
         self._tasks = []
         while not self._writes.empty():
             self._writes.get_nowait()()
+        editing.result()  # raises what ended the editor, if it failed
 
     async def _edit(self) -> None:
         try:
