@@ -89,6 +89,7 @@ VERBS: dict[str, Verb] = {
 }
 WITHOUT = {
     "ag_ui_run": "for clients of AG-UI",
+    "mcp": "for MCP clients",
     "ai_sdk_chat": "for clients of the AI SDK",
     "ai_sdk_resume": "for clients of the AI SDK",
     "ai_sdk_messages": "for clients of the AI SDK",

@@ -17,7 +17,7 @@ from holdfast.server.protocols.ai_sdk_stream import UiMessageStream
 from holdfast.values.delta import Delta
 from holdfast.values.result import Result
 from holdfast.values.stream_items import CaughtUp
-from holdfast.wire import End
+from holdfast.wire import End, mcp
 from tests.compat.write import FACTS, LIFE, RUN
 
 PAGES = Path(__file__).parents[2] / "docs" / "protocols"
@@ -158,3 +158,11 @@ def test_the_end_says_how_the_run_ended(status: Any, types: list[str]) -> None:
     assert [chunk["type"] for chunk in made] == types
     about = next(c["messageMetadata"] for c in made if "messageMetadata" in c)
     assert (about["cursor"], about["status"]) == ("log.7", status)
+
+
+def test_the_mcp_page_lists_every_tool() -> None:
+    page = (PAGES / "mcp.md").read_text()
+    assert [name for name in mcp.TOOLS if f"`{name}`" not in page] == []
+    for name, kind in mcp.TOOLS.items():
+        shown = mcp.schema(kind)
+        assert (shown["type"], shown["additionalProperties"]) == ("object", False), name

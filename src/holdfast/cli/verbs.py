@@ -39,6 +39,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "resume": (RUNNING, "resume:resume", "Resume the unfinished sessions of an agent."),
     "serve": (RUNNING, "serve:serve", "Serve agents over HTTP until Ctrl-C."),
     "console": (RUNNING, "console:console", "Serve the web console of a store until Ctrl-C."),
+    "mcp": (RUNNING, "mcp:mcp", "Serve the sessions of a server to an MCP client, over stdio."),
     "token": (RUNNING, "token:token", "Print the local token of a server on this machine."),
     "sessions": (READING, "sessions:sessions", "List sessions, most recently active first."),
     "search": (READING, "search:search", "Search the text of all sessions, newest first."),

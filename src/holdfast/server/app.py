@@ -23,7 +23,7 @@ from .http.errors import ErrorResponse, answer
 from .http.headers import guarded
 from .http.middleware import RequestMiddleware
 from .http.outer_middleware import ASKED, App, OuterMiddleware
-from .protocols import ag_ui, ai_sdk
+from .protocols import ag_ui, ai_sdk, mcp
 from .routes import (
     bundles,
     callers,
@@ -62,6 +62,7 @@ MODULES = (
     files,
     ai_sdk,
     ag_ui,
+    mcp,
     health,
 )
 ROUTES = [handler for module in MODULES for handler in module.HANDLERS]
@@ -181,6 +182,9 @@ def _cors(service: Service) -> CORSConfig | None:
         return None
     return CORSConfig(
         allow_origins=origins,
-        allow_headers=["authorization", "content-type", "idempotency-key", "last-event-id"],
+        allow_headers=[
+            *("authorization", "content-type", "idempotency-key", "last-event-id"),
+            *("mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id"),
+        ],
         expose_headers=["x-request-id", "retry-after"],
     )

@@ -1,0 +1,57 @@
+"""`holdfast mcp`: sessions for MCP clients, over stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from .. import __version__
+from ..client.transport import Patience, Transport
+from ..errors import MissingExtra
+from ..wire import mcp as protocol
+from .options import DEFAULTS, Common
+
+KEY = "HOLDFAST_KEY"  # the API key, which a command line would show to other users
+URL = "http://127.0.0.1:7700"
+
+
+def mcp(
+    *,
+    url: Annotated[str, Parameter(name="--url")] = URL,
+    common: Common = DEFAULTS,
+) -> None:
+    """Serve the sessions of a server to an MCP client, over stdio.
+
+    ```
+    holdfast mcp --url https://agents.example.com
+    ```
+
+    An MCP client starts it. It lists, searches and reads sessions, sends messages, and decides what
+    is pending, with the scopes of the API key in `HOLDFAST_KEY`. A server on this machine without
+    keys needs none.
+
+    :param url: Address of the server.
+    """
+    try:
+        from mcp.server.stdio import stdio_server  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise MissingExtra(extra="mcp", needed_for="holdfast mcp") from error
+
+    async def serve() -> None:
+        transport = Transport([url], os.environ.get(KEY) or None, patience=Patience())
+
+        async def ask(request: protocol.ApiRequest) -> bytes:
+            about = {"body": request.body, "query": request.query, "wait": request.wait}
+            return await transport.raw(request.method, f"/v1{request.path}", **about)
+
+        server = protocol.server(ask, __version__)
+        try:
+            async with stdio_server() as (received, sent):
+                await server.run(received, sent, server.create_initialization_options())
+        finally:
+            await transport.aclose()
+
+    asyncio.run(serve())
