@@ -10,7 +10,7 @@ import msgspec
 from litestar import Request, Response, post
 from litestar.openapi.datastructures import ResponseSpec
 
-from ...errors import MissingExtra, NoRoute
+from ...errors import InvalidValue, MissingExtra, NoRoute
 from ...wire import error_of
 from ...wire import mcp as protocol
 from ..http.context import Context
@@ -47,6 +47,9 @@ class Caught:
 async def mcp(ctx: Context, request: Request[Any, Any, Any]) -> Response[bytes]:
     """Accept a message of MCP (streamable HTTP, JSON responses, no sessions). It needs a key;
     each call of a tool needs the scopes of the request that it makes."""
+    body = request.scope["state"].get("body", b"")
+    if not body:
+        raise InvalidValue(field="body", problem="is missing", remedy="send a message of MCP")
     try:
         from mcp.server.streamable_http_manager import (  # noqa: PLC0415 - an optional package
             StreamableHTTPSessionManager,
@@ -63,7 +66,6 @@ async def mcp(ctx: Context, request: Request[Any, Any, Any]) -> Response[bytes]:
         # The middleware has authenticated the request, and checked its origin and its size.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    body = request.scope["state"].get("body", b"")
     caught = Caught()
     async with manager.run():
         scope: Any = {**request.scope, "headers": [*request.scope["headers"]]}

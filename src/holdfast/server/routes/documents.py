@@ -44,6 +44,7 @@ RAW = {
     **{"write_file": FILE, "restore_files": ARCHIVE},
 }
 STREAMED = {"schema": {"type": "string", "description": "Server-sent events."}}
+STREAMS = ("follow_changes", "ai_sdk_chat", "ai_sdk_resume", "ag_ui_run")
 OPEN = ("health", "ready")  # operations that need no key
 OTHERS = (Imported, Display, Decision, Result, Status, Receipt)
 REF = "#/components/schemas/{name}"
@@ -104,7 +105,7 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
                 operation["requestBody"] = body
             if operation["operationId"] == "get_events":
                 operation["responses"]["200"]["content"][STREAM] = STREAMED
-            if operation["operationId"] == "follow_changes":
+            if operation["operationId"] in STREAMS:
                 operation["responses"]["200"]["content"] = {STREAM: {}}
             if operation["operationId"] == "get_blob":
                 operation["responses"]["200"]["content"].update(dict.fromkeys(SHOWN, BYTES))
