@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from importlib.metadata import version
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from .. import __version__
 from ..client.transport import Patience, Transport
 from ..errors import MissingExtra
 from ..wire import mcp as protocol
@@ -47,7 +47,7 @@ def mcp(
             about = {"body": request.body, "query": request.query, "wait": request.wait}
             return await transport.raw(request.method, f"/v1{request.path}", **about)
 
-        server = protocol.server(ask, __version__)
+        server = protocol.server(ask, version("holdfast"))
         try:
             async with stdio_server() as (received, sent):
                 await server.run(received, sent, server.create_initialization_options())
