@@ -173,7 +173,7 @@ class _Run:
             logs=judged,
             rows={row.key: row for row in rows},
             effects=[replace(effect, at=effect.at + CLOCKS) for effect in ledger.effects()],
-            told=users.told,
+            told=[told for told in users.told if told.session not in unfinished],
             readings=users.readings,
             faults=self._where.counts,
             checks=Counter(),
