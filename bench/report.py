@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -154,29 +155,29 @@ def _table(title: str, columns: list[str], rows: list[list[str]], widths: list[i
 
 
 def keep(
-    readme: Path, about: Machine, rounds: int, results: list[Result], order: Sequence[str]
+    readme: Path, about: Machine | str, rounds: int, results: list[Result], order: Sequence[str]
 ) -> None:
-    """Put the tables below the heading "Results" of a page. What stands there of workloads that
-    were not measured now stays; `order` is that of all workloads."""
+    """Put a section for each workload below the heading "Results" of a page. The sections of
+    workloads that were not measured now stay; `order` is that of all workloads."""
     before, heading, old = readme.read_text("utf-8").partition("## Results\n")
     if not heading:
         raise ValueError(f"{readme} has no heading Results")
-    stays = {*order} - {result.name for result in results}
-    lines = []
-    for title, columns, rows in tables(results):
-        _, _, table = old.partition(f"{title}:\n\n")
-        known = [
-            [cell.strip() for cell in line[1:-1].split("|")]
-            for line in table.partition("\n\n")[0].splitlines()
-        ]
-        both = [row for row in known if row[0] in stays] + rows
-        both.sort(key=lambda row: order.index(row[0]))
-        lines += _table(title, columns, both, [3] * len(columns))
-    said = [line[2:].partition(": ")[::2] for line in old.splitlines() if line.startswith("- ")]
-    said = [each for each in said if each[0] in stays] + notes(results)
-    lines += [f"- {name}: {note}" for name, note in sorted(said, key=lambda s: order.index(s[0]))]
-    text = f"{before}{heading}\n{about}; {rounds} rounds.\n\n" + "\n".join(lines)
-    readme.write_text(f"{text}\n", "utf-8")
+    sections = dict(part.partition("\n\n")[::2] for part in old.split("\n### ")[1:])
+    today = datetime.now(UTC).date().isoformat()
+    for result in results:
+        sections[result.name] = _section(result, f"{today}: {about}; {rounds} rounds.")
+    names = sorted(sections.keys() & {*order}, key=order.index)
+    text = "\n".join(f"\n### {name}\n\n{sections[name].strip()}" for name in names)
+    readme.write_text(f"{before}{heading}{text}\n", "utf-8")
+
+
+def _section(result: Result, about: str) -> str:
+    """The table of one workload, with its bars first, and its notes."""
+    rows = [[bar.name, told(bar), bar_text(bar), verdict(bar)] for bar in result.bars]
+    rows += [[figure.name, told(figure), "", figure.note] for figure in result.figures]
+    columns = ["what", "median (quartiles)", "bar", "how"]
+    _, _, *lines = _table("", columns, rows, [3] * len(columns))
+    return "\n".join([about, "", *lines, *(f"- {note}" for note in result.notes)])
 
 
 def as_json(about: Machine, settings: Settings, results: list[Result]) -> bytes:
