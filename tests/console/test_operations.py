@@ -67,6 +67,15 @@ async def test_a_session_is_checked_audited_downloaded_and_deleted(
     assert not (await client.list()).items
 
 
+async def test_a_failed_run_says_why(windows: Windows, office: Office) -> None:
+    session = await (await office.client()).get_or_create("order-2")
+    await session.send("Fail")
+    page = await windows.open(await office.key(), "/console/sessions/order-2?tab=operations")
+    driver = page.get_by_role("region", name="Driver")
+    await expect(driver).to_contain_text("failed")
+    await expect(driver).to_contain_text("The model call failed.")
+
+
 async def test_the_store_page_shows_health_and_scopes(windows: Windows, office: Office) -> None:
     page = await windows.open(await office.key(), "/console/store")
     await expect(page.locator(".health .pill.good")).to_have_text("ready")

@@ -41,13 +41,13 @@ export function Operations({ id, session, thread = 'main' }) {
 /** @param {Place} props */
 function Driver({ id, thread }) {
   const { value, problem, again } = useRead(async () => {
-    const [lease, status, { row }, failed] = await Promise.all([get(sessionPath(id, 'lease'), { thread }), get(sessionPath(id, 'status'), { thread }), get(sessionPath(id), { thread }),
-      get(sessionPath(id, 'events'), { thread, kind: 'model.failed', reverse: true, limit: 5 }).catch(() => ({ items: [] }))]);
-    return { lease, status, row, failed: failed.items };
+    const [lease, status, { row }, runs] = await Promise.all([get(sessionPath(id, 'lease'), { thread }), get(sessionPath(id, 'status'), { thread }), get(sessionPath(id), { thread }),
+      get(sessionPath(id, 'events'), { thread, kind: 'run.finished', reverse: true, limit: 5 })]);
+    return { lease, status, row, runs: runs.items };
   }, [id, thread], REFRESH);
   const [wrong, setWrong] = useState('');
   if (!value) return html`<${Part} title="Driver" name="driver"><${Problem} text=${problem} /><//>`;
-  const { lease, status, row, failed } = value;
+  const { lease, status, row, runs } = value;
   const abort = () => send('POST', sessionPath(id, 'abort'), { reason: 'stopped in the console' }, { thread }).then(again, (error) => setWrong(error.message));
   return html`<${Part} title="Driver" name="driver"><${Problem} text=${wrong || problem} />
     <dl><dt>Process</dt><dd>${lease.owner ? html`<${Text} value=${lease.owner} limit=${120} />, since <${Time} at=${lease.since} />, until <${Time} at=${lease.until} /> unless renewed` : 'none: nothing runs'}</dd>
@@ -55,7 +55,8 @@ function Driver({ id, thread }) {
       <dt>Model</dt><dd>${status.model ?? '–'}, mode ${status.mode || '–'}</dd>
       <dt>Next timer</dt><dd>${row.wake ? html`<${Time} at=${row.wake} />` : 'none'}</dd>
       <dt>Log</dt><dd>${count(row.head)} events, ${count(row.bytes ?? 0)} bytes, begun <${Time} at=${row.created} />, last active <${Time} at=${row.last} /></dd>
-      ${failed.length > 0 && html`<dt>Retries</dt><dd>${failed.map((/** @type {any} */ event) => html`<div><${Time} at=${event.at} /> <${Text} value=${event.data?.problem ?? event.data?.code ?? event.data} limit=${200} /></div>`)}</dd>`}</dl>
+      ${runs.length > 0 && html`<dt>Last runs</dt><dd>${runs.map((/** @type {any} */ event) => html`<div><${Time} at=${event.at} /> ${asText(event.data?.status)}
+        ${event.data?.error && html` <${Text} value=${event.data.error} limit=${300} />`}</div>`)}</dd>`}</dl>
     ${may('sessions:write') && status.run && ['running', 'waiting'].includes(row.run) && html`<button class="danger" onClick=${abort}>Abort the run</button>`}<//>`;
 }
 
