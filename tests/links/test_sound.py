@@ -18,6 +18,7 @@ from holdfast.log import catalog
 from holdfast.log.codec import fingerprint
 from holdfast.stores.frames import packed
 from holdfast.stores.hash_chain import link_in
+from holdfast.stores.postgres import text_tables
 from holdfast.stores.postgres.columns import columns
 from tests import servers
 
@@ -258,6 +259,10 @@ async def test_a_store_of_an_older_program_is_migrated_and_goes_on(
         await conn.execute("DROP FUNCTION append_2, append_3")
         await conn.execute("ALTER TABLE events DROP COLUMN link")
         await conn.execute("ALTER TABLE logs DROP COLUMN renewed, DROP COLUMN mark")
+        await conn.execute("DROP TRIGGER search_log ON logs")
+        await conn.execute("DROP TRIGGER search_events ON events")
+        await conn.execute("DROP INDEX logs_changed")
+        await conn.execute(text_tables.DROP.replace("hf.", ""))
         await conn.execute("UPDATE meta SET version = 1")
     async with connect(url) as store:
         assert await told(store) == {}

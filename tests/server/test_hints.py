@@ -46,6 +46,7 @@ def test_the_command_that_is_named_makes_a_key_for_this_server(tmp_path: Path) -
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("serving")
+        assert process.stdout.readline().startswith("console: ")
         words = shlex.split(hint(process.stdout.readline()).replace("NAME", "ann"))
         made = forks.run(*run, *words[1:], cwd=tmp_path, capture_output=True, text=True, check=True)
         key = {"authorization": f"Bearer {made.stdout.strip()}"}

@@ -88,7 +88,7 @@ async def test_a_parameter_is_refused_with_its_choices(
 async def test_a_parameter_that_there_is_not_is_guessed(api: Api) -> None:
     fields = await api.fails("invalid_value", "GET", "/sessions?lable=x")
     assert fields["field"] == "lable"
-    assert fields["remedy"].startswith("did you mean 'label'? Available: agent, ")
+    assert fields["remedy"].startswith("did you mean 'label'? Available: active_from, ")
 
 
 async def test_a_body_that_is_all_optional_may_be_left_out(api: Api) -> None:

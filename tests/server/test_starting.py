@@ -99,6 +99,13 @@ def line(server: Served) -> str:
     return said.decode()
 
 
+def started(server: Served) -> str:
+    """The URL of a server with a console, whose address is the second line."""
+    url = url_in(line(server))
+    assert line(server).startswith("console: ")
+    return url
+
+
 def url_in(text: str) -> str:
     assert text.startswith("serving http"), text
     return text.split()[1]
@@ -146,7 +153,7 @@ def test_a_server_says_that_nothing_is_kept(folder: Path, monkeypatch: pytest.Mo
     text = '[agents]\nshop = "shop:shop"\n[auth]\nkind = "none"\n'
     (folder / "s.toml").write_text(text)
     with served(folder, "--config", "s.toml") as server:
-        url_in(line(server))
+        started(server)
         said = line(server)
     assert "in memory" in said
     assert "[stores] in s.toml" in said
@@ -445,7 +452,7 @@ def test_a_whole_key_is_as_good_as_its_id_and_never_shown(
 
 def test_a_server_whom_nobody_may_ask_says_how_a_key_is_made(folder: Path) -> None:
     with served(folder, "shop:shop", "--store", "sqlite:x.db", "--auth", "keys") as server:
-        url_in(line(server))
+        started(server)
         assert "holdfast keys create" in line(server)
 
 
@@ -475,7 +482,7 @@ def test_ctrl_c_says_what_becomes_of_runs_and_the_second_ends_at_once(
 
     words = ("--store", "sqlite:x.db", "--workers", workers, "--grace", "600", "--auth", "none")
     with served(folder, "shop:shop", *words, program=endless) as server:
-        url = url_in(line(server))
+        url = started(server)
         assert line(server).startswith("WARNING")
         httpx.put(f"{url}/sessions/c", json={}, timeout=PATIENCE)
         httpx.post(f"{url}/sessions/c/messages", json={"content": "Slow"}, timeout=PATIENCE)
