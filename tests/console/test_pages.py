@@ -75,6 +75,19 @@ async def test_every_place_has_an_address(api: Api) -> None:
         assert (await api.client.get(f"/console/{path}")).status_code == 404
 
 
+async def test_an_address_with_a_slash_at_its_end_is_redirected(api: Api) -> None:
+    for path, to in {
+        "/console/": "/console",
+        "/console/inbox/?at=7&thread=sub%2Fc1": "/console/inbox?at=7&thread=sub%2Fc1",
+        "/console/sessions/a%3Ab%20%C3%A9/": "/console/sessions/a%3Ab%20%C3%A9",
+    }.items():
+        answer = await api.client.get(path)
+        assert answer.status_code == 308
+        assert answer.url.join(answer.headers["location"]).raw_path == to.encode()
+    for path in ("/console//", "/console/sessions//", "//console/", "/console/static/app.js/"):
+        assert (await api.client.get(path)).status_code == 404
+
+
 async def test_no_other_file_can_be_read(api: Api) -> None:
     for path in (
         *("nothing.js", "../assets.py", "..%2fassets.py", "%2e%2e/assets.py", "vendor", "vendor/"),

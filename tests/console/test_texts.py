@@ -46,7 +46,9 @@ async def markdown(page: Page, text: str) -> str:
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(windows: Windows) -> Page:
     windows.expect("401")  # nobody is logged in
-    return await windows.open()
+    page = await windows.open()
+    await expect(page.get_by_role("heading", name="Log in")).to_be_visible()  # it asks no more
+    return page
 
 
 SAFE = 'rel="noopener noreferrer" target="_blank"'

@@ -21,6 +21,7 @@ from ...log.events import Key, NewEvent, key, new_id
 from ...log.transcript import Message
 from ...sessions.changes import check_held
 from ...sessions.rewind import rewind
+from ...sessions.threads import threads_of
 from ...stores.conversation import messages_of
 from ...stores.pages import existing_row
 from ...stores.port import Store
@@ -131,20 +132,19 @@ class Threads(Forks[S]):
         be equal. `subagents` includes the threads of sub-agents. A page may have fewer than `limit`
         items; only the last page has no cursor."""
         self._core.check_open()
-        key, agent = self._core.key, self._core.config.agent.key
-        query = Query(
-            tenant=key.tenant, session=key.session, label=label, metadata=dict(settings or {})
+        return await threads_of(
+            self._core.host.store,
+            self._core.key,
+            self._core.config.agent.key,
+            title=title,
+            label=label,
+            settings=settings,
+            parent=parent,
+            forks=forks,
+            subagents=subagents,
+            cursor=cursor,
+            limit=limit,
         )
-        while True:
-            page = await self._core.host.store.find(query, cursor=cursor, limit=limit)
-            found = [
-                row
-                for row in page.items
-                if _answers(row, title, parent, forks) and (subagents or row.agent in (None, agent))
-            ]
-            if found or page.cursor is None:
-                return Page(items=found, cursor=page.cursor)
-            cursor = page.cursor
 
     async def get(self, thread: str | None = None) -> Row | None:
         """Return the row of a thread, as `list` does, or None if the thread does not exist."""
@@ -171,14 +171,6 @@ class Threads(Forks[S]):
                 break
         firsts = {name: _first(rows, name) for name in rows if wanted is None or name in wanted}
         return {name: text for name, text in firsts.items() if text is not None}
-
-
-def _answers(row: Row, title: str | None, parent: str | None, forks: bool | None) -> bool:
-    if title is not None and title.casefold() not in (row.title or "").casefold():
-        return False
-    if parent is not None and (row.parent is None or row.parent.thread != parent):
-        return False
-    return forks is None or forks == (row.parent is not None and row.parent.at > 0)
 
 
 def _first(rows: Mapping[str, Row], name: str) -> str | None:

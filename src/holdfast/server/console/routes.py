@@ -17,6 +17,7 @@ from ..settings import KEYS
 from .assets import assets, page
 
 PUBLIC = {"public": True}
+PAGE = {**PUBLIC, "slash": True}
 MODULES = {"session": "session.js", "inbox": "inbox.js", "store": "operations.js"}
 PLACES = ["/inbox", "/store", "/sessions", "/sessions/{session_id:str}"]
 TOKEN = "token"  # noqa: S105 - the name of a parameter
@@ -26,7 +27,7 @@ FORGET = {"clear-site-data": '"cache"'}
 Name = Annotated[str, PathParameter(min_length=1, max_length=200)]
 
 
-@get("/", opt=PUBLIC, include_in_schema=False)
+@get("/", opt=PAGE, include_in_schema=False)
 async def console(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Return the page. With the local token in the query, log in first, and redirect to the address
     without the token."""
@@ -39,7 +40,7 @@ async def console(request: Request[Any, Any, Any]) -> Response[bytes]:
     return Response(b"", status_code=303, headers=headers)
 
 
-@get(PLACES, opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
+@get(PLACES, opt=PAGE, include_in_schema=False, sync_to_thread=False)
 def place(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Return the page; its script shows what the path names."""
     named = request.scope["path"].removeprefix(base_of(request.scope)).split("/")
@@ -48,10 +49,21 @@ def place(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 
 def _page(request: Request[Any, Any, Any], first: str = "sessions.js") -> Response[bytes]:
+    raw = request.scope.get("raw_path") or b""
+    if raw.endswith(b"/"):
+        return _without_slash(request, raw)
     service = _service(request)
     text, policy = page(base_of(request.scope), _auth(service), service.version, first)
     headers = {"content-security-policy": policy, **PRIVATE}
     return Response(text.encode(), media_type=MediaType.HTML, headers=headers)
+
+
+def _without_slash(request: Request[Any, Any, Any], raw: bytes) -> Response[bytes]:
+    """Redirect to the address without the slash at its end, relative to it."""
+    last = raw.rstrip(b"/").rpartition(b"/")[2].decode("latin-1")
+    query = request.scope["query_string"].decode("latin-1")
+    location = f"../{last}{query and '?'}{query}"
+    return Response(b"", status_code=308, headers={"location": location, **PRIVATE})
 
 
 async def _cookie(request: Request[Any, Any, Any], token: str) -> dict[str, str]:

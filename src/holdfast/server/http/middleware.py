@@ -161,11 +161,13 @@ class RequestPipeline:
 
     def _check_path(self) -> None:
         """Reject a path that routing would change. Routing drops empty segments, decodes slashes
-        inside a segment, and replaces bytes that are not UTF-8."""
+        inside a segment, and replaces bytes that are not UTF-8. Routes with the option `slash`
+        redirect a path that ends with a slash."""
         raw = self._scope.get("raw_path") or quote(self._scope["path"]).encode()
         if PLAIN.fullmatch(raw):
             return
-        folded = b"//" in raw or raw.endswith(b"/") or b"%2f" in raw.lower()
+        ends = raw.endswith(b"/") and not self._opt.get("slash")
+        folded = ends or b"//" in raw or b"%2f" in raw.lower()
         try:
             shown = unquote_to_bytes(raw).decode()
         except UnicodeDecodeError:

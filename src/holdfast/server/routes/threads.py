@@ -9,6 +9,7 @@ from litestar import delete, get, patch, post
 from litestar.params import FromQuery, JSONBody, PathParameter
 
 from ...errors import SessionExists, SessionNotFound
+from ...sessions.threads import threads_of
 from ...wire import CreateThread, ForkThread, RenameThread, RowPage, SessionView
 from ..http.context import Context, RequestContext
 from .parameters import READ, SESSION, WRITE, Limit, SessionId, Text, Thread
@@ -31,16 +32,20 @@ async def threads(
     limit: Limit = 50,
 ) -> RowPage:
     """Return the threads that match all filters, the most recently active first."""
-    async with ctx.session(session_id) as session:
-        page = await session.thread.list(
-            title=title,
-            label=label,
-            parent=parent,
-            forks=forks,
-            subagents=subagents,
-            cursor=cursor,
-            limit=limit,
-        )
+    place, row = await ctx.find(session_id)
+    served = await ctx.served(place, row)
+    page = await threads_of(
+        place.store,
+        row.key,
+        row.agent if served is None else served.agent,
+        title=title,
+        label=label,
+        parent=parent,
+        forks=forks,
+        subagents=subagents,
+        cursor=cursor,
+        limit=limit,
+    )
     return RowPage(
         items=[ctx.service.places.naming.row(row) for row in page.items], cursor=page.cursor
     )

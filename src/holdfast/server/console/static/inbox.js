@@ -1,6 +1,6 @@
 // @ts-check
 /** The inbox: everything that waits for a person, over all sessions that the user may see. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { get, sessionPath } from './api.js';
 import { onInbox, onRow } from './changes.js';
 import { Time, count } from './format.js';
@@ -70,7 +70,7 @@ export function Inbox() {
 
   const items = list?.items ?? [];
   const item = items[at];
-  useEffect(() => {
+  useLayoutEffect(() => { // a key always means what is shown
     const typed = (/** @type {KeyboardEvent} */ event) => press(event, items, at, (one) => setChosen(keyOf(one)));
     addEventListener('keydown', typed);
     return () => removeEventListener('keydown', typed);

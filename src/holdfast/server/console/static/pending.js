@@ -1,6 +1,6 @@
 // @ts-check
 /** A pending item, with what a person can do about it. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
 import { ApiError, may, me, send, sessionPath } from './api.js';
 import { Time } from './format.js';
@@ -104,10 +104,10 @@ function Controls(props) {
   return html`<${Answer} ...${props} />`;
 }
 
-/** Put the focus on what has just been shown. */
+/** Put the focus on what has just been shown, before the next key is pressed. */
 function useFocus() {
   const ref = useRef(/** @type {any} */ (null));
-  useEffect(() => ref.current?.focus(), []);
+  useLayoutEffect(() => ref.current?.focus(), []);
   return ref;
 }
 
