@@ -11,7 +11,7 @@ from litestar import Request
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
-from ...errors import Forbidden, InvalidValue, SessionNotFound, UnknownAgent
+from ...errors import Forbidden, HarnessClosed, InvalidValue, SessionNotFound, UnknownAgent
 from ...harness import Live, Session, core_of
 from ...log.catalog import Row
 from ...log.codec import check_name
@@ -109,7 +109,7 @@ class RequestContext:
         state includes all events that other processes have written so far."""
         place, row = await self.find(id, thread)
         served = await self.engine_of(place, row)
-        async with served.engine.open(place, served.agent, id, thread) as session:
+        async with self._opened(place, served, id, thread) as session:
             if current:
                 await core_of(session).catch_up()
             yield session
@@ -131,8 +131,23 @@ class RequestContext:
             finally:
                 await live.aclose()
             return
-        async with served.engine.open(place, served.agent, id, thread) as session:
+        async with self._opened(place, served, id, thread) as session:
             yield session
+
+    @asynccontextmanager
+    async def _opened(
+        self, place: TenantStore, served: Serving, id: str, thread: str
+    ) -> AsyncGenerator[Session, None]:
+        """Context manager that keeps a session open. Raises `SessionNotFound` also if the session
+        is deleted meanwhile."""
+        try:
+            async with served.engine.open(place, served.agent, id, thread) as session:
+                yield session
+        except HarnessClosed:
+            self.service.check_open()
+            if await place.store.row(Key(place.tenant, id, thread)) is None:
+                raise SessionNotFound(tenant=place.tenant, session=id, thread=thread) from None
+            raise
 
     def choices(self, session: Session) -> Choices:
         """Return the models and limits that a client may choose for the runs of a session."""

@@ -53,9 +53,13 @@ export class Live {
 
   /** Read it, and follow it. Returns how to stop. */
   start() {
-    this.load().then((cursor) => {
-      if (cursor && !this.closed) this.stop = this.follow(cursor);
-    });
+    const begin = async () => {
+      const cursor = await this.load();
+      if (this.closed) return;
+      if (cursor) this.stop = this.follow(cursor);
+      else if (this.problem.peek()?.retryable) this.timer = setTimeout(begin, AGAIN);
+    };
+    begin();
     return () => {
       this.closed = true;
       clearTimeout(this.timer);
