@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Dialog, Page, expect
 
 from tests.console.browser import PATIENCE, Windows, launched
 from tests.console.desk import STORY
@@ -72,11 +72,14 @@ async def windows(origin: str) -> AsyncGenerator[Windows, None]:
 
 
 async def opened(windows: Windows, office: Office, name: str) -> Page:
-    context = await windows.context()
+    page = await (await windows.context()).new_page()
     token = await office.key()
-    await context.add_init_script(f"sessionStorage.setItem('token', '{token}')")
-    page = await context.new_page()
-    windows.expect("404", "favicon", "ERR_", "[Nn]etwork")
+
+    async def give(dialog: Dialog) -> None:
+        await dialog.accept(token)
+
+    page.on("dialog", give)
+    windows.expect("404", "ERR_", "network error")  # a new session, and a killed server
     await page.goto(f"/{name}.html?server={office.server.url}&session=page")
     return page
 
