@@ -1,4 +1,4 @@
-"""Works off the sessions of all tenants: `python worker.py URL`. Start it as often as you like."""
+"""Drives the sessions of all tenants: `python worker.py URL`. Start it as often as you like."""
 
 import asyncio
 import sys

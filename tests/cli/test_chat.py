@@ -335,7 +335,7 @@ def test_ctrl_c_aborts_first_and_leaves_the_second_time(
         screen.type("slow")
         screen.until_screen("begun")
         screen.press("\x03")
-        screen.until_screen("aborting; Ctrl-C again leaves")
+        screen.until_screen("aborting the run; Ctrl-C again ends the chat")
         screen.until_screen("[aborted")
         screen.until_screen(READY)
         screen.press("\x03")

@@ -140,7 +140,9 @@ def test_a_message_that_arrives_is_shown_with_a_spinner_until_it_is_aborted(
         terminal.type("hello")  # is queued
         terminal.until_screen(" working, 1 queued" + READY)
         terminal.press("\x03")
-        terminal.until_screen("aborting; Ctrl-C again leaves", "[aborted]", "\nhello" + READY)
+        terminal.until_screen(
+            "aborting the run; Ctrl-C again ends the chat", "[aborted]", "\nhello" + READY
+        )
         terminal.until_screen(READY, without="working")
         terminal.press("\x03")
         assert terminal.end() == 130

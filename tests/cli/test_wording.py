@@ -229,9 +229,14 @@ PROGRAMS = {
     "harness/session/session.py": ["pass a list of (role, text) pairs"],
     "harness/telemetry/logs.py": ["pass a list"],
     "harness/tools/definition.py": ["pass a number above 0, or None"],
+    "harness/worker.py": [  # no verb makes a `Worker`
+        "pass tenants=[...], or use Harness for a single tenant",
+        'pass a list of names, or "all"',
+    ],
     # In the program of the agent, where tools are written:
     "harness/tools/jsonschema.py": ["declare it as f(arguments) or f(arguments, context)"],
     "harness/tools/signature.py": ["create the tool from a bound method: tool(thing.method)"],
+    "sessions/posting.py": ["pass a str"],
     "stores/__init__.py": ["pass a str such as sqlite:PATH"],
     "stores/checked.py": ["pass a str"],
     "stores/rules.py": ["pass a str"],

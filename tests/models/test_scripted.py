@@ -72,10 +72,10 @@ async def test_the_step_is_read_off_the_prompt_and_not_counted() -> None:
 
 
 async def test_a_script_that_is_over() -> None:
-    with pytest.raises(ModelError, match="the script has ended; its number of steps is 1"):
+    with pytest.raises(ModelError, match=r"the script has no more steps \(its length is 1\)"):
         await listen(ScriptedModel(["One."]), call(*LATER))
     assert text(await listen(ScriptedModel(["One."], repeat=True), call(*LATER))) == "One."
-    with pytest.raises(ModelError, match="the script has ended"):
+    with pytest.raises(ModelError, match="the script has no more steps"):
         await listen(ScriptedModel([], repeat=True), call())
 
 

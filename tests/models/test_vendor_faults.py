@@ -198,7 +198,7 @@ async def test_a_stream_cut_within_a_chunk(caller: Caller, vendor: Standin) -> N
 async def test_a_stream_that_just_ends_too_early(caller: Caller, vendor: Standin) -> None:
     vendor.stream(caller.protocol.begun())
     error = await caller.fails()
-    assert (type(error), error.problem) == (ModelUnavailable, "the answer was cut short")
+    assert (type(error), error.problem) == (ModelUnavailable, "the answer was truncated")
     assert text(caller.heard) == "Hello"
 
 

@@ -186,7 +186,7 @@ def _check_size(size: int) -> None:
     if size > BUNDLE_LIMITS.json_bytes:
         raise InvalidValue(
             field="bundle",
-            problem=f"has {size} bytes, too many for a single JSON",
+            problem=f"has {size} bytes, too many for a single JSON file",
             remedy="write it as an archive (.zip)",
             limit=BUNDLE_LIMITS.json_bytes,
         )

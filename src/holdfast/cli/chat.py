@@ -239,9 +239,11 @@ class Chat:
             return
         self._warned = True
         if status.pending and status.phase != "running_tool":
-            self.screen.remark("the run needs your answer: Ctrl-C again leaves, /abort aborts it")
+            self.screen.remark(
+                "the run needs your answer; Ctrl-C again ends the chat, /abort aborts the run"
+            )
         else:
-            self.screen.remark("aborting; Ctrl-C again leaves")
+            self.screen.remark("aborting the run; Ctrl-C again ends the chat")
             self._tasks.add(asyncio.ensure_future(self.commands.abort()))
 
     async def _read(self) -> None:

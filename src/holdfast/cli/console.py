@@ -33,8 +33,9 @@ def console(
     ```
 
     Shows the sessions of the store in a browser, and decides what is pending. No agent is needed:
-    the processes that serve the agents continue the runs. It prints an address that is logged in.
-    On an address that is not of this machine, log in with an API key (`holdfast keys create`).
+    the processes that serve the agents continue the runs. It prints a URL that logs you in. With
+    `--host` and an address that other machines can reach, log in with an API key
+    (`holdfast keys create`).
 
     :param host: Address to listen on.
     :param port: Port; 0 chooses a free one.

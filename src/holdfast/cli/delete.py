@@ -83,7 +83,7 @@ async def purge(
 
     ```
     holdfast purge
-    holdfast purge --sandbox places
+    holdfast purge --sandbox sandboxes
     ```
 
     Deleted data can remain in free pages and logs; this removes it, for all tenants. Run it while

@@ -13,7 +13,7 @@ SIZE = 65_536
 
 
 class Input(Protocol):
-    """Where the lines of a chat come from. `typed` tells whether a person types them."""
+    """The source of the lines of a chat. `typed` says whether a user types them."""
 
     typed: bool
 

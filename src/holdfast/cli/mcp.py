@@ -29,9 +29,9 @@ def mcp(
     holdfast mcp --url https://agents.example.com
     ```
 
-    An MCP client starts it. It lists, searches and reads sessions, sends messages, and decides what
-    is pending, with the scopes of the API key in `HOLDFAST_KEY`. A server on this machine without
-    keys needs none.
+    Configure an MCP client to start this command. The client can then list, search and read
+    sessions, send messages, and decide pending items, as far as the scopes of the API key in
+    `HOLDFAST_KEY` allow. The key is not needed for a server on this machine that has no keys.
 
     :param url: Address of the server.
     """

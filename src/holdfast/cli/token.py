@@ -34,7 +34,7 @@ def token(
     prints one JSON object.
 
     :param port: Port of the server. Required if several servers have a token.
-    :param url: Print the address of the console with the token in it, which logs a browser in.
+    :param url: Print the URL of the console with the token in it, which logs you in.
     """
     found = chosen(find(port, None if common.store is None else address(common.store)), common)
     if len(found) != 1:

@@ -206,8 +206,8 @@ class Session:
         return await read_events(self._place, bounds, most=limit)
 
     async def audit(self) -> list[Audited]:
-        """Return the tool calls of this thread in the order in which they were proposed, with who
-        asked, who decided what, and how they ended."""
+        """Return the tool calls of this thread in the order in which they were proposed, with the
+        requester, the decisions and the outcome of each call."""
         found: list[Audited] = []
         after: int | None = 0
         while after is not None:

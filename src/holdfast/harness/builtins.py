@@ -33,9 +33,9 @@ async def ask_user(
     """Ask the user a question and wait for the answer.
 
     Args:
-        question: What to ask.
-        options: Answers to choose from, if there are only some.
-        selection: Whether one of the options is to be chosen, or any number.
+        question: The question.
+        options: The possible answers. Omit it to accept any text.
+        selection: Whether the user can choose one option or several.
     """
     if not question.strip():
         raise ToolError(problem="the question is empty")
@@ -71,7 +71,7 @@ async def submit_plan(title: str, plan: str, context: ToolContext) -> ToolResult
     """Show the user a plan before carrying it out, and wait until it is approved or rejected.
 
     Args:
-        title: What the plan is for.
+        title: The title of the plan.
         plan: The plan, as text.
     """
     answer = context.answer
@@ -98,12 +98,12 @@ async def request_access(path: str, reason: str, context: ToolContext) -> ToolRe
     """Ask the user for access to a path outside the sandbox, and wait for the answer.
 
     Args:
-        path: The place.
-        reason: What it is needed for.
+        path: The path of a file or folder.
+        reason: Why the access is needed.
     """
     granted = list(context.state.get("access", []))
     if path in granted:
-        return ToolResult(content=f"Access to {path} was granted before.", data={"granted": True})
+        return ToolResult(content=f"Access to {path} was already granted.", data={"granted": True})
     answer = context.answer
     if answer is None:
         title = f"Access to {path}: {reason}"
@@ -138,10 +138,10 @@ async def task_update(
     """Change one task. If it is set to in progress, any other task in progress becomes pending.
 
     Args:
-        id: The task.
-        content: What is to be done.
-        status: How far it is.
-        active: The same while it is being done.
+        id: The id of the task.
+        content: The new text of the task.
+        status: The new status.
+        active: The text to show while the task is in progress.
     """
     acting = _acting(context)
     changes = {"content": content, "status": status, "active": active}
@@ -154,7 +154,7 @@ async def task_complete(id: str, context: ToolContext) -> ToolResult:
     """Mark a task as completed.
 
     Args:
-        id: The task.
+        id: The id of the task.
     """
     acting = _acting(context)
     return await acting.set_tasks(completed(acting.tasks, id))
@@ -162,7 +162,7 @@ async def task_complete(id: str, context: ToolContext) -> ToolResult:
 
 @tool(repeat_safe=True, category="tasks", risk="read")
 async def task_check(context: ToolContext) -> ToolResult:
-    """List the tasks and their status."""
+    """List the tasks with their status."""
     return summary(_acting(context).tasks)
 
 

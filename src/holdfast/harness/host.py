@@ -394,9 +394,9 @@ class Harness:
         return self._opened is not None and self._opened.drivers.busy(_named(id))
 
     async def evict(self, idle: float = IDLE) -> tuple[str, ...]:
-        """Close the live sessions that this process does not drive, have no subscribers, and were
-        not used for `idle` seconds; returns their ids. Nothing is lost: the next access opens them
-        again."""
+        """Close the live sessions that have no driver in this process and no subscribers, and that
+        were not used for `idle` seconds. Returns their ids. Nothing is lost: the next access opens
+        them again."""
         self._check_open()
         check_seconds("idle", idle)
         return await evict(self._sessions(), idle)

@@ -9,9 +9,9 @@ from .open_sessions import OpenSessions
 
 
 async def evict(opened: OpenSessions, idle: float) -> tuple[str, ...]:
-    """Close the live sessions that this process does not drive, have no waiters or subscribers, and
-    were not used for `idle` seconds; returns their ids. In sessions that stay open, idle threads of
-    finished sub-agents are closed."""
+    """Close the live sessions that have no driver in this process, no waiters and no subscribers,
+    and that were not used for `idle` seconds. Returns their ids. In sessions that stay open, idle
+    threads of finished sub-agents are closed."""
     found, since = [], asyncio.get_running_loop().time() - idle
     for id in dict.fromkeys(where.session for where in opened.sessions):
         mine = [where for where in opened.logs if where.session == id]

@@ -1,4 +1,4 @@
-"""The class `Worker`, which works off the sessions of several tenants in one process."""
+"""The class `Worker`, which drives the sessions of several tenants in one process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESERVED = "~"  # tenants with this prefix belong to the server
 
 
 class Worker:
-    """Works off the sessions of several tenants in one process: a `Harness` for each of them, with
+    """Drives the sessions of several tenants in one process: a `Harness` for each of them, with
     the same agent, store and settings.
 
         async with Worker(agent, tenants=["acme", "globex"], store=URL) as worker:
@@ -87,7 +87,7 @@ class Worker:
         await self.aclose()
 
     async def start(self) -> Self:
-        """Connect to the store, and begin to work off due sessions."""
+        """Connect to the store, and begin to drive due sessions."""
         async with self._starting:
             if self._closed:
                 raise HarnessClosed(what="the worker")

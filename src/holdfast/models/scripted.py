@@ -161,7 +161,7 @@ class ScriptedModel:
             if not (self._repeat and steps):
                 raise ModelError(
                     model=self.ref,
-                    problem=f"the script has ended; its number of steps is {len(steps)}",
+                    problem=f"the script has no more steps (its length is {len(steps)})",
                 )
             number = len(steps) - 1
         step = steps[number]

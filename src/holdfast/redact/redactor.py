@@ -103,7 +103,7 @@ class Redactor:
                 raise InvalidValue(
                     field="value",
                     problem=f"must be a string of at least {SHORTEST} characters",
-                    remedy="learn whole secrets, since shorter values would match ordinary text",
+                    remedy="pass whole secrets, since shorter values would match ordinary text",
                     limit=SHORTEST,
                 )
             for form in forms(value):

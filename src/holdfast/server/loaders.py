@@ -150,7 +150,7 @@ class GitLoader:
         if not any(address.is_below(one) for one in self._allowed):
             raise InvalidValue(
                 field="url",
-                problem="is not an address that this server allows",
+                problem="is not allowed by this server",
                 remedy="ask the operator of the server",
             )
         ref = source.get("ref")

@@ -301,9 +301,9 @@ class Store(Protocol):
     async def due_tenants(
         self, *, agents: Sequence[str], after: str = "", limit: int = 100
     ) -> list[str]:
-        """Return the names of the tenants that have logs of these agents which are due, in order,
-        those after the name `after`. A tenant whose due logs all have a live lease may be included:
-        `runnable` tells."""
+        """Return the names of the tenants with due logs of these agents, in order, starting after
+        the name `after`. A tenant whose due logs all have a live lease may be included; `runnable`
+        omits such logs."""
         ...
 
     async def acquire(

@@ -131,7 +131,7 @@ class StoreRegistry:
             raise InvalidValue(
                 field="kind",
                 problem=f"{kind!r} has open stores",
-                remedy="register it before the first get",
+                remedy="register a kind before its first store is opened",
             )
         allowed = dict(allow or {})
         for name, permitted in allowed.items():

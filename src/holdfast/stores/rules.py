@@ -40,8 +40,8 @@ RESTORE_MS = 60_000  # after this time without progress, a restore counts as int
 class LeaseState(Struct, frozen=True):
     """The newest lease of a log. `owner` is None if the lease was released. `renewed` is the time
     at which the lease was acquired or last renewed. `mark` contains the token and identifies the
-    call that acquired the lease. Older releases leave `renewed` and `mark` unchanged, or 0 and
-    None."""
+    call that acquired the lease. A lease that an older release wrote has `renewed` and `mark` of an
+    earlier lease, or 0 and None."""
 
     token: int = 0
     owner: str | None = None

@@ -1,5 +1,6 @@
-"""Sessions for MCP clients: each tool, and each resource, is one request of the HTTP API. Pure, but
-for `server`, which needs the package `mcp`; `Ask` sends the requests, with the caller's scopes."""
+"""Sessions for MCP clients: each tool, and each resource, is one request of the HTTP API. Pure,
+except `server`, which needs the package `mcp`; `Ask` sends the requests with the caller's scopes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Id = Annotated[str, Meta(min_length=1, max_length=200, description="The id of a 
 Text = Annotated[str, Meta(min_length=1, max_length=400)]
 Item = Annotated[str, Meta(min_length=1, max_length=512, description="The id of the item.")]
 Count = Annotated[int, Meta(ge=1, le=100)]
-Cursor = Annotated[str, Meta(max_length=2_000, description="`cursor` of the page before.")]
+Cursor = Annotated[str, Meta(max_length=2_000, description="The `cursor` of the previous page.")]
 Thread = Annotated[str, Meta(min_length=1, max_length=400, description="A thread of the session.")]
 
 
@@ -69,7 +70,7 @@ class ListSessions(Arguments, frozen=True, kw_only=True):
 
 
 class ListPending(Arguments, frozen=True, kw_only=True):
-    """List what waits for a person: approvals, questions, and calls whose outcome is unknown."""
+    """List pending approvals, questions, and calls whose outcome is unknown."""
 
     session: Id | None = None
     limit: Count = 20
@@ -128,7 +129,7 @@ class SendMessage(InSession, frozen=True, kw_only=True):
 
 
 class Approve(InSession, frozen=True, kw_only=True):
-    """Approve a pending tool call. Ask the person first."""
+    """Approve a pending tool call. Ask the user first."""
 
     item: Item
     reason: Text | None = None
@@ -171,7 +172,7 @@ TOOLS: dict[str, type[Arguments]] = {
 
 
 def request_of(name: str, arguments: Any) -> ApiRequest:
-    """Return the request that a call of a tool makes. Raises `InvalidValue`."""
+    """Return the request that a tool call makes. Raises `InvalidValue`."""
     if name not in TOOLS:
         raise InvalidValue(
             field="name", problem=f"is {name[:100]!r}", remedy=f"use one of {', '.join(TOOLS)}"

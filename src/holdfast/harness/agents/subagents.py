@@ -236,14 +236,14 @@ def _delegation(subagents: Sequence[SubAgent]) -> Tool:
     listed = "\n".join(f"- {item.name}: {item.description}" for item in subagents)
     subagent.__doc__ = f"""Delegate a task to another agent and get its result.
 
-It sees only what you tell it, unless it is forked. Several may work at once. There are:
+It sees only what you tell it, unless it is forked. Several may work at once. Agents:
 {listed}
 
 Args:
-    agent: Which one.
-    task: What it is to do, with all that it needs to know.
-    model: The model that it is to use, if not its own.
-    forked: Whether it is to know all of this conversation.
+    agent: The name of the agent.
+    task: The task, with all the information that the agent needs.
+    model: The model to use instead of the agent's default.
+    forked: Whether the agent gets a copy of this conversation.
 """
     return tool(subagent, name=DELEGATION, repeat_safe=True, category="agents", risk="safe")
 

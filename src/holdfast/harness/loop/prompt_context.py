@@ -113,7 +113,7 @@ async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] =
     """Render a context and return its value. Raises `RecursionError` if the context is already
     being rendered, directly or through another context."""
     if item.name in _rendering.get():
-        raise RecursionError(f"context {item.name!r} renders itself")
+        raise RecursionError(f"context {item.name!r} is rendered inside itself")
     token = _rendering.set((*_rendering.get(), item.name))
     try:
         return await settled(item.render(reading, **{**item.options, **options}))
@@ -172,8 +172,8 @@ def check_length(what: str, size: int) -> None:
     if size > CONTEXT:
         raise InvalidValue(
             field=what,
-            problem=f"has {size} characters, too many in addition to the conversation",
-            remedy=f"use at most {CONTEXT}",
+            problem=f"has {size} characters, which is too much context",
+            remedy=f"use at most {CONTEXT} characters",
             limit=CONTEXT,
         )
 

@@ -46,13 +46,13 @@ class Session:
     def __init__(self, core: SessionCore[Session]) -> None:
         self._core = core
         self.identity = SessionIdentity(core)
-        """Who the session belongs to: session, thread, tenant, user, owner."""
+        """The ids of the session, and who it belongs to: tenant, thread, user, owner."""
         self.run = RunView(core)
         """The current run: its id, and whether it is running."""
         self.stream = Streaming(core)
         """Stream a message, or find and abort the active run."""
         self.approval = Approvals(core)
-        """The pending approvals, and deciding on them."""
+        """The pending approvals, with methods to decide them."""
         self.suspensions = Suspensions(core)
         """The calls that wait for an answer."""
         self.queue = Queue(core)
@@ -62,7 +62,7 @@ class Session:
         self.usage = UsageView(core)
         """Tokens and cost, by run and by model."""
         self.display = DisplayView(core)
-        """One value for a screen, and its changes."""
+        """The state to show to a user, as one value, and its changes."""
         self.notifications = Notifications(core)
         """Messages from programs to the model."""
         self.mode = ModeView(core)
@@ -74,9 +74,9 @@ class Session:
         self.permissions = Permissions(core)
         """Rules that allow, ask about or deny tools."""
         self.timers = Timers(core)
-        """Messages that arrive later."""
+        """Messages that are sent at a given time."""
         self.checkpoints = Checkpoints(core)
-        """Named places to return to."""
+        """Named events that the conversation can be rewound to."""
         self.subagents = Subagents(core)
         """The sub-agents of this thread."""
         self.threads = self.thread = Threads(core)

@@ -89,7 +89,7 @@ class Subagents(Generic[S]):
             raise InvalidValue(
                 field="name",
                 problem=f"{name!r} is not a sub-agent of this agent",
-                remedy="pass the name of a sub-agent, or omit it to set the model of all",
+                remedy="pass the name of a sub-agent, or omit it to set all sub-agents",
             )
         if ref is not None:
             core.config.models.check(ref)

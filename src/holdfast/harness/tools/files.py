@@ -68,7 +68,7 @@ async def read_file(
     """Read a text file.
 
     Args:
-        path: The file, relative to the working folder.
+        path: The path of the file, relative to the working folder.
         max_bytes: Read at most this many bytes, from the beginning.
     """
     data = await _place(context).read(path, limit=max_bytes + 1)
@@ -92,9 +92,9 @@ async def write_file(
     """Write a text file, or append to it. Missing folders are created.
 
     Args:
-        path: The file, relative to the working folder.
+        path: The path of the file, relative to the working folder.
         content: The text to write.
-        append: Add to the end instead of writing anew.
+        append: Append to the file instead of replacing its content.
     """
     place = _place(context)
     data = content.encode()
@@ -117,13 +117,13 @@ async def edit_file(
     context: ToolContext,
     expected: Annotated[int, Meta(ge=1)] = 1,
 ) -> ToolResult:
-    """Replace text in a file, if it occurs exactly as often as expected.
+    """Replace text in a file, if it occurs exactly `expected` times.
 
     Args:
-        path: The file, relative to the working folder.
-        search: The exact text to look for, with its blanks and line breaks.
-        replace: What to put in its place.
-        expected: How often the text is in the file.
+        path: The path of the file, relative to the working folder.
+        search: The exact text to look for, including whitespace and line breaks.
+        replace: The text to replace it with.
+        expected: The number of times that the text must occur in the file.
     """
     place = _place(context)
     data = await place.read(path, limit=EDITABLE + 1)
@@ -151,8 +151,9 @@ async def glob(
     """List the files whose paths match a pattern.
 
     Args:
-        pattern: As `src/**/*.py`: `**` is any number of folders, `{a,b}` is either.
-        limit: List at most this many.
+        pattern: A glob pattern, such as `src/**/*.py`. `**` matches any number of folders, and
+            `{a,b}` matches `a` or `b`.
+        limit: The maximum number of files to list.
     """
     found = await _place(context).list(pattern, limit=limit + 1)
     more, found = len(found) > limit, found[:limit]
@@ -172,13 +173,13 @@ async def grep(
     fixed: bool = False,
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200,
 ) -> ToolResult:
-    """Search files for lines that match.
+    """Search files for lines that match a pattern.
 
     Args:
         pattern: An extended regular expression.
         path: The file or folder to search, relative to the working folder.
-        fixed: Take the pattern as plain text.
-        limit: Show at most this many lines.
+        fixed: Treat the pattern as plain text.
+        limit: The maximum number of lines to show.
     """
     where = path if path.startswith("/") else f"./{normpath(path)}".removesuffix("/.")
     words = ["sh", "-c", _GREP, "sh", where, "-F" if fixed else "-E", pattern]
@@ -209,7 +210,7 @@ async def bash(
 
     Args:
         command: The command.
-        timeout: Seconds after which it is ended.
+        timeout: The time limit in seconds.
     """
     ran = await _place(context).run(command, timeout=timeout)
     if ran.exit_code != 0 or ran.timed_out:

@@ -63,7 +63,7 @@ class Skills:
         if not self._skills:
             return ""
         active = self.active(state)
-        lines = ["Skills (activate_skill makes one's instructions and tools available):"]
+        lines = ["Skills (call activate_skill to use the instructions and tools of a skill):"]
         for skill in self._skills.values():
             mark = " (active)" if skill.key in active else ""
             lines.append(f"- {skill.key}{mark}: {skill.description}")

@@ -65,7 +65,7 @@ class VendorAnswer:
         """Return the last chunks: the tool calls, the data bound to the model, and the end. Raises
         `ModelUnavailable` if the stream was interrupted."""
         if _was_cut(stream):
-            raise ModelUnavailable(model=self._ref, problem="the answer was cut short")
+            raise ModelUnavailable(model=self._ref, problem="the answer was truncated")
         if stream.finish_reason == "error":
             raise ModelUnavailable(model=self._ref, problem="the provider interrupted the answer")
         response = stream.get()

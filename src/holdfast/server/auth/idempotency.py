@@ -77,8 +77,8 @@ Work: TypeAlias = Callable[[str, bool], Awaitable[StoredResponse]]
 
 class IdempotencyStore:
     """Stores the responses to requests with an idempotency key, so that a repeated request gets the
-    same response. While a duplicate waits for the response, the context manager `waiting` is active
-    and may end the wait; `check` then raises the reason."""
+    same response. While a duplicate waits for the response, it is inside the context manager
+    `waiting`, which can cancel the wait; `check` then raises the error that says why."""
 
     def __init__(
         self,

@@ -109,7 +109,7 @@ async def logout(request: Request[Any, Any, Any]) -> Response[None]:
 
 
 def _set(request: Request[Any, Any, Any], value: str, lasts: int = LASTS) -> str:
-    """Return a `Set-Cookie` header. Behind a proxy, only the origin tells that TLS is used."""
+    """Return a `Set-Cookie` header. Behind a proxy, only the origin shows that TLS is used."""
     tls = request.scope["scheme"] == "https"
     tls = tls or request.headers.get("origin", "").startswith("https://")
     path, secure = base_of(request.scope) or "/", "; Secure" if tls else ""

@@ -30,9 +30,9 @@ _FOLDED = re.compile(rb"\n[ \t]")  # a header that continues on the next line
 
 
 class StrictConnection(h11.Connection):
-    """Parses requests strictly by RFC 9112. Otherwise a proxy could parse a malformed request
-    differently, and treat some of its bytes as the next request. `fault` is the error of a rejected
-    request."""
+    """Parses requests strictly, as RFC 9112 defines them. Otherwise a proxy could parse a malformed
+    request differently, and treat some of its bytes as the next request. `fault` is the error of a
+    rejected request."""
 
     fault: InvalidValue | None = None
     _chunked = False
@@ -131,7 +131,7 @@ class Protocol(H11Protocol):
         error = self.conn.fault or InvalidValue(
             field="request",
             problem="is not valid HTTP/1.1",
-            remedy="send a request line and headers by RFC 9112, at most 64 KiB",
+            remedy="send a request line and headers as RFC 9112 defines them, at most 64 KiB",
         )
         body = msgspec.json.encode(failed(error))
         self.transport.write(HEAD.format(JSON, len(body)).encode() + body)

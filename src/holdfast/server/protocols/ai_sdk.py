@@ -91,7 +91,7 @@ async def _continued(
     found = await conversation.followed(session, last=True)
     if found is None:
         raise InvalidValue(
-            field="messages", problem="continues no run", remedy="end with a user's message"
+            field="messages", problem="does not continue a run", remedy="end with a user's message"
         )
     wish, run = found
     began = live.state.run.seq if live.state.run is not None else 0

@@ -108,8 +108,7 @@ async def _shown(session: Session, seq: int) -> bool:
 
 
 async def settle(ctx: RequestContext, session: Session, wishes: Iterable[Wish]) -> None:
-    """Decide on pending items for the caller. What was decided in the same way before is not an
-    error."""
+    """Decide on pending items for the caller. Repeating the same decision is not an error."""
     key = session.key
     for wish in wishes:
         ctx.caller.need("pending:decide")
@@ -142,8 +141,8 @@ async def followed(session: Session, *, last: bool = False) -> tuple[StreamReque
 
 
 def resumed_at(live: Live, known: Any, since: int) -> str:
-    """Return the cursor from which a client continues: the one that it has, if it is one of this
-    log after event `since`, else the end of the log."""
+    """Return the cursor from which a client continues: its own cursor, if it belongs to this log
+    and is after event `since`, else the end of the log."""
     if not isinstance(known, str):
         return cursor(live.log, live.state.head)
     log, seq = read_cursor(known)

@@ -1,5 +1,5 @@
-"""The route for MCP over streamable HTTP, without state: each message is a request of its own, at
-any replica. A call of a tool is a request to this server by the same caller."""
+"""The route for MCP over streamable HTTP. It is stateless: any replica can handle any message. A
+tool call becomes a request to this server with the caller's scopes."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Caught:
     responses={200: ANSWER, 202: SILENT},
 )
 async def mcp(ctx: Context, request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Accept a message of MCP (streamable HTTP, JSON responses, no sessions). It needs a key;
+    """Accept an MCP message (streamable HTTP, JSON responses, no sessions). It needs a key;
     each call of a tool needs the scopes of the request that it makes."""
     body = request.scope["state"].get("body", b"")
     if not body:
-        raise InvalidValue(field="body", problem="is missing", remedy="send a message of MCP")
+        raise InvalidValue(field="body", problem="is missing", remedy="send an MCP message")
     try:
         from mcp.server.streamable_http_manager import (  # noqa: PLC0415 - an optional package
             StreamableHTTPSessionManager,

@@ -35,8 +35,8 @@ def check(given: Mapping[str, str], allowed: Collection[str]) -> None:
 
 
 class SessionVariables:
-    """The environment variables of sessions, in memory. If too many sessions set variables, those
-    of the least recent are dropped."""
+    """The environment variables of sessions, in memory. If too many sessions set variables, the
+    variables of the session that set them the longest ago are dropped."""
 
     def __init__(self) -> None:
         self._given: RecentMap[Scope, dict[str, str]] = RecentMap(ROOM)

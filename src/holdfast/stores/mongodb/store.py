@@ -203,7 +203,7 @@ class MongoStore(BaseStore[MongoLogEntry]):
         oplog = Remains(
             where=f"{where}, oplog of each member",
             what="oplog entries with the removed data, until they are dropped",
-            remedy="wait for the oplog's window, or shrink it with `replSetResizeOplog`",
+            remedy="wait until the oplog has dropped them, or shrink it with `replSetResizeOplog`",
         )
         return (oplog, files)
 

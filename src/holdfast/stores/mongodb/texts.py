@@ -88,6 +88,6 @@ async def forget_events(db: MongoDatabase, scope: Scope, log: str, seqs: Sequenc
 
 
 async def forget_mark(db: MongoDatabase) -> None:
-    """Let the indexer look at all logs: a restored log has old times."""
+    """Make the indexer check all logs, because a restored log has old times."""
     where: Document = {"_id": "index"}
     await docs_of(db).update_one(where, {"$set": {"mark": f"?{new_id()}"}})

@@ -177,7 +177,7 @@ class PostgresStore(BaseStore[Restore]):
             Remains(
                 where=f"{where}, write-ahead log",
                 what="entries with the removed data",
-                remedy="checkpoints recycle it; archives and backups follow their own retention",
+                remedy="wait for checkpoints; archives and backups have their own retention",
             ),
         )
 

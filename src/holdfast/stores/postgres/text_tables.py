@@ -1,9 +1,9 @@
 """The tables and functions of the full-text index: terms of events, one row per event.
 
 The index is in the same database as the events, so triggers remove its rows in the transactions
-that delete logs or erase events, whichever program runs them. Each removal also raises a number in
-`search_epochs`; whoever adds rows locks that number, and adds nothing if it changed since the
-events were read. All of it can be dropped: the next search creates it again.
+that delete logs or erase events, whichever program runs them. Each removal also increments a
+number in `search_epochs`. A transaction that adds rows locks that number, and adds nothing if it
+changed since the events were read. All of it can be dropped: the next search creates it again.
 
 The functions have the rights of the owner of the schema, because a program may run as another user.
 """

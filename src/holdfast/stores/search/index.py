@@ -117,7 +117,7 @@ class TextIndex(Protocol):
 
     async def mark(self) -> str:
         """Return the mark of the changes that are indexed, as `ChangedLogs.mark`, or a mark made by
-        `no_mark` if all logs must be looked at."""
+        `no_mark` if all logs must be checked."""
         ...
 
     async def set_mark(self, mark: str, *, was: str) -> None:
@@ -186,13 +186,13 @@ class SeparateTextIndex(TextIndex, Protocol):
 
 
 def no_mark() -> str:
-    """Return a new mark that stands for no mark: all logs must be looked at. Each one is different,
-    so that `set_mark` notices if the mark was taken back meanwhile."""
+    """Return a new mark which says that all logs must be checked. Each such mark is different, so
+    that `set_mark` detects that the mark was reset in the meantime."""
     return f"{_NO_MARK}{new_id()}"
 
 
 def known_mark(mark: str) -> str | None:
-    """Return a mark, or None if it stands for no mark."""
+    """Return a mark, or None if it was made by `no_mark`."""
     return None if not mark or mark.startswith(_NO_MARK) else mark
 
 

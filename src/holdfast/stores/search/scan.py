@@ -77,7 +77,9 @@ class _Scan:
             return msgspec.json.decode(str(place), type=_Place)
         except msgspec.MsgspecError as error:
             raise InvalidValue(
-                field="cursor", problem="belongs to a search with an index", remedy="start again"
+                field="cursor",
+                problem="belongs to a search with an index",
+                remedy="start from the first page",
             ) from error
 
     @property

@@ -275,7 +275,9 @@ def _below(query: SearchQuery, cursor: str | None) -> int:
     place, tie = read_cursor(query, cursor)
     if isinstance(tie, str):
         raise InvalidValue(
-            field="cursor", problem="belongs to a search without an index", remedy="start again"
+            field="cursor",
+            problem="belongs to a search without an index",
+            remedy="start from the first page",
         )
     return min(below, place)
 

@@ -40,7 +40,8 @@ class DatabaseFile:
 
     def make(self, mode: int) -> bool:
         """Create the database as an empty file with these permissions, if it does not exist.
-        Returns whether the file was created. The other two files get the same permissions."""
+        Returns whether the file was created. SQLite creates the files `-wal` and `-shm`
+        with the same permissions."""
         return make_file(os.path.realpath(self.path), mode)
 
     def now(self) -> Identity:
