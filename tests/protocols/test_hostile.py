@@ -61,7 +61,7 @@ async def sessions(api: Api) -> int:
 async def test_a_bad_chat_is_refused_and_nothing_is_written(api: Api, body: Any) -> None:
     answer = await api.ask("POST", CHAT, body)
     assert 400 <= answer.status_code < 500, answer.text
-    assert {*answer.json()["error"]} == {"code", "message", "fields", "retryable"}
+    assert {*answer.json()["error"]} == {"code", "message", "fields", "retryable", "docs"}
     store = await service_of(api.app).places.store()
     rows = (await store.find(Query(tenant="acme"))).items
     assert [row for row in rows if row.run is not None or row.first_message] == []
@@ -177,7 +177,7 @@ BAD_RUNS: list[Any] = [
 async def test_a_bad_run_is_refused_and_nothing_is_written(api: Api, body: Any) -> None:
     answer = await api.ask("POST", RUN, body)
     assert 400 <= answer.status_code < 500, answer.text
-    assert {*answer.json()["error"]} == {"code", "message", "fields", "retryable"}
+    assert {*answer.json()["error"]} == {"code", "message", "fields", "retryable", "docs"}
     assert await sessions(api) == 0
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from ...errors import AlreadyDecided, InvalidValue, LogReplaced, SessionNotFound
 from ...harness import Live, Session, core_of
 from ...log import events as ev
+from ...log.events import ids
 from ...log.transcript import Message
 from ...stores.conversation import messages_of
 from ...values.options import SendOptions
@@ -22,6 +23,7 @@ from ..routes.sessions import begin, check_id
 from ..streams.session_stream import StreamRequest
 
 MESSAGE = "holdfast.message"  # metadata of a message: the id that the client gave it
+CLIENT = "client:"  # idempotency keys of messages of clients begin with it
 RECENT, LONGEST = 100, 1_000  # messages that are looked through for one
 
 
@@ -66,7 +68,26 @@ async def send(
     else:
         if seq > head or await _shown(session, seq):
             return seq
-    return await send_again(ctx, session, id, content, model)
+    known = await _sent_again(ctx, session, id, content, model)
+    return await send_again(ctx, session, id, content, model) if known is None else known
+
+
+async def _sent_again(
+    ctx: RequestContext, session: Session, id: str, content: Any, model: str | None
+) -> int | None:
+    """Return the number of the message if it was sent again before, with the same content: the
+    request has arrived twice."""
+    newest = await _newest(core_of(session).live, id)
+    key = "" if newest is None else ids.input_key(newest.id)
+    if newest is None or not key.startswith(f"{CLIENT}{id}#"):
+        return None
+    try:
+        options = _options(ctx, id, key.removeprefix(CLIENT), model)
+        return await session.post(content, **options)
+    except InvalidValue as error:
+        if error.field != "key":
+            raise
+        return None
 
 
 async def send_again(
@@ -86,7 +107,7 @@ async def send_again(
 def _options(ctx: RequestContext, id: str, key: str, model: str | None) -> SendOptions:
     return {
         "busy": "queue",
-        "key": f"client:{key}",
+        "key": f"{CLIENT}{key}",
         "actor": ctx.actor,
         "metadata": {MESSAGE: id},
         "model": model,
@@ -104,7 +125,8 @@ async def _shown(session: Session, seq: int) -> bool:
     """Return whether a message is still part of the conversation."""
     live = core_of(session).live
     messages = await messages_of(live.store, live.key, RECENT)
-    return any(one.seq == seq for one in messages) or bool(messages and messages[0].seq > seq)
+    older = len(messages) == RECENT and messages[0].seq > seq
+    return older or any(one.seq == seq for one in messages)
 
 
 async def settle(ctx: RequestContext, session: Session, wishes: Iterable[Wish]) -> None:
