@@ -3,6 +3,7 @@ tool call becomes a request to this server with the caller's scopes."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import unquote, urlencode
 
@@ -16,7 +17,19 @@ from ...wire import mcp as protocol
 from ..http.context import Context
 from ..http.middleware import CHANGES, replayed
 
-KEPT = (b"authorization", b"cookie", b"origin", b"host", b"user-agent", b"sec-fetch-site")
+# Headers that are about the message itself. The request of a tool has all others, since any of them
+# may say who the caller is.
+OWN = (
+    b"accept",
+    b"accept-",
+    b"connection",
+    b"content-",
+    b"expect",
+    b"if-",
+    b"last-event-id",
+    b"mcp-",
+)
+OWN += (b"idempotency-key", b"range", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 ANSWER = ResponseSpec(protocol.RpcResponse, description="The response to a request.")
 SILENT = ResponseSpec(None, description="A notification was accepted.")
 
@@ -40,7 +53,7 @@ class Caught:
 @post(
     "/mcp",
     status_code=200,
-    opt={"once": "own", "waits": True},
+    opt={"once": "own", "stream": True, "lasts": True},
     operation_id="mcp",
     responses={200: ANSWER, 202: SILENT},
 )
@@ -51,20 +64,16 @@ async def mcp(ctx: Context, request: Request[Any, Any, Any]) -> Response[bytes]:
     if not body:
         raise InvalidValue(field="body", problem="is missing", remedy="send an MCP message")
     try:
-        from mcp.server.streamable_http_manager import (  # noqa: PLC0415 - an optional package
-            StreamableHTTPSessionManager,
-        )
-        from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
-
+        manage, secure = await asyncio.to_thread(_sdk)  # importing it takes a second
         server = protocol.server(_ask(request), ctx.service.version)
     except (ImportError, MissingExtra):
         raise NoRoute(path=request.scope["path"]) from None
-    manager = StreamableHTTPSessionManager(
+    manager = manage(
         server,
         stateless=True,
         json_response=True,
         # The middleware has authenticated the request, and checked its origin and its size.
-        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        security_settings=secure(enable_dns_rebinding_protection=False),
     )
     caught = Caught()
     async with manager.run():
@@ -78,6 +87,15 @@ async def mcp(ctx: Context, request: Request[Any, Any, Any]) -> Response[bytes]:
         headers=kept,
         media_type=caught.headers.get("content-type", "application/json"),
     )
+
+
+def _sdk() -> tuple[Any, Any]:
+    from mcp.server.streamable_http_manager import (  # noqa: PLC0415 - an optional package
+        StreamableHTTPSessionManager,
+    )
+    from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
+
+    return StreamableHTTPSessionManager, TransportSecuritySettings
 
 
 def _ask(request: Request[Any, Any, Any]) -> protocol.Ask:
@@ -97,7 +115,7 @@ def _scope(request: Request[Any, Any, Any], wanted: protocol.ApiRequest, body: b
     """Return the scope of a request to the API by the same caller."""
     path = f"/v1{wanted.path}"
     query = {name: value for name, value in wanted.query.items() if value is not None}
-    headers = [(name, value) for name, value in request.scope["headers"] if name.lower() in KEPT]
+    headers = [one for one in request.scope["headers"] if not _own(one[0].lower())]
     headers += [(b"accept", b"application/json")]
     if wanted.method in CHANGES:
         headers += [(b"content-type", b"application/json")]
@@ -115,6 +133,11 @@ def _scope(request: Request[Any, Any, Any], wanted: protocol.ApiRequest, body: b
         "headers": headers,
         "state": {},
     }
+
+
+def _own(name: bytes) -> bool:
+    """Return whether a header is about the message, and not about the caller."""
+    return name in OWN or name.startswith(tuple(each for each in OWN if each.endswith(b"-")))
 
 
 HANDLERS: list[Any] = [mcp]
