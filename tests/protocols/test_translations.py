@@ -166,3 +166,14 @@ def test_the_mcp_page_lists_every_tool() -> None:
     for name, kind in mcp.TOOLS.items():
         shown = mcp.schema(kind)
         assert (shown["type"], shown["additionalProperties"]) == ("object", False), name
+
+
+def test_a_translation_keeps_no_text_that_was_sent() -> None:
+    """A stream may be open for days."""
+    shown = [{"id": "m"}]
+    stream = AgUiStream("t", "r", {}, shown)
+    message = event("message.completed", {"text": "Hello"}, 2, "m1")
+    parts: list[Any] = [Delta("m1", 0, "Hel"), message]
+    kinds = [chunk["type"] for part in parts for chunk in stream.chunks(part)]
+    assert "MESSAGES_SNAPSHOT" in kinds
+    assert (stream._messages, stream._sent) == (None, {})

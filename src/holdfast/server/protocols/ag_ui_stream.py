@@ -97,8 +97,9 @@ class AgUiStream(TextParts):
         if not self._started:
             self._started = True
             yield {"type": "RUN_STARTED", **self._names}
-            if self._messages is not None:
-                yield {"type": "MESSAGES_SNAPSHOT", "messages": self._messages}
+            messages, self._messages = self._messages, None  # not kept for as long as the stream
+            if messages is not None:
+                yield {"type": "MESSAGES_SNAPSHOT", "messages": messages}
             yield {"type": "STATE_SNAPSHOT", "snapshot": dict(self._state)}
 
     # Parts

@@ -58,6 +58,8 @@ class TextParts:
             yield from self._rest(("reasoning", message), thought)
         yield from self._rest(("text", message), text)
         yield from self.close()
+        for sort in ("text", "reasoning"):
+            self._sent.pop((sort, message), None)
 
     def close(self) -> Iterator[Chunk]:
         """Return the chunks that close the open part."""

@@ -276,7 +276,7 @@ async def due_tenants(
         {"$sort": {"_id": 1}},
         {"$limit": limit},
     ]
-    found = await db.logs.aggregate(steps)
+    found = await db.logs.aggregate(steps, hint="wake")
     return [str(doc["_id"]) for doc in await found.to_list()]
 
 

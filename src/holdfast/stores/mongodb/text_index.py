@@ -7,7 +7,7 @@ words that were removed meanwhile.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -41,6 +41,7 @@ EDITION = 1  # version of the collections; an index with another version is repl
 OVERLAP = 10  # seconds; commits of earlier events may become visible so late
 REVIEW_MS = 300_000  # all logs are compared with the index so often, in case one is even later
 NEWEST = 2_000  # documents that a search for a prefix reads, newest first, before it uses the terms
+STEP = 1_000  # logs that are compared with the index at a time
 _LAST = "\U0010ffff"
 _DENIED, _NO_HINT = 13, 2
 
@@ -126,7 +127,9 @@ class MongoTextIndex:
         """Remove entries of logs that do not exist, which crashed processes left behind."""
 
         async def optimize() -> None:
-            await self._forget_strangers(set(await self._docs.distinct("log")))
+            about = {name: {"$first": f"${name}"} for name in ("tenant", "session")}
+            steps = [{"$match": {"log": {"$exists": True}}}, {"$group": {"_id": "$log", **about}}]
+            await self._forget_strangers(await self._docs.aggregate(steps, allowDiskUse=True))
 
         await self._run(optimize)
         return True
@@ -300,14 +303,15 @@ class MongoTextIndex:
         whole = not 0 <= now - reviewed <= REVIEW_MS
         if whole:
             reviewed = now
-            await self._forget_strangers(set(await self._logs.distinct("_id")))
+            about = {"tenant": 1, "session": 1}
+            await self._forget_strangers(self._logs.find({}, about))
             where["active"] = {"$gte": 0}
         rows: list[Row] = []
         some: list[Document] = []
         index = (await self._state())["index"]
         async for head in self._db.logs.find(where, {**ROW, "texts": 1}, hint="changed"):
             some.append(head)
-            if len(some) == 1_000:
+            if len(some) == STEP:
                 rows += await self._differing(some, index)
                 some = []
         rows += await self._differing(some, index)
@@ -325,18 +329,23 @@ class MongoTextIndex:
                 rows.append(row)
         return rows
 
-    async def _forget_strangers(self, names: set[str]) -> None:
-        """Remove the entries of logs that are not live: a program without this index deleted them,
-        or a backup was restored."""
-        live = self._db.logs.find({"state": LIVE}, {"_id": 1})
-        strange = sorted(names - {doc["_id"] async for doc in live})
-        for log in strange:
-            if await self._db.logs.find_one({"_id": log, "state": LIVE}, {"_id": 1}) is None:
-                entry = await self._docs.find_one({"log": log}) or await self._logs.find_one(
-                    {"_id": log}
-                )
-                if entry is not None:
-                    await forget_log(self._db, Scope(entry["tenant"], entry["session"]), log)
+    async def _forget_strangers(self, entries: AsyncIterable[Document]) -> None:
+        """Remove those of these entries whose logs are not live: a program without this index
+        deleted them, or a backup was restored. `_id` is the log."""
+        some: dict[str, Scope] = {}
+        async for entry in entries:
+            some[entry["_id"]] = Scope(entry["tenant"], entry["session"])
+            if len(some) == STEP:
+                await self._forget_those(some)
+                some = {}
+        await self._forget_those(some)
+
+    async def _forget_those(self, scopes: dict[str, Scope]) -> None:
+        where = {"_id": {"$in": [*scopes]}, "state": LIVE}
+        live = {doc["_id"] async for doc in self._db.logs.find(where, {"_id": 1}, hint="_id_")}
+        for log, scope in scopes.items():
+            if log not in live:
+                await forget_log(self._db, scope, log)
 
 
 class _Addition:
