@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Harness, InvalidAgent, InvalidValue, Sessions, Store, Worker, connect
-from holdfast.errors import HarnessClosed
+from holdfast.errors import HarnessClosed, StoreUnavailable
 from holdfast.log.events import Key
 from holdfast.models import ScriptedModel
+from holdfast.models.scripted import Say
+from holdfast.stores.wrapped import WrappedStore
 from tests.contract.test_stores import url_of
 
 PATIENCE = 60.0
@@ -91,6 +93,36 @@ async def test_the_limit_of_recovered_sessions_holds_over_all_tenants(store: Sto
             await answered(store, tenant)
         first, second = await one.harness("acme"), await one.harness("globex")
         assert first._slots is second._slots is not None
+
+
+class WithoutAcme(WrappedStore):
+    """A store that cannot read what is due of one tenant."""
+
+    async def runnable(self, tenant: str, **options: Any) -> list[Key]:
+        if tenant == "acme":
+            raise StoreUnavailable(problem="lost")
+        return await self.inner.runnable(tenant, **options)
+
+
+async def test_a_tenant_that_fails_does_not_hold_up_the_others(store: Store) -> None:
+    for tenant in ("acme", "globex"):
+        await post(store, tenant)
+    async with worker(WithoutAcme(store)) as one:
+        await answered(store, "globex")
+        with pytest.raises(StoreUnavailable):
+            await one.look()
+    assert await answers(store, "acme") == 0
+
+
+async def test_a_tenant_with_many_due_sessions_does_not_hold_up_the_others() -> None:
+    slow: Any = ScriptedModel([Say("done", delay=0.05)], repeat=True)
+    async with connect("memory:") as store:
+        for number in range(50):
+            await post(store, "acme", f"s{number}")
+        await post(store, "zulu")
+        async with worker(store, parallel_recovery=1, default_model=slow):
+            await answered(store, "zulu")
+            assert sum([await answers(store, "acme", f"s{n}") for n in range(50)]) < 10
 
 
 async def test_a_harness_of_a_tenant_has_the_sessions_of_this_tenant() -> None:

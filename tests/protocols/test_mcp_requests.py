@@ -30,7 +30,7 @@ async def call(api: Api, name: str, headers: Any = None, **arguments: Any) -> An
 async def test_a_caller_is_the_same_in_the_request_of_a_tool() -> None:
     ann = {"x-user": "ann", "x-tenant": "acme"}
     async with serving(settings(auth=Gateway())) as api:
-        await api("PUT", "/sessions/mine", {}, headers=ann, by=None)
+        await api("PUT", "/sessions/mine", {}, headers=ann)
         found = await call(api, "list_sessions", ann)
         rows = found["result"]["structuredContent"]["items"]
         assert [row["session"] for row in rows] == ["mine"]

@@ -67,6 +67,8 @@ class Worker:
         self._sources: list[ToolSource] = []
         self._harnesses: dict[str, TenantHarness] = {}
         self._slots: Slots | None = None
+        self._evicted = 0.0  # when idle sessions were closed
+        self._turn = ""  # the tenant with which the last search began
         self._looking: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._closed = False
@@ -143,17 +145,35 @@ class Worker:
 
     async def look(self) -> None:
         """Start drivers for due sessions of all tenants now. This also happens each `poll`
-        seconds."""
+        seconds. If a tenant fails, the others are served, and then the first error is raised."""
         await self.start()
+        failures: list[Exception] = []
+        for tenant in self._in_turn(await self._due()):
+            try:
+                with cancellable():
+                    await sessions_of(await self.harness(tenant)).drivers.look()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def _due(self) -> list[str]:
+        """Return the tenants that this worker serves and that have due sessions."""
         assert self._store is not None
-        after, agents = "", [*family(self.agent)]
+        due, after, agents = list[str](), "", [*family(self.agent)]
         while True:
             found = await self._store.due_tenants(agents=agents, after=after, limit=LIMITS.page)
-            for tenant in filter(self._serves, found):
-                await sessions_of(await self.harness(tenant)).drivers.look()
+            due += filter(self._serves, found)
             if len(found) < LIMITS.page:
-                return
+                return due
             after = found[-1]
+
+    def _in_turn(self, due: list[str]) -> list[str]:
+        """Return the tenants in the order in which they get free slots: each search begins with
+        the next tenant, so that one with many due sessions does not take the slots of all."""
+        later = [tenant for tenant in due if tenant > self._turn]
+        self._turn = later[0] if later else due[0] if due else ""
+        return later + due[: len(due) - len(later)]
 
     def end_subscriptions(self) -> None:
         """End the subscriptions of all tenants; see `Harness.end_subscriptions`."""
@@ -185,20 +205,24 @@ class Worker:
         return tenant in self.tenants
 
     async def _look_always(self) -> None:
-        loop = asyncio.get_running_loop()
-        evicted, log = loop.time(), self._first._logs.log
+        log = self._first._logs.log
         with on_shutdown(self.end_subscriptions, ending()):
             while True:
-                try:
-                    with cancellable():
-                        await self.look()
-                        if loop.time() - evicted > self._idle / 2:
-                            evicted = loop.time()
-                            for harness in [*self._harnesses.values()]:
-                                await harness.evict(self._idle)
-                except Exception as error:  # log any error, and search again
-                    log.warning("look_failed", category="storage", error=error)
+                for step in (self.look, self._evict):
+                    try:
+                        with cancellable():
+                            await step()
+                    except Exception as error:  # log any error, and search again
+                        log.warning("look_failed", category="storage", error=error)
                 await asyncio.sleep(self._poll)
+
+    async def _evict(self) -> None:
+        """Close idle sessions, from time to time."""
+        now = asyncio.get_running_loop().time()
+        if now - self._evicted > self._idle / 2:
+            self._evicted = now
+            for harness in [*self._harnesses.values()]:
+                await harness.evict(self._idle)
 
 
 def _checked(tenants: Any) -> Sequence[str] | Literal["all"]:

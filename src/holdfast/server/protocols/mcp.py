@@ -19,17 +19,10 @@ from ..http.middleware import CHANGES, replayed
 
 # Headers that are about the message itself. The request of a tool has all others, since any of them
 # may say who the caller is.
-OWN = (
-    b"accept",
-    b"accept-",
-    b"connection",
-    b"content-",
-    b"expect",
-    b"if-",
-    b"last-event-id",
-    b"mcp-",
+OWN: tuple[bytes, ...] = (
+    *(b"accept", b"accept-", b"connection", b"content-", b"expect", b"idempotency-key", b"if-"),
+    *(b"last-event-id", b"mcp-", b"range", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
 )
-OWN += (b"idempotency-key", b"range", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 ANSWER = ResponseSpec(protocol.RpcResponse, description="The response to a request.")
 SILENT = ResponseSpec(None, description="A notification was accepted.")
 

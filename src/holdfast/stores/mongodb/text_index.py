@@ -128,7 +128,10 @@ class MongoTextIndex:
 
         async def optimize() -> None:
             about = {name: {"$first": f"${name}"} for name in ("tenant", "session")}
-            steps = [{"$match": {"log": {"$exists": True}}}, {"$group": {"_id": "$log", **about}}]
+            steps: list[Document] = [
+                {"$match": {"log": {"$exists": True}}},
+                {"$group": {"_id": "$log", **about}},
+            ]
             await self._forget_strangers(await self._docs.aggregate(steps, allowDiskUse=True))
 
         await self._run(optimize)
