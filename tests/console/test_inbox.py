@@ -12,7 +12,7 @@ from .server import EVERYTHING, Office, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 INBOX = "/console/inbox"
-MANY = 20
+MANY = 50
 
 
 async def begun(office: Office, id: str, said: str, by: str = "ann") -> Session:
@@ -97,7 +97,6 @@ async def test_many_items_are_decided_with_the_keyboard(windows: Windows, office
         await chosen(page, f"refund(order='{number}')")
         if number % 2:
             await press("d")
-            await expect(page.get_by_label("Reason")).to_be_focused()
             await page.keyboard.type("No j, k or a.")
             await press("Enter")
         else:

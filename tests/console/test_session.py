@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 from playwright.async_api import Locator, expect
 
 import holdfast
-from holdfast import NewEvent
+from holdfast import Media, NewEvent
+from holdfast.server import ApiKeys
+from tests.server.test_inspection import PNG
 
 from .browser import Windows
-from .server import Office, Server
+from .server import EVERYTHING, Office, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 SLOW = 30_000  # ms; only a hang takes so long
@@ -120,6 +123,13 @@ async def test_an_answer_is_regenerated_in_a_thread_of_its_own(
     await first.get_by_role("button", name="Send in a new thread").click()
     await expect(page).to_have_url(re.compile("thread="))
     await expect(page.locator(".call")).to_contain_text('"43"')
+    await page.get_by_label("Thread", exact=True).select_option("main")
+    await expect(page.locator(".call")).to_contain_text('"42"')
+    await first.hover()
+    await first.get_by_role("button", name="Regenerate").click()
+    await expect(page).to_have_url(re.compile("thread="))
+    await expect(page.locator(".message.assistant").last).to_contain_text("It was delivered.")
+    await expect(page.get_by_label("Thread", exact=True).locator("option")).to_have_count(3)
 
 
 async def test_the_timeline_has_every_event_and_opens_one(windows: Windows, office: Office) -> None:
@@ -130,6 +140,7 @@ async def test_the_timeline_has_every_event_and_opens_one(windows: Windows, offi
     await expect(rows).to_have_count(11)
     await expect(rows.nth(5)).to_contain_text("908 tokens")
     await expect(page.locator(".wave .tool")).to_have_count(1)
+    await expect(rows.nth(7)).to_contain_text("tool.finished lookup")
     await rows.nth(7).get_by_role("button").last.click()
     await expect(page.locator(".detail")).to_contain_text('"customer": "ann"')
     await session.send("Hello")
@@ -137,6 +148,44 @@ async def test_the_timeline_has_every_event_and_opens_one(windows: Windows, offi
     await rows.nth(3).get_by_role("button").first.click()
     await expect(page).to_have_url(re.compile(r"\?at=4$"))
     await expect(page.locator(".tick.here")).to_contain_text("model.called")
+
+
+async def test_attachments_are_shown_as_images_or_downloaded(
+    windows: Windows, office: Office
+) -> None:
+    session = await (await office.client()).get_or_create("order-7")
+    page = b"<script>window.ran = 1</script>"
+    await session.send(
+        ["Look", Media(PNG, "image/png", "cat.png"), Media(page, "text/html", "page.html")]
+    )
+    await session.send(["Look", Media(b"no image", "image/png", "broken.png")])
+    shown = await windows.open(await office.key(), "/console/sessions/order-7")
+    image = shown.get_by_role("img", name="cat.png")
+    await expect(image).to_be_visible()
+    assert await image.evaluate("(image) => image.naturalWidth") == 1
+    await expect(shown.get_by_text("This image cannot be shown.")).to_be_visible()
+    async with shown.expect_download() as waiting:
+        await shown.get_by_role("link", name="page.html").click()
+    download = await waiting.value
+    assert download.suggested_filename == "page.html"
+    assert await asyncio.to_thread((await download.path()).read_bytes) == page
+    assert await shown.evaluate("window.ran") is None
+
+
+async def test_a_revoked_key_leads_to_the_login(
+    server: Server, windows: Windows, office: Office
+) -> None:
+    """The page follows streams all the time, and nobody does anything in it."""
+    windows.expect("status of 401")
+    await (await office.client()).get_or_create("order-9")
+    async with holdfast.connect(server.store) as store:
+        keys = ApiKeys(store)
+        made = await keys.create(principal="ann", tenant=office.tenant, scopes=EVERYTHING)
+        page = await windows.open(made.key, "/console/sessions/order-9")
+        await expect(page.get_by_role("heading", name="No messages yet")).to_be_visible()
+        await keys.revoke(made.info.id)
+    await expect(page.get_by_role("heading", name="Log in to Holdfast")).to_be_visible()
+    await expect(page.get_by_text("order-9")).to_have_count(0)
 
 
 async def test_what_does_not_exist_says_so(windows: Windows, office: Office) -> None:
@@ -170,6 +219,53 @@ async def test_few_rows_of_a_long_session_are_in_the_page(
     await expect(page.locator(".message", has_text="Text 500.")).to_have_count(0)
     await scrolled(log, "box.scrollHeight", page.locator(".message", has_text="Text 500."))
     assert await rows.count() <= 150
+
+
+CALLS = 10_000
+NAMES = (
+    "<img src=x onerror=window.ran=1>",
+    "[x](javascript:window.ran=1)",
+    "\u202eelif_eteled",
+    "__proto__",
+    "x" * 250,
+)
+
+
+def calling(number: int, size: int) -> list[NewEvent]:
+    """Return the events of one message with so many calls, and of their results."""
+    calls = [(f"c{number + n}", NAMES[n % len(NAMES)]) for n in range(size)]
+    asked = [{"id": id, "name": name, "arguments": {name: name}} for id, name in calls]
+    return [
+        NewEvent.of("message.completed", {"text": f"Text {number}.", "calls": asked}),
+        *(NewEvent.of("tool.started", {"call": id, "name": name}) for id, name in calls),
+        *(NewEvent.of("tool.finished", {"call": id, "result": name}) for id, name in calls),
+    ]
+
+
+async def test_ten_thousand_calls_with_hostile_names_are_shown(
+    server: Server, windows: Windows, office: Office
+) -> None:
+    session = await (await office.client()).get_or_create("long-2")
+    await session.send("Hello")
+    async with holdfast.connect(server.store) as store:
+        key = holdfast.key("long-2", tenant=office.tenant)
+        for size in (400, 100):  # one message has more calls than are shown at first
+            for number in range(0, CALLS // 2, size):
+                await store.append(key, calling(number + (CALLS // 2) * (size == 100), size))
+    page = await windows.open(await office.key(), "/console/sessions/long-2")
+    await expect(page.get_by_text("Text 9900.")).to_be_visible()
+    calls, ticks = page.locator(".call"), page.locator(".tick")
+    assert 0 < await calls.count() <= 25 * 20
+    assert 0 < await ticks.count() <= 80
+    await expect(ticks.last).to_contain_text("tool.finished")
+    await page.locator(".timeline").evaluate("(box) => { box.scrollTop = box.scrollHeight / 2; }")
+    await expect(ticks.first).to_contain_text("tool.")
+    await page.get_by_label("Time travel").get_by_role("slider").press("ArrowLeft")
+    await expect(page.locator("section.past")).to_be_visible()
+    await calls.last.locator("summary").click()
+    await expect(calls.last).to_contain_text("Arguments")
+    assert await page.evaluate("window.ran") is None
+    assert await page.evaluate("document.querySelectorAll('*').length") < 20_000
 
 
 async def scrolled(log: Locator, to: str, until: Locator) -> None:

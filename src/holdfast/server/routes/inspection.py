@@ -128,7 +128,7 @@ async def blob(
     shown = type in SHOWN
     headers = {
         "content-security-policy": SANDBOX,
-        "content-disposition": "inline" if shown else f'attachment; filename="{sha256[:16]}"',
+        "content-disposition": "inline" if shown else "attachment",  # links name the file
         "cross-origin-resource-policy": "same-origin",
     }
     return Response(data, media_type=type if shown else OCTETS, headers=headers)

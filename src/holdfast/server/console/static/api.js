@@ -111,7 +111,7 @@ export async function logout() {
 
 const FIRST_DELAY = 300; // ms before a stream that was cut is resumed
 const LAST_DELAY = 5_000;
-const FINAL = ['deleted', 'moved', 'finished', 'waiting', 'closed'];
+const FINAL = ['deleted', 'moved', 'finished', 'waiting'];
 
 /** Follow a stream of server-sent events, and resume it whenever it is cut. Browsers allow few
  * connections to a server, so a page that is not visible holds none. Returns how to stop.
@@ -152,7 +152,9 @@ export function follow(path, query, on) {
   };
   const failed = async () => {
     // An `EventSource` does not tell why it failed: ask, so that a 401 shows the login.
-    const refused = source?.readyState === EventSource.CLOSED;
+    await asked(source?.readyState === EventSource.CLOSED);
+  };
+  const asked = async (/** @type {boolean} */ refused) => {
     close();
     if (refused) {
       await get('/me').catch(() => {});
@@ -173,7 +175,10 @@ export function follow(path, query, on) {
         const data = JSON.parse(event.data);
         on[name]?.(data, event.lastEventId);
         if (name === 'resync' && data.cursor) after = data.cursor;
-        if (name === 'end') FINAL.includes(data.reason) ? stop() : retry();
+        if (name !== 'end') return;
+        if (FINAL.includes(data.reason)) stop();
+        else if (data.reason === 'closed') asked(true); // the login may have ended
+        else retry();
       });
     }
   };

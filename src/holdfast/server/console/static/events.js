@@ -31,6 +31,12 @@ export class Events {
     this.version.value += 1;
   }
 
+  /** All events that are known, in their order. @returns {any[]} */
+  known() {
+    const pages = [...this.pages].sort(([one], [other]) => one - other);
+    return pages.flatMap(([, page]) => page.filter(Boolean));
+  }
+
   /** Read what is not known of a range. @param {number} from @param {number} upto */
   need(from, upto) {
     const last = Math.min(upto, this.live.head.peek());
@@ -59,12 +65,13 @@ export class Events {
   }
 }
 
-/** What an event says, in a few words. @param {any} event */
-export function summary({ kind, data }) {
+/** What an event says, in a few words. @param {any} event @param {Map<string, string>} [tools]  names of tools, by their calls */
+export function summary({ kind, data }, tools) {
   const d = data ?? {};
   const text = d.text ?? d.title ?? d.summary ?? d.name ?? d.error ?? d.reason ?? d.label ?? d.mode ?? d.model ?? '';
   if (kind === 'message.completed') return d.text || (d.calls ?? []).map((/** @type {any} */ one) => one.name).join(', ');
-  if (kind === 'tool.finished') return d.error ?? (d.outcome === 'ok' ? '' : d.outcome);
+  if (kind === 'tool.finished') return [tools?.get(d.call), d.error ?? (d.outcome === 'ok' ? '' : d.outcome)].filter(Boolean).join(': ');
+  if (kind.startsWith('tool.') && !d.name) return tools?.get(d.call) ?? '';
   if (kind === 'run.finished') return [d.status, d.code].filter(Boolean).join(': ');
   if (kind === 'pending.settled') return [d.outcome, d.reason].filter(Boolean).join(': ');
   if (kind === 'run.started') return '';

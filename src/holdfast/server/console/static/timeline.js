@@ -10,7 +10,7 @@ import { Text } from './text.js';
 
 const HEIGHT = 30; // px of a row
 const EXTRA = 12; // rows beyond the view
-const REACH = 150; // events around the view that the scale is made of
+const REACH = 150; // events around the view that are read
 const IDLE = 2_000; // ms without work that are folded
 const FOLDED = 150; // ms that a folded gap takes on the scale
 const OPENS = /** @type {Record<string, string>} */ ({ 'model.called': 'model', 'tool.started': 'tool', 'pending.opened': 'waits', 'run.started': 'run', 'run.resumed': 'run' });
@@ -40,11 +40,11 @@ export function Timeline({ events, at }) {
   useEffect(() => reveal(box.current, at), [at]);
   useEffect(() => events.need(view.first - REACH, view.last + REACH), [view.first, view.last, head]);
   const version = events.version.value;
-  const { spans, scales } = useMemo(() => measured(events, view.first - REACH, view.last + REACH), [version, view.first, view.last]);
+  const { spans, scales, tools } = useMemo(() => measured(events.known()), [version]);
   const rows = [];
   for (let seq = view.first; seq <= Math.min(view.last, head); seq += 1) rows.push(seq);
   return html`<div class="timeline" ref=${box} onScroll=${measure} tabindex="0" aria-label="Timeline">
-    <div style=${{ height: `${head * HEIGHT}px` }}><ol style=${{ transform: `translateY(${(view.first - 1) * HEIGHT}px)` }}>${rows.map((seq) => html`<${Row} key=${seq} seq=${seq} event=${events.get(seq)} before=${events.get(seq - 1)} span=${spans.get(seq)} scales=${scales} get=${events.get}
+    <div style=${{ height: `${head * HEIGHT}px` }}><ol style=${{ transform: `translateY(${(view.first - 1) * HEIGHT}px)` }}>${rows.map((seq) => html`<${Row} key=${seq} seq=${seq} event=${events.get(seq)} before=${events.get(seq - 1)} span=${spans.get(seq)} scales=${scales} tools=${tools} get=${events.get}
       here=${seq === at} later=${at != null && seq > at} open=${open === seq} toggle=${() => setOpen(open === seq ? null : seq)} />`)}</ol></div>
   </div>${open != null && html`<${Detail} event=${events.get(open)} close=${() => setOpen(null)} />`}`;
 }
@@ -65,35 +65,43 @@ function subject({ kind, data, run, id }) {
   return `${OPENS[kind] ?? CLOSES[kind]} ${run}`;
 }
 
-/** The spans that begin in a range of events, and the scale of each run.
- * @param {import('./events.js').Events} events @param {number} from @param {number} upto */
-function measured(events, from, upto) {
+/** The spans of the events that are known, the scale of each run, and the tools of calls. They do not
+ * depend on what is in view, so that bars stay where they are while one scrolls. @param {any[]} events */
+function measured(events) {
   /** @type {Map<number, Span>} */
   const spans = new Map();
   /** @type {Map<string, Span>} */
   const running = new Map();
   /** @type {Map<string, Scale>} */
   const scales = new Map();
-  for (let seq = Math.max(1, from); seq <= upto; seq += 1) {
-    const event = events.get(seq);
-    if (!event) continue;
+  /** @type {Map<string, string>} */
+  const tools = new Map();
+  let working = 0; // spans that are open in which a model or a tool works
+  for (const event of events) {
+    const { seq, data } = event;
+    for (const call of data?.calls ?? []) tools.set(call.id, call.name);
+    if (event.kind === 'tool.started') tools.set(data.call, data.name);
     const { kind, run, at } = event;
-    const working = [...running.values()].some((span) => span.kind === 'model' || span.kind === 'tool');
-    if (run) scaleOf(scales, run).add(at, working);
+    if (run) scaleOf(scales, run).add(at, working > 0);
     if (kind in OPENS) {
       const span = { from: seq, upto: null, kind: OPENS[kind] };
       const before = running.get(subject(event)); // a call that continues has a second start
       if (before) before.upto = seq;
+      working += works(span) - works(before);
       spans.set(seq, span);
       running.set(subject(event), span);
     } else if (kind in CLOSES) {
       const span = running.get(subject(event));
       if (span) span.upto = seq;
+      working -= works(span);
       running.delete(subject(event));
     }
   }
-  return { spans, scales };
+  return { spans, scales, tools };
 }
+
+/** @param {Span | undefined} span */
+const works = (span) => Number(span?.kind === 'model' || span?.kind === 'tool');
 
 /** @param {Map<string, Scale>} scales @param {string} run */
 function scaleOf(scales, run) {
@@ -133,7 +141,7 @@ class Scale {
 // Rows
 
 /** @param {any} props */
-function Row({ seq, event, before, span, scales, get, here, later, open, toggle }) {
+function Row({ seq, event, before, span, scales, tools, get, here, later, open, toggle }) {
   if (!event) return html`<li class="tick"><span class="mono muted">${seq}</span></li>`;
   const end = span?.upto ? get(span.upto) : null;
   const scale = event.run && scales.get(event.run);
@@ -141,7 +149,7 @@ function Row({ seq, event, before, span, scales, get, here, later, open, toggle 
   const idle = gap > IDLE && !['message.completed', 'message.interrupted', 'tool.finished'].includes(event.kind);
   return html`<li class=${cls('tick', here && 'here', later && 'later', failed(event) && 'bad')}>
     <button class="quiet seq mono" onClick=${() => amend({ at: seq })} title="Show the session as it was at event ${seq}">${seq}</button>
-    <button class="quiet label cut" aria-expanded=${open} onClick=${toggle}><b>${event.kind}</b> <span class="muted">${summary(event).slice(0, 100)}</span></button>
+    <button class="quiet label cut" aria-expanded=${open} onClick=${toggle}><b>${event.kind}</b> <span class="muted">${summary(event, tools).slice(0, 100)}</span></button>
     <span class="figures small muted">${idle ? html`<span class="idle" title="Idle before this event">⋯ ${duration(gap)}</span>` : figures(event, end)}</span>
     <span class="small muted when"><${Time} at=${event.at} /></span>
     ${scale && html`<${Bar} left=${scale.place(event.at)} right=${end ? scale.place(end.at) : null} kind=${span?.kind} runs=${span && !span.upto} />`}
