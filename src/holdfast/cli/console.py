@@ -32,9 +32,9 @@ def console(
     holdfast console --store sqlite:shop.db
     ```
 
-    Shows the sessions of the store in a browser, and decides what is pending. No agent is needed:
-    the processes that serve the agents continue the runs. It prints a URL that logs you in. With
-    `--host` and an address that other machines can reach, log in with an API key
+    In the console, you view the sessions of the store and decide pending items. No agent is needed:
+    the processes that serve the agents continue the runs. The command prints a URL that logs you
+    in. With `--host` and an address that other machines can reach, log in with an API key
     (`holdfast keys create`).
 
     :param host: Address to listen on.

@@ -157,7 +157,7 @@ def new(
         raise InvalidValue(
             field="folder",
             problem=f"{str(place)!r} cannot be written ({why})",
-            remedy="choose a folder that can be created",
+            remedy="choose another folder",
         ) from error
     _tell(Output(json=json), place, list(texts))
     return 0

@@ -73,7 +73,7 @@ reopen = _verb(
     Sessions.reopen,
     "Reopen an expired session.",
     example='reopen customer-42 --reason "a mistake"',
-    more="Surfaces that another session has taken over in the meantime are not returned.",
+    more="Surfaces that were moved to another session in the meantime are not attached again.",
 )
 pin = _verb(Sessions.pin, "Exempt a session from sweeps and retention.", example="pin customer-42")
 unpin = _verb(

@@ -174,7 +174,7 @@ class Follow:
             async for item in items:
                 if isinstance(item, Event) and item.kind == kind:
                     return item
-        raise ServerError(problem=f"the stream ended without an event {kind!r}")
+        raise ServerError(problem=f"the stream ended before the event {kind!r}")
 
 
 async def read_events(

@@ -244,7 +244,7 @@ class SurfaceShown(Struct, frozen=True, kw_only=True):
 
 
 class MovedSurface(Struct, frozen=True, kw_only=True):
-    """The surfaces that are bound to a session."""
+    """The surfaces that are attached to a session."""
 
     items: list[SurfaceShown]
 

@@ -63,7 +63,7 @@ def encode_list(
     value: list[Any], last: Listed | None, codec: Codec, encode: Encode
 ) -> tuple[Code, Listed]:
     """Return the code of a list, and the list as its new version. `encode` takes an item and its
-    code with messages in full, and returns the code that is stored."""
+    code in which messages are not shortened, and returns the code to store."""
     keep = 0 if last is None else common(last, value, codec)
     inline = [codec.encode(item) for item in value[keep:]]
     tail = [encode(item, code) for item, code in zip(value[keep:], inline, strict=True)]

@@ -364,7 +364,7 @@ def chosen(kinds: Iterable[str]) -> tuple[str, ...]:
 
 
 def labels(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the names of fields that contain these kinds."""
+    """Return, for each of these kinds of personal data, the names of fields that contain it."""
     return {kind: tuple(KINDS[kind].names.split()) for kind in kinds}
 
 

@@ -18,7 +18,7 @@ class SetDue(Struct, frozen=True):
 
 
 class Fire(Struct, frozen=True):
-    """Step: fire these timers, which are due: write their messages to the log."""
+    """Step: fire these due timers, that is, write their messages to the log."""
 
     timers: tuple[str, ...]
 

@@ -1,2 +1,2 @@
-"""The web console at `/console`: a page that shows sessions live and decides what is pending. It
+"""The web console at `/console`: a page to view sessions live and to decide pending items. It
 uses the same `/v1` routes as every other client."""

@@ -25,7 +25,7 @@ Text = Annotated[str, QueryParameter(min_length=1, max_length=400)]
 
 @get(BASE, opt=READ, operation_id="list_surfaces")
 async def surfaces(ctx: Context, session_id: SessionId) -> MovedSurface:
-    """Return the surfaces that are bound to a session."""
+    """Return the surfaces that are attached to a session."""
     _, row = await ctx.find(session_id)
     return shown(row)
 

@@ -259,7 +259,7 @@ async def runnable(
 async def due_tenants(
     db: MongoDatabase, *, agents: Sequence[str], after: str = "", limit: int = 100
 ) -> list[str]:
-    """Return the tenants after a name that have logs of these agents which are due."""
+    """Return the names of the tenants, after the name `after`, with due logs of these agents."""
     now = await db.clock.now()
     by_then = {"$multiply": [{"$add": ["$active", 1]}, 1000]}
     set_back = {"active": {"$gt": catalog.ahead(now)}, "$expr": {"$lt": ["$wake", by_then]}}

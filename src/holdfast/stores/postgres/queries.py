@@ -158,7 +158,7 @@ ORDER BY 1 LIMIT $5
 async def due_tenants(
     tables: PostgresTables, *, agents: Sequence[str], after: str = "", limit: int = 100
 ) -> list[str]:
-    """Return the tenants after a name that have logs of these agents which are due."""
+    """Return the names of the tenants, after the name `after`, with due logs of these agents."""
     now = await tables.now()
     values = [after, sorted(set(agents)), now, catalog.ahead(now), limit]
     return [tenant for (tenant,) in await tables.link.rows(DUE_TENANTS, *values)]

@@ -187,7 +187,7 @@ def runnable_sql(
 def due_tenants(
     tx: Transaction, *, agents: Sequence[str], after: str = "", limit: int = 100
 ) -> list[str]:
-    """Return the tenants after a name that have logs of these agents which are due."""
+    """Return the names of the tenants, after the name `after`, with due logs of these agents."""
     if not agents:
         return []
     now, marks = tx.clock(), ",".join("?" * len(agents))
