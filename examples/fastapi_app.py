@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Body, FastAPI, Request, Response
+from fastapi import Body, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 
-from holdfast import Agent, Harness, tool
+from holdfast import Agent, AlreadyDecided, Harness, NotPending, tool
 from holdfast.models import offline
 from holdfast.web import sse
 
@@ -49,4 +49,7 @@ async def send(id: str, text: Annotated[str, Body()], key: Annotated[str, Body()
 
 @app.post("/chats/{id}/pending/{item}", status_code=202)
 async def decide(id: str, item: str, approved: Annotated[bool, Body(embed=True)]) -> None:
-    await (harness.approve if approved else harness.deny)(id, item)
+    try:
+        await (harness.approve if approved else harness.deny)(id, item)
+    except (AlreadyDecided, NotPending) as error:
+        raise HTTPException(409, "this was decided before") from error

@@ -1,5 +1,5 @@
-"""A shop's agent whose refunds a person approves. It needs no account: without the key of a vendor,
-`holdfast serve` lets a model speak that is on this machine."""
+"""A shop's agent whose refunds a person approves. It needs no account: without the API key of a
+vendor, a model on this machine answers."""
 
 from holdfast import Agent, tool
 

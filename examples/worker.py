@@ -7,7 +7,7 @@ from holdfast import Agent, Worker, tool
 from holdfast.models import offline
 
 
-@tool
+@tool(risk="read", repeat_safe=True)
 async def stock(item: str) -> str:
     """Look up how many of an item are in stock."""
     return f"3 of {item}"

@@ -195,7 +195,7 @@ def test_stored_text_cannot_steer_the_terminal(url: str) -> None:
     [
         ("shop", "must be module:name, got 'shop'"),
         ("nowhere:x", "module 'nowhere' does not exist"),
-        ("shop:nothing", "'shop' has no 'nothing'; use one of support"),
+        ("shop:nothing", "module 'shop' has no 'nothing'; its agents: support"),
         ("shop:broken", "'shop:broken' is int; pass an Agent"),
         ("shop:Agent", "'shop:Agent' is a class"),
         ("sick:agent", "'sick' cannot be imported (ZeroDivisionError: division by zero)"),

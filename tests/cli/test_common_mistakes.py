@@ -59,7 +59,12 @@ MISTAKES = {
     ),
     "an agent with a typing error": (
         ["resume", "--agent", "shop:suport"],
-        "--agent: 'shop' has no 'suport'; use one of support (docs/errors#invalid_value)",
+        "--agent: module 'shop' has no 'suport'; its agents: support (docs/errors#invalid_value)",
+    ),
+    "an agent by its file": (
+        ["resume", "--agent", "shop.py:support"],
+        "--agent: module 'shop.py' does not exist; write the module without .py: shop "
+        "(docs/errors#invalid_value)",
     ),
     "a model without its provider": (
         ["chat", "new", "--model", "gpt-5.1"],

@@ -23,7 +23,7 @@ from .conftest import Cli, sample, write
 from .programs import ARGUMENTS, append, start, without
 
 NAMES = list(VERBS)
-STORELESS = ("doctor", "demo", "chat", "new", "serve", "token")
+STORELESS = ("doctor", "demo", "chat", "mcp", "new", "serve", "token")
 NEEDS_STORE = [name for name in NAMES if name not in STORELESS]
 
 
@@ -233,6 +233,24 @@ def test_without_the_extra_the_command_says_what_to_install(missing: str) -> Non
         "error: holdfast needs an optional package: pip install 'holdfast[cli]' "
         "(docs/errors#missing_extra)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("verb", "message"),
+    [
+        ("sesions", 'Unknown command "sesions". Did you mean "sessions"? See: holdfast --help'),
+        (
+            "mcp",
+            "holdfast mcp needs an optional package: pip install 'holdfast[mcp]' "
+            "(docs/errors#missing_extra)",
+        ),
+    ],
+)
+def test_without_optional_packages_every_verb_loads(verb: str, message: str) -> None:
+    program = f"from holdfast.cli import main\nsys.exit(main(['{verb}']))"
+    ended = without({"httpx", "mcp"}, program)
+    assert ended.stderr == f"error: {message}\n"
+    assert ended.stdout == ""
 
 
 def test_importing_the_command_costs_nothing() -> None:

@@ -95,8 +95,8 @@ def find(name: str) -> Made:
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = [key for key, value in vars(module).items() if isinstance(value, Agent)]
-            there = f"use one of {', '.join(known)}" if known else "the module defines no Agent"
-            raise _no_agent(f"{module_name!r} has no {attribute!r}", there)
+            there = f"its agents: {', '.join(known)}" if known else "the module defines no Agent"
+            raise _no_agent(f"module {module_name!r} has no {attribute!r}", there)
         found = getattr(found, part)
     if not isinstance(found, Agent) and (isinstance(found, type) or not callable(found)):
         what = f"{name!r} is {'a class' if isinstance(found, type) else type(found).__name__}"
@@ -112,6 +112,8 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             remedy = "run the command in your program's folder, or install it"
+            if name.endswith(".py"):
+                remedy = f"write the module without .py: {name.removesuffix('.py')}"
             raise _no_agent(f"module {name!r} does not exist", remedy) from error
         raise _broken(f"{name!r} cannot be imported", error) from error
     except Exception as error:  # the user's code may raise anything

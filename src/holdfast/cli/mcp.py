@@ -9,7 +9,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..client.transport import Patience, Transport
 from ..errors import MissingExtra
 from ..wire import mcp as protocol
 from .options import DEFAULTS, Common
@@ -39,6 +38,8 @@ def mcp(
         from mcp.server.stdio import stdio_server  # noqa: PLC0415 - an optional package
     except ImportError as error:
         raise MissingExtra(extra="mcp", needed_for="holdfast mcp") from error
+    # Imported here, because an unknown verb loads all verbs, also without this package.
+    from ..client.transport import Patience, Transport  # noqa: PLC0415 - an optional package
 
     async def serve() -> None:
         transport = Transport([url], os.environ.get(KEY) or None, patience=Patience())

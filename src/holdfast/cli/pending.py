@@ -238,7 +238,10 @@ async def _settle(
             store, key, item, outcome, actor=by.who, reason=by.reason, answer=answer
         )
     said = f"{made.outcome} {made.item} by {made.by} (event {made.seq})"
-    note = "the worker that serves the session continues it; if there is none: holdfast resume"
+    note = (
+        "the worker that serves the session continues it; "
+        "if there is none: holdfast resume --agent MODULE:NAME"
+    )
     if made.left:
         said = f"approval of {made.by} recorded for {made.item} (event {made.seq})"
         note = f"{made.left} more {'approvals are' if made.left > 1 else 'approval is'} required"
