@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -50,11 +50,12 @@ async def rewind(
     actor: str | None = None,
     key: str | None = None,
     state_at: StateAt | None = None,
+    then: Sequence[NewEvent] = (),
 ) -> int:
     """Rewind a thread to event `to`, and return the number of the rewind event. If a call with the
     same `key` has succeeded before, the number of its event is returned. `state_at` returns the
-    state of the log at the head of a row, or at a later event. Raises `SessionBusy` if a run or a
-    pending item is open."""
+    state of the log at the head of a row, or at a later event. `then` are events that follow in the
+    same append. Raises `SessionBusy` if a run or a pending item is open."""
     check_count("to", to, least=0)
     if actor is not None:
         check_name("actor", actor)
@@ -66,7 +67,7 @@ async def rewind(
         row = await existing_row(store, thread)
         state = await (folded(store, row) if state_at is None else state_at(row))
         if state.head == row.head:
-            done = await _attempt(store, row, state, to, id=id, actor=actor)
+            done = await _attempt(store, row, state, to, id=id, actor=actor, then=then)
             if done is not None:
                 return done
         if asyncio.get_running_loop().time() > end:
@@ -75,10 +76,17 @@ async def rewind(
 
 
 async def _attempt(
-    store: Store, row: Row, state: State, to: int, *, id: str, actor: str | None
+    store: Store,
+    row: Row,
+    state: State,
+    to: int,
+    *,
+    id: str,
+    actor: str | None,
+    then: Sequence[NewEvent],
 ) -> int | None:
-    """Append the rewind event, or find it if it is already in the log. Returns its number, or None
-    if the log has grown."""
+    """Append the rewind event and `then`, or find it if it is already in the log. Returns its
+    number, or None if the log has grown."""
     refused: HoldfastError | None = None
     try:
         payload = await planned(store, row, state, to)
@@ -88,7 +96,7 @@ async def _attempt(
     event = NewEvent.of("thread.rewound", payload, id=id, actor=actor)
     expected = row.head if refused is None else 0
     try:
-        done = await store.append(row.key, [event], expected=expected, log=row.log)
+        done = await store.append(row.key, [event, *then], expected=expected, log=row.log)
     except HeadMoved:
         if refused is not None:
             raise refused from None

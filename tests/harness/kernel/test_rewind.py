@@ -13,6 +13,7 @@ from holdfast import (
     Reading,
     SessionBusy,
     Sessions,
+    StoreUnavailable,
     connect,
     context,
     key,
@@ -26,6 +27,7 @@ from holdfast.harness.tools.values import UNKNOWN
 from holdfast.log.events import ids
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.store import Store
+from holdfast.testing import Fail, FaultyStore
 from holdfast.values.display import Display, display_of, reduce
 
 from .scene import Slow, helper, kinds, read, script, serve
@@ -70,6 +72,33 @@ async def test_a_model_reads_the_conversation_as_it_was_after_that_event() -> No
         assert await texts(session) == ["first", "one"]
         await session.send("third")
     assert read(model.calls[-1]) == ["user: first", "model: one", "user: third"]
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_message_that_replaces_another_is_in_the_log_with_its_rewind_or_not_at_all(
+    after: bool,
+) -> None:
+    async with connect("memory:") as inner:
+        store, model = FaultyStore(inner), script("one", per_turn=True)
+        async with serve(helper(), default_model=model, store=store) as harness:
+            session = await harness.get_or_create("s")
+            await session.send("first")
+            end = core_of(session).live.state.head
+            await session.send("second")
+            await session.wait()
+            call = store.calls["append"] + 1
+            store.plan[:] = [Fail(method="append", call=call, after=after)]
+            with pytest.raises(StoreUnavailable):
+                await core_of(session).post_at(end, "third")
+            found = await kinds(session)
+            assert found.count("thread.rewound") == after
+            assert found.count("message.received") == 2 + after
+            await session.wait()
+            seq = await core_of(session).post_at(end, "fourth")
+            await session.wait()
+            assert (await numbers(session, "thread.rewound"))[-1] == seq - 1
+            assert await texts(session) == ["first", "one", "fourth", "one"]
+    assert read(model.calls[-1]) == ["user: first", "model: one", "user: fourth"]
 
 
 async def test_rewinding_to_zero_clears_the_conversation() -> None:

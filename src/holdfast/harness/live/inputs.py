@@ -44,6 +44,42 @@ async def accept(
     repeated `key` is not written again. `busy="reject"` rejects the message while the session is
     busy. `start` is tried first: it writes the message and starts its run in one step, or returns
     None."""
+    event = await message_event(
+        store,
+        live,
+        content,
+        busy=busy,
+        key=key,
+        actor=actor,
+        metadata=metadata,
+        model=model,
+        limits=limits,
+        output=output,
+    )
+    done = None
+    if start is not None and _refused(live, busy) is None:
+        done = await _started(live, event, start)
+    if done is not None:
+        if not done[1]:
+            await _same(live, event, done[0])
+        return done
+    return await _put(store, live, event, busy)
+
+
+async def message_event(
+    store: Store,
+    live: Live,
+    content: Content,
+    *,
+    busy: How = "queue",
+    key: str | None = None,
+    actor: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    model: str | None = None,
+    limits: RunLimits | Mapping[str, float] | None = None,
+    output: dict[str, Any] | None = None,
+) -> NewEvent:
+    """Return the event of a message, after its attachments were stored."""
     if busy not in ("queue", "steer", "interrupt", "reject"):
         remedy = "use 'queue', 'steer', 'interrupt' or 'reject'"
         raise InvalidValue(field="busy", problem=f"is {busy!r}", remedy=remedy)
@@ -62,15 +98,7 @@ async def accept(
         limits=_limits(limits),
         output=output,
     )
-    event = NewEvent.of("message.received", payload, id=message_id(key), actor=actor)
-    done = None
-    if start is not None and _refused(live, busy) is None:
-        done = await _started(live, event, start)
-    if done is not None:
-        if not done[1]:
-            await _same(live, event, done[0])
-        return done
-    return await _put(store, live, event, busy)
+    return NewEvent.of("message.received", payload, id=message_id(key), actor=actor)
 
 
 async def _started(live: Live, event: NewEvent, start: StartRun) -> tuple[int, bool] | None:

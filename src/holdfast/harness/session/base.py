@@ -12,13 +12,14 @@ from ...errors import HarnessClosed, HeadMoved, PhaseError
 from ...log import events as ev
 from ...log.events import Key, NewEvent, Payload, ids, new_id
 from ...log.state import State
+from ...sessions.rewind import rewind
 from ...stores.event_loop import OwnLoop
 from ...stores.port import Store
 from ...values.options import Content, SendOptions, check_options
 from ...values.watch import Rest
 from ..agents.config import Config
 from ..agents.runtime import HarnessRuntime
-from ..live.inputs import accept
+from ..live.inputs import accept, message_event
 from ..live.log import Live, Subscriber
 from ..loop.decide import rest_of
 from ..loop.typed_output import output_request, output_tool
@@ -169,6 +170,27 @@ class SessionCore(Generic[S]):
         if not started:
             self.host.wake(self.live)
         return seq
+
+    async def post_at(self, to: int, content: Content, **options: Unpack[SendOptions]) -> int:
+        """Rewind the thread to event `to` and write a message, in one append, and return the number
+        of the message. Raises `SessionBusy` while a run or a pending item is open."""
+        self.check()
+        check_options(options)
+        if (ref := options.get("model")) is not None:
+            self.config.models.check(ref)
+        live = self.live
+        event = await message_event(self.host.store, live, content, **options)
+        seq = await rewind(
+            self.host.store,
+            live.key,
+            to,
+            actor=options.get("actor"),
+            state_at=lambda row: live.reach(row.head),
+            then=[event],
+        )
+        await live.reach(seq + 1)
+        self.host.wake(live)
+        return seq + 1
 
     async def abort(
         self,

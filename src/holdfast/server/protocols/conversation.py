@@ -12,7 +12,7 @@ from msgspec import Struct
 from ...errors import AlreadyDecided, InvalidValue, LogReplaced, SessionNotFound
 from ...harness import Live, Session, core_of
 from ...log import events as ev
-from ...log.events import ids
+from ...log.events import ids, new_id
 from ...log.transcript import Message
 from ...stores.conversation import messages_of
 from ...values.options import SendOptions
@@ -93,15 +93,16 @@ async def _sent_again(
 async def send_again(
     ctx: RequestContext, session: Session, id: str, content: Any, model: str | None
 ) -> int:
-    """Return the conversation to where it was before a message, and send the message again. Raises
-    `SessionBusy` while a run or a pending item is open."""
+    """Return the conversation to where it was before a message and send the message again, in one
+    append. Raises `SessionBusy` while a run or a pending item is open."""
     ctx.choices(session).check_message(ev.MessageReceived(text="", model=model))
-    live = core_of(session).live
-    found = await _newest(live, id)
-    if found is not None:
-        await session.rewind(found.seq - 1, actor=ctx.actor)
-    key = f"{id}#{live.state.rewound or 0}"
-    return await session.post(content, **_options(ctx, id, key, model))
+    core = core_of(session)
+    found = await _newest(core.live, id)
+    if found is None:
+        key = f"{id}#{core.live.state.rewound or 0}"
+        return await session.post(content, **_options(ctx, id, key, model))
+    options = _options(ctx, id, f"{id}#{new_id()}", model)
+    return await core.post_at(found.seq - 1, content, **options)
 
 
 def _options(ctx: RequestContext, id: str, key: str, model: str | None) -> SendOptions:
