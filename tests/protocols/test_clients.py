@@ -6,14 +6,21 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.node import node, node_modules
 
-CLIENTS = Path(__file__).parent / "clients"
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+FOLDERS = (HERE / "clients", HERE / "inspector", EXAMPLES / "front_ends")
+
+each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 
 
-def test_a_fresh_machine_installs_the_pinned_clients() -> None:
-    modules = node_modules(CLIENTS)
-    asked = json.loads((CLIENTS / "package.json").read_text())["dependencies"]
+@each
+def test_a_fresh_machine_installs_the_pinned_clients(folder: Path) -> None:
+    modules = node_modules(folder)
+    asked = json.loads((folder / "package.json").read_text())["dependencies"]
     for name, version in asked.items():
         found = json.loads((modules / name / "package.json").read_text())["version"]
         assert version.rpartition("@")[2] == found
@@ -21,8 +28,9 @@ def test_a_fresh_machine_installs_the_pinned_clients() -> None:
     assert said.stdout.startswith("v24.")
 
 
-def test_a_package_lock_names_no_registry() -> None:
-    lock = json.loads((CLIENTS / "package-lock.json").read_text())
+@each
+def test_a_package_lock_names_no_registry(folder: Path) -> None:
+    lock = json.loads((folder / "package-lock.json").read_text())
     packages = [package for name, package in lock["packages"].items() if name]
     assert packages
     assert all("integrity" in package and "resolved" not in package for package in packages)

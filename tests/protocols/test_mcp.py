@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,8 +20,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from holdfast.wire import mcp as protocol
+from tests.console.desk import STORY
 from tests.console.server import Office
+from tests.node import node, node_modules
 from tests.server.scene import Api, Tokens, serving, settings
+
+INSPECTOR = Path(__file__).parent / "inspector"
 
 
 @asynccontextmanager
@@ -83,6 +89,81 @@ async def test_a_client_reads_and_steers_sessions(office: Office, connected: Any
         assert json.loads(read.text)["items"][-1]["text"] == "Thank you."
         again = await refused(client, "deny", session="one", item=item["id"])
         assert again == "already_decided"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_the_inspector_reads_and_steers_sessions(office: Office, transport: str) -> None:
+    token = await office.key()
+    await (await office.client()).get_or_create("one")
+    url = office.server.url
+    target = [f"{url}/v1/mcp", "--transport", "http", "--header", f"Authorization: Bearer {token}"]
+    if transport == "stdio":
+        target = [sys.executable, "-m", "holdfast.cli", "mcp", "--url", url]
+        target += ["-e", f"HOLDFAST_KEY={token}"]
+    tools = await inspected(target, "tools/list")
+    assert {tool["name"] for tool in tools["tools"]} == {*protocol.TOOLS}
+    said = ("--tool-name", "send_message", "--tool-arg", "session=one", "content=Hello")
+    done = await inspected(target, "tools/call", *said)
+    assert done["structuredContent"]["text"] == "Good day."
+    listed = await inspected(target, "resources/list")
+    assert len(listed["resources"]) == 2
+
+
+async def inspected(target: list[str], method: str, *words: str) -> Any:
+    """Return what the MCP inspector prints."""
+    modules = await asyncio.to_thread(node_modules, INSPECTOR)
+    clients = modules / "@modelcontextprotocol" / "inspector" / "clients"
+    started = await asyncio.create_subprocess_exec(
+        *(str(node()), str(clients / "launcher" / "build" / "index.js"), "--cli"),
+        *(*target, "--method", method, *words),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(started.communicate(), 60)
+    assert started.returncode == 0, err.decode()
+    return json.loads(out)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_client_continues_after_the_server_was_killed(office: Office) -> None:
+    token, server = await office.key(), office.server
+    people = await office.client()
+    await people.get_or_create("one")
+
+    async def send() -> None:
+        async with over_http(server.url, token) as client:
+            await called(client, "send_message", session="one", content="Story")
+
+    sending = asyncio.create_task(send())
+    await until_started(people.session("one"))
+    await server.kill()
+    with pytest.raises((ExceptionGroup, MCPError)):  # this client ends with its connection
+        await asyncio.wait_for(sending, 60)
+    await server.start()
+    async with over_http(server.url, token) as client:
+        await people.session("one").wait()
+        found = await called(client, "read_session", session="one")
+        assert [item["text"] for item in found["items"]] == ["Story", STORY]
+        waiting = await called(client, "send_message", session="one", content="Refund 42")
+        (item,) = waiting["pending"]
+        await server.kill()
+        await server.start()
+        made = await called(client, "approve", session="one", item=item["id"])
+        assert made["outcome"] == "approved"
+    await people.session("one").wait()
+    kinds = [event.kind for event in await people.session("one").events()]
+    assert (kinds.count("message.received"), kinds.count("tool.started")) == (2, 1)
+
+
+async def until_started(session: Any) -> None:
+    """Wait until a run has begun."""
+    async with asyncio.timeout(60):
+        while True:
+            if "run.started" in [event.kind for event in await session.events()]:
+                return
+            await asyncio.sleep(0.02)
 
 
 async def test_calls_that_mean_no_good_are_refused(api: Api) -> None:
