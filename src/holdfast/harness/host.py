@@ -490,7 +490,8 @@ class TenantHarness(Harness):
     signals for all of them."""
 
     def share(self, slots: Slots | None) -> Slots:
-        """Use the slots of the other tenants. Returns them, or new ones if there are none yet."""
+        """Share the recovery slots `slots` with the other tenants of a worker. Without `slots`, new
+        slots are created. Returns the slots."""
         self._recovery = "leave"
         self._slots = slots or Slots(self._settings["recovering"])
         return self._slots

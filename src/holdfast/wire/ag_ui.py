@@ -1,5 +1,5 @@
-"""The request of AG-UI. Unknown fields are ignored, since versions of the protocol, and
-applications, add their own."""
+"""The request of AG-UI. Unknown fields are ignored, since newer versions of the protocol and
+applications add fields."""
 
 from __future__ import annotations
 

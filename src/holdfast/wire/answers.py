@@ -236,7 +236,7 @@ class PermissionsShown(Struct, frozen=True, kw_only=True):
 
 
 class SurfaceShown(Struct, frozen=True, kw_only=True):
-    """A surface, such as a chat channel, and its address, bound to a session."""
+    """A surface, such as a chat channel, and its address, attached to a session."""
 
     surface: str
     address: str

@@ -319,7 +319,7 @@ def _check_depth(path: str) -> None:
         raise InvalidValue(
             field="depth",
             problem=f"{path[:200]!r} is nested deeper than {DEPTH} folders",
-            remedy="move it up, or remove it",
+            remedy="move it to a higher folder, or remove it",
             limit=DEPTH,
         )
 

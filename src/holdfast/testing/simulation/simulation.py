@@ -251,7 +251,7 @@ class Simulation:
 
 
 def simulate(scenario: Scenario) -> SimulationOutcome:
-    """Run a scenario, and return its outcome with the problems that the judges found."""
+    """Run a scenario, and return its outcome with the problems that the checks found."""
     outcome = Simulation(scenario).play()
     outcome.problems.extend(judge(outcome))
     return outcome
