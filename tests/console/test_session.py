@@ -132,7 +132,9 @@ async def test_an_answer_is_regenerated_in_a_thread_of_its_own(
     await expect(page.get_by_label("Thread", exact=True).locator("option")).to_have_count(3)
 
 
-async def test_the_timeline_has_every_event_and_opens_one(windows: Windows, office: Office) -> None:
+async def test_the_timeline_has_every_event_and_opens_one(
+    server: Server, windows: Windows, office: Office
+) -> None:
     session = await (await office.client()).get_or_create("order-6")
     await session.send("Look 42")
     page = await windows.open(await office.key(), "/console/sessions/order-6")
@@ -148,6 +150,15 @@ async def test_the_timeline_has_every_event_and_opens_one(windows: Windows, offi
     await rows.nth(3).get_by_role("button").first.click()
     await expect(page).to_have_url(re.compile(r"\?at=4$"))
     await expect(page.locator(".tick.here")).to_contain_text("model.called")
+    await page.goto("/console/sessions/order-6")
+    await session.send("Look 0")
+    async with holdfast.connect(server.store) as store:
+        own = NewEvent.of("shop.counted", {"calls": 3, "call": None})
+        await store.append(holdfast.key("order-6", tenant=office.tenant), [own])
+    await expect(rows.last).to_contain_text("shop.counted")
+    await expect(page.locator(".tick.bad")).to_contain_text(
+        "tool.finished lookup: The tool failed."
+    )
 
 
 async def test_attachments_are_shown_as_images_or_downloaded(

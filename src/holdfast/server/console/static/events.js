@@ -15,6 +15,8 @@ export class Events {
     /** @type {Set<number>} */
     this.asked = new Set();
     this.version = signal(0);
+    /** @type {Map<string, string>} names of tools, by their calls */
+    this.tools = new Map();
     live.listeners.add((event) => this.add(event));
   }
 
@@ -28,7 +30,14 @@ export class Events {
     const place = (event.seq - 1) % PAGE;
     if (!page && place) return; // read when it is needed
     this.pages.set(number, Object.assign([...(page ?? [])], { [place]: event }));
+    this.name(event);
     this.version.value += 1;
+  }
+
+  /** Remember which tools an event calls. @param {any} event */
+  name({ kind, data }) {
+    if (kind === 'message.completed') for (const call of data?.calls ?? []) this.tools.set(call.id, call.name);
+    if (kind === 'tool.started' && data) this.tools.set(data.call, data.name);
   }
 
   /** All events that are known, in their order. @returns {any[]} */
@@ -57,7 +66,10 @@ export class Events {
     this.asked.delete(number);
     if (!found) return;
     const page = [...(this.pages.get(number) ?? [])];
-    for (const event of found.items) page[(event.seq - 1) % PAGE] = event;
+    for (const event of found.items) {
+      page[(event.seq - 1) % PAGE] = event;
+      this.name(event);
+    }
     this.pages.delete(number);
     this.pages.set(number, page);
     if (this.pages.size > KEPT) this.pages.delete(/** @type {number} */ (this.pages.keys().next().value));
@@ -70,8 +82,8 @@ export function summary({ kind, data }, tools) {
   const d = data ?? {};
   const text = d.text ?? d.title ?? d.summary ?? d.name ?? d.error ?? d.reason ?? d.label ?? d.mode ?? d.model ?? '';
   if (kind === 'message.completed') return d.text || (d.calls ?? []).map((/** @type {any} */ one) => one.name).join(', ');
-  if (kind === 'tool.finished') return [tools?.get(d.call), d.error ?? (d.outcome === 'ok' ? '' : d.outcome)].filter(Boolean).join(': ');
-  if (kind.startsWith('tool.') && !d.name) return tools?.get(d.call) ?? '';
+  if (kind === 'tool.finished') return [tools?.get(d.call), d.outcome === 'ok' ? '' : d.error ?? d.result?.error?.message ?? d.outcome].filter(Boolean).join(': ');
+  if (!text && d.call) return tools?.get(d.call) ?? '';
   if (kind === 'run.finished') return [d.status, d.code].filter(Boolean).join(': ');
   if (kind === 'pending.settled') return [d.outcome, d.reason].filter(Boolean).join(': ');
   if (kind === 'run.started') return '';

@@ -40,11 +40,11 @@ export function Timeline({ events, at }) {
   useEffect(() => reveal(box.current, at), [at]);
   useEffect(() => events.need(view.first - REACH, view.last + REACH), [view.first, view.last, head]);
   const version = events.version.value;
-  const { spans, scales, tools } = useMemo(() => measured(events.known()), [version]);
+  const { spans, scales } = useMemo(() => measured(events.known()), [version]);
   const rows = [];
   for (let seq = view.first; seq <= Math.min(view.last, head); seq += 1) rows.push(seq);
   return html`<div class="timeline" ref=${box} onScroll=${measure} tabindex="0" aria-label="Timeline">
-    <div style=${{ height: `${head * HEIGHT}px` }}><ol style=${{ transform: `translateY(${(view.first - 1) * HEIGHT}px)` }}>${rows.map((seq) => html`<${Row} key=${seq} seq=${seq} event=${events.get(seq)} before=${events.get(seq - 1)} span=${spans.get(seq)} scales=${scales} tools=${tools} get=${events.get}
+    <div style=${{ height: `${head * HEIGHT}px` }}><ol style=${{ transform: `translateY(${(view.first - 1) * HEIGHT}px)` }}>${rows.map((seq) => html`<${Row} key=${seq} seq=${seq} event=${events.get(seq)} before=${events.get(seq - 1)} span=${spans.get(seq)} scales=${scales} tools=${events.tools} get=${events.get}
       here=${seq === at} later=${at != null && seq > at} open=${open === seq} toggle=${() => setOpen(open === seq ? null : seq)} />`)}</ol></div>
   </div>${open != null && html`<${Detail} event=${events.get(open)} close=${() => setOpen(null)} />`}`;
 }
@@ -65,7 +65,7 @@ function subject({ kind, data, run, id }) {
   return `${OPENS[kind] ?? CLOSES[kind]} ${run}`;
 }
 
-/** The spans of the events that are known, the scale of each run, and the tools of calls. They do not
+/** The spans of the events that are known, and the scale of each run. They do not
  * depend on what is in view, so that bars stay where they are while one scrolls. @param {any[]} events */
 function measured(events) {
   /** @type {Map<number, Span>} */
@@ -74,14 +74,9 @@ function measured(events) {
   const running = new Map();
   /** @type {Map<string, Scale>} */
   const scales = new Map();
-  /** @type {Map<string, string>} */
-  const tools = new Map();
   let working = 0; // spans that are open in which a model or a tool works
   for (const event of events) {
-    const { seq, data } = event;
-    for (const call of data?.calls ?? []) tools.set(call.id, call.name);
-    if (event.kind === 'tool.started') tools.set(data.call, data.name);
-    const { kind, run, at } = event;
+    const { seq, kind, run, at } = event;
     if (run) scaleOf(scales, run).add(at, working > 0);
     if (kind in OPENS) {
       const span = { from: seq, upto: null, kind: OPENS[kind] };
@@ -97,7 +92,7 @@ function measured(events) {
       running.delete(subject(event));
     }
   }
-  return { spans, scales, tools };
+  return { spans, scales };
 }
 
 /** @param {Span | undefined} span */
