@@ -99,16 +99,18 @@ class LineEditor:
         await asyncio.sleep(0)  # writes of this thread are in the queue then
         editing, *others = self._tasks
         printed = asyncio.ensure_future(self._writes.join())
-        await asyncio.wait([editing, printed], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([editing, printed, *others], return_when=asyncio.FIRST_COMPLETED)
         if self.running:
             self._session.app.exit(result="")
         for task in (printed, *others):
             task.cancel()
         await asyncio.gather(editing, printed, *others, return_exceptions=True)
         self._tasks = []
+        for task in (editing, *others):
+            if not task.cancelled():
+                task.result()  # raises what ended the editor, if it failed
         while not self._writes.empty():
             self._writes.get_nowait()()
-        editing.result()  # raises what ended the editor, if it failed
 
     async def _edit(self) -> None:
         try:
@@ -118,6 +120,12 @@ class LineEditor:
             self._lines.put_nowait(None)
 
     async def _print(self) -> None:
+        try:
+            await self._print_all()
+        finally:
+            self._lines.put_nowait(None)  # an error ends the input, and `close` raises it
+
+    async def _print_all(self) -> None:
         while True:
             writes = [await self._writes.get()]
             while not self._writes.empty():
