@@ -201,3 +201,11 @@ async def test_answers_and_cursors_of_a_run_that_are_foreign_are_refused(api: Ap
     answer = await api.ask("POST", RUN, content=b"{}", headers=text)
     assert answer.json()["error"]["code"] == "unsupported_media_type"
     assert (await api("GET", "/sessions/mine"))["row"]["head"] == before
+
+
+async def test_who_may_not_read_is_not_sent_the_conversation() -> None:
+    body = {"threadId": "mine", "runId": "r", "messages": []}
+    async with serving(settings(auth=Tokens(("sessions:write",)))) as other:
+        await other("PUT", "/sessions/mine", {})
+        await other.fails("forbidden", "GET", "/sessions/mine/transcript")
+        await other.fails("forbidden", "POST", "/ag-ui/run", body)

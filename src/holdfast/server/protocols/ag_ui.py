@@ -49,6 +49,7 @@ async def run(ctx: Context, data: JSONBody[RunInput]) -> StreamResponse:
     ctx.note(session=data.thread_id)
     async with AsyncExitStack() as left:
         if given is None or last is None:
+            ctx.caller.need("sessions:read")  # the client is sent the conversation
             opened = ctx.session(data.thread_id, props.thread, current=True)
             session = await left.enter_async_context(opened)
             wish, known = await _continued(ctx, session, data, props)
