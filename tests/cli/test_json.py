@@ -97,7 +97,7 @@ delete customer-43 --yes
 purge
 show nobody
 """
-ELSEWHERE = {"chat", "console", "resume", "serve", "token", "demo"}
+ELSEWHERE = {"chat", "console", "mcp", "resume", "serve", "token", "demo"}
 
 
 DATA = ("before", "counts", "metadata", "redaction", "removed", "usage")  # whose keys are no fields

@@ -20,7 +20,7 @@ URLS = {
     "postgres": "postgresql://ann:{}@127.0.0.1:{}/shop?patience=1",
     "mongodb": "mongodb://ann:{}@127.0.0.1:{}/shop?patience=1",
 }
-STORELESS = ("demo", "doctor", "new", "serve", "token")
+STORELESS = ("demo", "doctor", "mcp", "new", "serve", "token")
 VERB_NAMES = [verb for verb in VERBS if verb not in STORELESS]
 
 

@@ -45,12 +45,12 @@ def harness() -> Harness:
 async def test_public_members_of_a_session_are_the_documented_ones() -> None:
     async with harness() as serving:
         session = await serving.get_or_create("s")
-        assert public(session) == listed("session.md", "The verbs", "The parts")
+        assert public(session) == listed("session.md", "Methods", "The parts")
 
 
 async def test_public_members_of_a_harness_are_the_documented_ones() -> None:
     async with harness() as serving:
-        assert public(serving) == listed("harness.md", "The verbs")
+        assert public(serving) == listed("harness.md", "All methods")
 
 
 async def test_repr_of_a_session_says_what_is_going_on() -> None:

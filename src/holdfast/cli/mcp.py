@@ -41,6 +41,8 @@ def mcp(
     # Imported here, because an unknown verb loads all verbs, also without this package.
     from ..client.transport import Patience, Transport  # noqa: PLC0415 - an optional package
 
+    release = version("holdfast")
+
     async def serve() -> None:
         transport = Transport([url], os.environ.get(KEY) or None, patience=Patience())
 
@@ -48,7 +50,7 @@ def mcp(
             about = {"body": request.body, "query": request.query, "wait": request.wait}
             return await transport.raw(request.method, f"/v1{request.path}", **about)
 
-        server = protocol.server(ask, version("holdfast"))
+        server = protocol.server(ask, release)
         try:
             async with stdio_server() as (received, sent):
                 await server.run(received, sent, server.create_initialization_options())
