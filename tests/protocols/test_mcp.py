@@ -116,7 +116,7 @@ async def inspected(target: list[str], method: str, *words: str) -> Any:
     clients = modules / "@modelcontextprotocol" / "inspector" / "clients"
     started = await asyncio.create_subprocess_exec(
         *(str(node()), str(clients / "launcher" / "build" / "index.js"), "--cli"),
-        *(*target, "--method", method, *words),
+        *(*target, "--method", method, "--connect-timeout", "60000", *words),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -12,8 +12,11 @@ import pytest
 
 from holdfast.events import KINDS, Event
 from holdfast.server.protocols import ag_ui_stream, ai_sdk_stream
+from holdfast.server.protocols.ag_ui_messages import snapshot
 from holdfast.server.protocols.ag_ui_stream import AgUiStream
+from holdfast.server.protocols.ai_sdk_messages import ui_messages
 from holdfast.server.protocols.ai_sdk_stream import UiMessageStream
+from holdfast.transcript import transcript
 from holdfast.values.delta import Delta
 from holdfast.values.result import Result
 from holdfast.values.stream_items import CaughtUp
@@ -177,3 +180,21 @@ def test_a_translation_keeps_no_text_that_was_sent() -> None:
     kinds = [chunk["type"] for part in parts for chunk in stream.chunks(part)]
     assert "MESSAGES_SNAPSHOT" in kinds
     assert (stream._messages, stream._sent) == (None, {})
+
+
+def test_an_answer_that_was_begun_again_is_in_a_history_once() -> None:
+    said = [
+        event("message.received", {"text": "Hello"}, 1),
+        event("message.interrupted", {"text": "Good", "shown": False}, 2),
+        event("message.completed", {"text": "Good day."}, 3),
+    ]
+    messages = transcript(said)
+    assert [message.retracted for message in messages] == [False, True, False]
+    parts = [one.parts for one in ui_messages(messages, (), "v7", lambda sha256, kind: "", {})]
+    assert [[part["text"] for part in each if "text" in part] for each in parts] == [
+        ["Hello"],
+        ["Good day."],
+    ]
+    assert [one["content"] for one in snapshot(messages)] == ["Hello", "Good day."]
+    kept = transcript([*said[:1], event("message.interrupted", {"text": "Good"}, 2)])
+    assert [one["content"] for one in snapshot(kept)] == ["Hello", "Good"]

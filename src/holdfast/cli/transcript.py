@@ -98,6 +98,8 @@ def _author(message: Message) -> str:
 def _note(message: Message) -> str:
     if message.erased is not None:
         return f" (erased: {message.erased})"
+    if message.retracted:
+        return " (interrupted, begun again)"
     return " (interrupted)" if message.interrupted else ""
 
 

@@ -63,7 +63,8 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One message. `erased` is the reason why its content was erased; `raw` is the data of a
-    message that this version cannot read.
+    message that this version cannot read. `retracted` means that an interrupted answer was begun
+    again, so that a later message replaces it.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -81,6 +82,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     actor: str | None = None
     run: str | None = None
     interrupted: bool = False
+    retracted: bool = False
     erased: str | None = None
     raw: Any = None
 
@@ -170,6 +172,8 @@ def _message(event: Event, payload: Payload | None) -> Message:
         for name in ("text", "parts", "model", "thought", "metadata"):
             if value := getattr(payload, name, None):
                 content[name] = value
+        if isinstance(payload, ev.MessageInterrupted):
+            content["retracted"] = not payload.shown
         if event.kind == "message.received":
             content.pop("model", None)  # an option, not the author
     envelope: dict[str, Any] = {"id": event.id, "seq": event.seq, "at": event.at}

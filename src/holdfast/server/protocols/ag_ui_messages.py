@@ -106,13 +106,15 @@ def results(messages: list[RunMessage]) -> list[RunMessage]:
 
 
 def snapshot(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return a transcript as messages of the protocol."""
+    """Return a transcript as messages of the protocol, without answers that were begun again."""
     found: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "user":
             id = message.metadata.get(MESSAGE)
             name = id if isinstance(id, str) else message.id
             found.append({"id": name, "role": "user", "content": message.text})
+            continue
+        if message.retracted:
             continue
         calls = [
             {

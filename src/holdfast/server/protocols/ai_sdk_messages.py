@@ -119,8 +119,9 @@ def ui_messages(
     blob: Callable[[str, str], str],
     about: dict[str, Any],
 ) -> list[UiMessage]:
-    """Return a transcript as UI messages: the messages of one run become one message. `blob` is the
-    URL of an attachment; `about` is metadata of assistants' messages."""
+    """Return a transcript as UI messages: the messages of one run become one message, without
+    answers that were begun again. `blob` is the URL of an attachment; `about` is metadata of
+    assistants' messages."""
     waiting = {ask.call: ask for ask in pending if ask.call is not None}
     found: list[UiMessage] = []
     for message in messages:
@@ -131,6 +132,8 @@ def ui_messages(
             seen = {"seq": message.seq, "actor": message.actor}
             name = id if isinstance(id, str) else message.id
             found.append(UiMessage(id=name, role="user", parts=parts, metadata=seen))
+            continue
+        if message.retracted:
             continue
         name = message.run or message.id
         parts = [*_said(message, waiting, version)]
