@@ -8,6 +8,7 @@ deleted at any time, even while it is open, because it can be rebuilt from the l
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import sqlite3
 import zlib
@@ -24,22 +25,27 @@ from ...log.catalog import Row
 from ...log.events import Key, Scope
 from ...log.search import Condition
 from .index import (
-    EDITION,
     Advance,
     Candidate,
     Doc,
     KeptDoc,
     LogPosition,
     NoIndex,
+    floor_of,
     no_mark,
-    place_of,
 )
 
 T = TypeVar("T")
 
 APPLICATION = 0x486F6C73  # "Hols"
+EDITION = 2  # version of the terms and tables; an index with another version is dropped
 BUSY_MS = 30_000
 BUCKETS = 256
+SHIFT = 8  # bits that the ids of this index leave out of the places of `index.floor_of`
+SPAN = 1 << 12  # ids of one millisecond; FTS5 stores differences of ids, so fewer take less space
+MOST_FREE = 0.02  # of the pages of the file
+LEAST_FREE = 64  # pages
+PROBES = 512  # ids of a millisecond that are tried before those of earlier ones
 ERASES_AT_ONCE = (3, 42)  # the first version of SQLite that can overwrite removed terms at once
 # FTS5 treats every character outside of ASCII as part of a term.
 TABLES = """
@@ -80,24 +86,23 @@ class SqliteTextIndex:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-search")
         self._closed = False
 
-    async def _run(self, job: Callable[[sqlite3.Connection], T], *, create: bool = False) -> T:
+    async def _run(
+        self,
+        job: Callable[[sqlite3.Connection], T],
+        *,
+        create: bool = False,
+        transaction: bool = True,
+    ) -> T:
         return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._transact, job, create
+            self._thread, self._connected, _transaction(job) if transaction else job, create
         )
 
-    def _transact(self, job: Callable[[sqlite3.Connection], T], create: bool) -> T:
+    def _connected(self, job: Callable[[sqlite3.Connection], T], create: bool) -> T:
         try:
             conn = self._open(create=create)
             if conn is None:
                 raise NoIndex
-            conn.execute("BEGIN IMMEDIATE")
-            try:
-                done = job(conn)
-                conn.execute("COMMIT")
-            except BaseException:
-                if conn.in_transaction:
-                    conn.execute("ROLLBACK")
-                raise
+            return job(conn)
         except sqlite3.Error as error:
             if "no such module" in str(error):
                 raise _NoFts from error
@@ -105,7 +110,6 @@ class SqliteTextIndex:
                 self._drop()
                 raise NoIndex from error
             raise StoreUnavailable(problem=f"the search index is unavailable: {error}") from error
-        return done
 
     def _drop(self) -> None:
         """Delete the file of a damaged index, which can be rebuilt from the logs."""
@@ -167,12 +171,7 @@ class SqliteTextIndex:
 
     async def optimize(self) -> bool:
         await self._run(lambda conn: conn.execute("INSERT INTO words (words) VALUES ('optimize')"))
-
-        def vacuum() -> None:
-            if (conn := self._open(create=False)) is not None:
-                conn.execute("VACUUM")
-
-        await asyncio.get_running_loop().run_in_executor(self._thread, vacuum)
+        await self._run(lambda conn: conn.execute("VACUUM"), transaction=False)
         return True
 
     async def aclose(self) -> None:
@@ -208,6 +207,7 @@ class SqliteTextIndex:
                 _set_meta(conn, "mark", mark)
 
         await self._run(set_mark)
+        await self._run(_shrink, transaction=False)
 
     async def tenant(self, name: str) -> int:
         return await self._run(lambda conn: _tenant(conn, name))
@@ -239,10 +239,16 @@ class SqliteTextIndex:
                 " CROSS JOIN logs AS l ON l.id = d.log"
                 " WHERE words MATCH ? AND words.rowid < ? AND words.rowid >= ?"
                 " ORDER BY words.rowid DESC LIMIT ?",
-                (_expression(wanted, _tenant(conn, tenant)), below, least, limit),
+                (
+                    _expression(wanted, _tenant(conn, tenant)),
+                    _id_at(below),
+                    _id_at(least) - int(_meta(conn, "spilled") or 0),
+                    limit,
+                ),
             )
             return [
-                Candidate(id=id, seq=seq, position=_decoded(record)) for id, seq, *record in found
+                Candidate(id=id << SHIFT, seq=seq, position=_decoded(record))
+                for id, seq, *record in found
             ]
 
         return await self._run(find)
@@ -333,6 +339,23 @@ class _NoFts(Exception):
     """This SQLite was built without FTS5."""
 
 
+def _transaction(job: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
+    """Return a job that runs in a transaction."""
+
+    def run(conn: sqlite3.Connection) -> T:
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            done = job(conn)
+            conn.execute("COMMIT")
+        except BaseException:
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+            raise
+        return done
+
+    return run
+
+
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
@@ -352,6 +375,7 @@ def _prepared(path: str, *, create: bool) -> sqlite3.Connection | None:
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         conn.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file
         # Overwrite removed data, and keep no copy of it in a journal for long.
         conn.execute("PRAGMA secure_delete = ON")
         conn.execute("PRAGMA journal_mode = TRUNCATE")
@@ -393,8 +417,17 @@ def _reset(conn: sqlite3.Connection) -> None:
     conn.execute("INSERT INTO words (words) VALUES ('delete-all')")
     for table in ("logs", "docs", "tenants"):
         conn.execute(f"DELETE FROM {table}")
+    _set_meta(conn, "spilled", "0")
     _set_meta(conn, "identity", new_id())
     _set_meta(conn, "mark", no_mark())
+
+
+def _shrink(conn: sqlite3.Connection) -> None:
+    """Return free pages to the file system, if there are many: FTS5 leaves them when it merges."""
+    (pages,) = conn.execute("PRAGMA page_count").fetchone()
+    (free,) = conn.execute("PRAGMA freelist_count").fetchone()
+    if free > max(pages * MOST_FREE, LEAST_FREE):
+        conn.executescript("PRAGMA incremental_vacuum")  # `execute` returns one page alone
 
 
 def _meta(conn: sqlite3.Connection, name: str) -> str | None:
@@ -464,26 +497,65 @@ def _advance(conn: sqlite3.Connection, advance: Advance) -> bool:
         ),
     )
     (log,) = conn.execute("SELECT id FROM logs WHERE log = ?", (after.log,)).fetchone()
-    for doc in advance.docs:
-        _add_doc(conn, log, after.log, doc)
+    _add_docs(conn, log, advance)
     return True
 
 
-def _add_doc(conn: sqlite3.Connection, log: int, name: str, doc: Doc) -> None:
-    known = conn.execute("SELECT 1 FROM docs WHERE log = ? AND seq = ?", (log, doc.seq)).fetchone()
-    if known:
-        return  # already indexed: the log is indexed again from the start
-    id = place_of(doc.at, name, doc.seq)
-    while True:
-        try:
+def _add_docs(conn: sqlite3.Connection, log: int, advance: Advance) -> None:
+    """Add the index entries of a log. Those that exist already are skipped, because the log is
+    indexed again from the start."""
+    found = conn.execute(
+        "SELECT seq, id FROM docs WHERE log = ? AND seq >= ?", (log, advance.before.seq)
+    )
+    known = dict(found.fetchall())
+    last = known.get(advance.before.seq)
+    for doc in advance.docs:
+        id = known.get(doc.seq)
+        if id is None:
+            id = _free_id(conn, doc, advance.after.log, last)
             conn.execute(
                 "INSERT INTO docs (id, log, seq, crc, extra) VALUES (?, ?, ?, ?, ?)",
                 (id, log, doc.seq, doc.crc, doc.extra),
             )
+            conn.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (id, doc.terms))
+        last = id
+
+
+def _id_at(place: int) -> int:
+    """Return the first id whose place is not before `place`."""
+    return -(-place >> SHIFT)
+
+
+def _free_id(conn: sqlite3.Connection, doc: Doc, log: str, last: int | None) -> int:
+    """Return an unused id for an event: among those of its millisecond, if possible after `last`,
+    the id of the log's previous event. A millisecond without free ids uses those of earlier ones;
+    the largest distance is stored, because a search since a time must go back that far."""
+    first = _id_at(floor_of(doc.at))
+    start = first + zlib.crc32(log.encode()) % (SPAN // 2)
+    if last is not None and start <= last < first + SPAN:
+        start = last + 1
+    end = min(start + PROBES, first + SPAN)
+    used = conn.execute("SELECT id FROM docs WHERE id >= ? AND id < ? ORDER BY id", (start, end))
+    for (taken,) in used:
+        if taken > start:
             break
-        except sqlite3.IntegrityError:
-            id += 1  # another event has this id
-    conn.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (id, doc.terms))
+        start += 1
+    return start if start < end else _spilled_id(conn, first, f"{log} {doc.seq}")
+
+
+def _spilled_id(conn: sqlite3.Connection, first: int, name: str) -> int:
+    """Return an unused id before `first`, at random within a distance that grows with each try."""
+    random = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    span = SPAN
+    while True:
+        distance = random % span + 1
+        id = first - distance
+        if conn.execute("SELECT 1 FROM docs WHERE id = ?", (id,)).fetchone() is None:
+            break
+        span *= 2
+    if distance > int(_meta(conn, "spilled") or 0):
+        _set_meta(conn, "spilled", str(distance))
+    return id
 
 
 def _tenant(conn: sqlite3.Connection, name: str) -> int:

@@ -135,16 +135,16 @@ class TextSearch:
         is up to date; otherwise the update continues in the background."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within
+        stale = self._running  # began before this call, so it may miss the newest events
         while (left := end - loop.time()) > 0:
-            begun = self._running is None or self._running.done()
-            if begun:
-                self._running = asyncio.create_task(self._catch_up())
-            assert self._running is not None
-            await asyncio.wait([self._running], timeout=left)
-            if not self._running.done():
+            running = self._running
+            if running is None or running.done():
+                running = self._running = asyncio.create_task(self._catch_up())
+            await asyncio.wait([running], timeout=left)
+            if not running.done():
                 return False
-            if begun:
-                if self._running.result():
+            if running is not stale:
+                if running.result():
                     return True
                 await asyncio.sleep(0.02)  # another process is indexing
         return False
