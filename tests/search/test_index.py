@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import NewEvent, Store, connect, key
 from holdfast.log.catalog import SearchQuery
-from holdfast.stores.search import TextSearch, indexer, text_search
+from holdfast.stores.search import TextSearch, indexer, sqlite_entries, text_search
 from holdfast.stores.search import sqlite as sqlite_index
 from holdfast.stores.search.sqlite import ERASES_AT_ONCE, SqliteTextIndex
 from holdfast.stores.sqlite import SqliteStore
@@ -357,8 +357,8 @@ async def test_the_indexer_rests_after_each_batch(
 async def test_more_events_of_one_moment_than_it_has_places_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_index, "SPAN", 8)
-    monkeypatch.setattr(sqlite_index, "PROBES", 4)
+    monkeypatch.setattr(sqlite_entries, "SPAN", 8)
+    monkeypatch.setattr(sqlite_entries, "PROBES", 4)
     for now in (0, 1_700_000_000_000):
         folder = tmp_path / str(now)
         folder.mkdir()
@@ -403,3 +403,21 @@ async def test_free_pages_leave_the_index_file(
             assert [step async for step in progress][-1].done == 1
         assert len(await find(store, "heron")) == 100
         assert path.stat().st_size < size
+
+
+async def test_a_prefix_of_too_many_words_finds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in another tenant, with other words, and excluded."""
+    async with opened("sqlite", tmp_path) as store:
+        for tenant in ("main", "other"):
+            for number in range(5):
+                texts = [f"w{number}{n} {'heron' if n % 2 else 'gannet'}" for n in range(40)]
+                await said(store, f"s{number}", *texts, "no match", tenant=tenant)
+        queries = ("w*", "heron w*", "w* -w1*", "heron -w*", "heron", "w3*", "from:user -w*")
+        expected = [places(await find(store, query, limit=30)) for query in queries]
+        assert [len(some) for some in expected] == [200, 100, 160, 0, 100, 40, 5]
+        monkeypatch.setattr(sqlite_entries, "PREFIX_STEPS", 5)
+        found = [places(await find(store, query, limit=30)) for query in queries]
+        assert found == expected
+        assert len(index_of(store)._broad) == 4

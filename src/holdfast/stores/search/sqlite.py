@@ -8,7 +8,6 @@ deleted at any time, even while it is open, because it can be rebuilt from the l
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import sqlite3
 import zlib
@@ -27,12 +26,20 @@ from ...log.search import Condition
 from .index import (
     Advance,
     Candidate,
-    Doc,
     KeptDoc,
     LogPosition,
     NoIndex,
-    floor_of,
     no_mark,
+)
+from .sqlite_entries import (
+    SHIFT,
+    TooManyTerms,
+    add_docs,
+    id_at,
+    matches,
+    meta,
+    set_meta,
+    tenant_number,
 )
 
 T = TypeVar("T")
@@ -41,11 +48,9 @@ APPLICATION = 0x486F6C73  # "Hols"
 EDITION = 2  # version of the terms and tables; an index with another version is dropped
 BUSY_MS = 30_000
 BUCKETS = 256
-SHIFT = 8  # bits that the ids of this index leave out of the places of `index.floor_of`
-SPAN = 1 << 12  # ids of one millisecond; FTS5 stores differences of ids, so fewer take less space
+MOST_BROAD = 1_000  # prefixes that are remembered
 MOST_FREE = 0.02  # of the pages of the file
 LEAST_FREE = 64  # pages
-PROBES = 512  # ids of a millisecond that are tried before those of earlier ones
 ERASES_AT_ONCE = (3, 42)  # the first version of SQLite that can overwrite removed terms at once
 # FTS5 treats every character outside of ASCII as part of a term.
 TABLES = """
@@ -85,6 +90,7 @@ class SqliteTextIndex:
         self._file: tuple[int, int] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-search")
         self._closed = False
+        self._broad: set[Any] = set()  # tenants and prefixes with which too many terms begin
 
     async def _run(
         self,
@@ -190,27 +196,27 @@ class SqliteTextIndex:
     async def claim(self, owner: str, seconds: float) -> bool:
         def claim(conn: sqlite3.Connection) -> bool:
             now = wall_clock()
-            holder, _, until = (_meta(conn, "claim") or "").rpartition(" ")
+            holder, _, until = (meta(conn, "claim") or "").rpartition(" ")
             if holder not in ("", owner) and now < int(until) <= now + int(seconds * 2000):
                 return False
-            _set_meta(conn, "claim", f"{owner} {now + int(seconds * 1000)}")
+            set_meta(conn, "claim", f"{owner} {now + int(seconds * 1000)}")
             return True
 
         return await self._run(claim)
 
     async def mark(self) -> str:
-        return await self._run(lambda conn: _meta(conn, "mark") or "")
+        return await self._run(lambda conn: meta(conn, "mark") or "")
 
     async def set_mark(self, mark: str, *, was: str) -> None:
         def set_mark(conn: sqlite3.Connection) -> None:
-            if (_meta(conn, "mark") or "") == was:
-                _set_meta(conn, "mark", mark)
+            if (meta(conn, "mark") or "") == was:
+                set_meta(conn, "mark", mark)
 
         await self._run(set_mark)
         await self._run(_shrink, transaction=False)
 
     async def tenant(self, name: str) -> int:
-        return await self._run(lambda conn: _tenant(conn, name))
+        return await self._run(lambda conn: tenant_number(conn, name))
 
     async def positions(self, rows: Sequence[Row]) -> list[LogPosition]:
         return await self._run(lambda conn: [_position(conn, row.log, row.key) for row in rows])
@@ -233,19 +239,18 @@ class SqliteTextIndex:
         self, tenant: str, wanted: Sequence[Condition], below: int, least: int, limit: int
     ) -> list[Candidate]:
         def find(conn: sqlite3.Connection) -> list[Candidate]:
-            found = conn.execute(
-                "SELECT d.id, d.seq AS number, l.log, l.tenant, l.session, l.thread, l.seq, l.link,"
-                " l.rewinds FROM words CROSS JOIN docs AS d ON d.id = words.rowid"
-                " CROSS JOIN logs AS l ON l.id = d.log"
-                " WHERE words MATCH ? AND words.rowid < ? AND words.rowid >= ?"
-                " ORDER BY words.rowid DESC LIMIT ?",
-                (
-                    _expression(wanted, _tenant(conn, tenant)),
-                    _id_at(below),
-                    _id_at(least) - int(_meta(conn, "spilled") or 0),
-                    limit,
-                ),
-            )
+            places = (id_at(below), id_at(least) - int(meta(conn, "spilled") or 0), limit)
+            # An event is likely to have one of very many terms: the newest events without that
+            # condition are returned, which are checked in any case.
+            fewer = [one for one in wanted if not one.prefix]
+            prefixes = (tenant, *(one for one in wanted if one.prefix))
+            try:
+                found = matches(conn, tenant, fewer if prefixes in self._broad else wanted, places)
+            except TooManyTerms:
+                if len(self._broad) >= MOST_BROAD:
+                    self._broad.clear()
+                self._broad.add(prefixes)
+                found = matches(conn, tenant, fewer, places)
             return [
                 Candidate(id=id << SHIFT, seq=seq, position=_decoded(record))
                 for id, seq, *record in found
@@ -309,7 +314,7 @@ class SqliteTextIndex:
                     "UPDATE logs SET seq = 0, link = NULL, rewinds = '[]' WHERE log = ?", (log,)
                 )
             if again:
-                _set_meta(conn, "mark", no_mark())  # so that the indexer checks these logs
+                set_meta(conn, "mark", no_mark())  # so that the indexer checks these logs
             left = False
             for log in gone:
                 (docs,) = conn.execute(
@@ -407,8 +412,8 @@ def _create(conn: sqlite3.Connection) -> None:
         conn.execute(statement)
     if sqlite3.sqlite_version_info >= ERASES_AT_ONCE:
         conn.execute("INSERT INTO words (words, rank) VALUES ('secure-delete', 1)")
-    _set_meta(conn, "identity", new_id())
-    _set_meta(conn, "mark", no_mark())
+    set_meta(conn, "identity", new_id())
+    set_meta(conn, "mark", no_mark())
     conn.execute(f"PRAGMA application_id = {APPLICATION}")
     conn.execute(f"PRAGMA user_version = {EDITION}")
 
@@ -417,9 +422,9 @@ def _reset(conn: sqlite3.Connection) -> None:
     conn.execute("INSERT INTO words (words) VALUES ('delete-all')")
     for table in ("logs", "docs", "tenants"):
         conn.execute(f"DELETE FROM {table}")
-    _set_meta(conn, "spilled", "0")
-    _set_meta(conn, "identity", new_id())
-    _set_meta(conn, "mark", no_mark())
+    set_meta(conn, "spilled", "0")
+    set_meta(conn, "identity", new_id())
+    set_meta(conn, "mark", no_mark())
 
 
 def _shrink(conn: sqlite3.Connection) -> None:
@@ -430,22 +435,13 @@ def _shrink(conn: sqlite3.Connection) -> None:
         conn.executescript("PRAGMA incremental_vacuum")  # `execute` returns one page alone
 
 
-def _meta(conn: sqlite3.Connection, name: str) -> str | None:
-    found = conn.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    return None if found is None else str(found[0])
-
-
-def _set_meta(conn: sqlite3.Connection, name: str, value: str) -> None:
-    conn.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
-
-
 def _epoch(conn: sqlite3.Connection, scope: Scope) -> str | None:
     """Return the epoch of a session, or None while events of the session are being removed."""
     names = (scope.tenant, scope.session)
     if conn.execute("SELECT 1 FROM buried WHERE tenant = ? AND session = ?", names).fetchone():
         return None
     found = conn.execute("SELECT number FROM epochs WHERE bucket = ?", (_bucket(scope),)).fetchone()
-    return f"{_meta(conn, 'identity')}/{found[0] if found else 0}"
+    return f"{meta(conn, 'identity')}/{found[0] if found else 0}"
 
 
 def _raise_epoch(conn: sqlite3.Connection, scope: Scope) -> None:
@@ -497,77 +493,5 @@ def _advance(conn: sqlite3.Connection, advance: Advance) -> bool:
         ),
     )
     (log,) = conn.execute("SELECT id FROM logs WHERE log = ?", (after.log,)).fetchone()
-    _add_docs(conn, log, advance)
+    add_docs(conn, log, advance)
     return True
-
-
-def _add_docs(conn: sqlite3.Connection, log: int, advance: Advance) -> None:
-    """Add the index entries of a log. Those that exist already are skipped, because the log is
-    indexed again from the start."""
-    found = conn.execute(
-        "SELECT seq, id FROM docs WHERE log = ? AND seq >= ?", (log, advance.before.seq)
-    )
-    known = dict(found.fetchall())
-    last = known.get(advance.before.seq)
-    for doc in advance.docs:
-        id = known.get(doc.seq)
-        if id is None:
-            id = _free_id(conn, doc, advance.after.log, last)
-            conn.execute(
-                "INSERT INTO docs (id, log, seq, crc, extra) VALUES (?, ?, ?, ?, ?)",
-                (id, log, doc.seq, doc.crc, doc.extra),
-            )
-            conn.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (id, doc.terms))
-        last = id
-
-
-def _id_at(place: int) -> int:
-    """Return the first id whose place is not before `place`."""
-    return -(-place >> SHIFT)
-
-
-def _free_id(conn: sqlite3.Connection, doc: Doc, log: str, last: int | None) -> int:
-    """Return an unused id for an event: among those of its millisecond, if possible after `last`,
-    the id of the log's previous event. A millisecond without free ids uses those of earlier ones;
-    the largest distance is stored, because a search since a time must go back that far."""
-    first = _id_at(floor_of(doc.at))
-    start = first + zlib.crc32(log.encode()) % (SPAN // 2)
-    if last is not None and start <= last < first + SPAN:
-        start = last + 1
-    end = min(start + PROBES, first + SPAN)
-    used = conn.execute("SELECT id FROM docs WHERE id >= ? AND id < ? ORDER BY id", (start, end))
-    for (taken,) in used:
-        if taken > start:
-            break
-        start += 1
-    return start if start < end else _spilled_id(conn, first, f"{log} {doc.seq}")
-
-
-def _spilled_id(conn: sqlite3.Connection, first: int, name: str) -> int:
-    """Return an unused id before `first`, at random within a distance that grows with each try."""
-    random = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    span = SPAN
-    while True:
-        distance = random % span + 1
-        id = first - distance
-        if conn.execute("SELECT 1 FROM docs WHERE id = ?", (id,)).fetchone() is None:
-            break
-        span *= 2
-    if distance > int(_meta(conn, "spilled") or 0):
-        _set_meta(conn, "spilled", str(distance))
-    return id
-
-
-def _tenant(conn: sqlite3.Connection, name: str) -> int:
-    conn.execute("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (name,))
-    (id,) = conn.execute("SELECT id FROM tenants WHERE name = ?", (name,)).fetchone()
-    return int(id)
-
-
-def _expression(wanted: Sequence[Condition], tenant: int) -> str:
-    """Return the conditions as an FTS5 query. Terms never contain quotes."""
-    parts = [
-        (f'"{tenant}:{one.term}"' + (" *" if one.prefix else ""), one.negative) for one in wanted
-    ]
-    positive = " AND ".join(text for text, negative in parts if not negative)
-    return f"({positive})" + "".join(f" NOT {text}" for text, negative in parts if negative)

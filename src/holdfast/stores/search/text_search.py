@@ -40,7 +40,8 @@ logger = logging.getLogger("holdfast.search")
 PATIENCE = 1.0  # seconds that a search waits for an update of the index
 PERIOD = 2.0  # seconds between two updates of the index in the background
 CANDIDATES = 2_000  # that one call checks at most
-STEP = 64
+STEP = 64  # candidates of the second query of a page; each further one takes twice as many
+MOST_STEP = 500
 TRIES = 3  # searches, if the index is removed at the same time
 LAST = (1 << 63) - 1
 
@@ -184,22 +185,18 @@ class TextSearch:
             found = await self._index.find(query.tenant, wanted, below, least, step)
             check = _Check(self._store, self._index, matching)
             await check.load(found)
-            for start in range(0, len(found), limit - len(hits) or 1):
-                if len(hits) == limit:
-                    return hits, below
-                some = found[start : start + limit - len(hits)]
-                for candidate, hit in zip(
-                    some, await asyncio.gather(*map(check, some)), strict=True
-                ):
-                    if hit is not None:
-                        hits.append(hit)
-                    below = candidate.id
-            if len(found) < step:
+            done = 0
+            while done < len(found) and len(hits) < limit:
+                some = found[done : done + limit - len(hits)]
+                hits += [hit for hit in await asyncio.gather(*map(check, some)) if hit is not None]
+                done += len(some)
+                below = some[-1].id
+            if done == len(found) < step:
                 return hits, None
             if len(hits) == limit:
                 break
-            checked += len(found)
-            step = STEP
+            checked += done
+            step = min(max(2 * step, STEP), MOST_STEP, max(1, CANDIDATES - checked))
         return hits, below
 
 
