@@ -147,8 +147,9 @@ class SearchContract:
     async def test_a_text_function_that_fails_hides_its_own_events_alone(
         self, store: Store, caplog: pytest.LogCaptureFixture
     ) -> None:
-        declare_text("searchcontract.broken", lambda data: 1 // 0)
-        declare_text("searchcontract.odd", lambda data: [5])
+        declare_text("searchcontract.broken", lambda data: str(1 // 0))
+        odd: Any = [5]
+        declare_text("searchcontract.odd", lambda data: odd)
         events = [NewEvent.of(f"searchcontract.{name}") for name in ("broken", "odd")]
         await store.append(key("s"), events, create=True)
         await said(store, "s", "a kingfisher")
