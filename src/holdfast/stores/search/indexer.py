@@ -67,8 +67,9 @@ class Indexer:
         """Index all changes. Returns whether the index now contains all events that were in the
         store when the call began. Returns False if another process is indexing, or if events of a
         log were removed repeatedly meanwhile."""
-        await self._finish_removals()
-        mark = await self._index.mark()
+        resumed, mark = await asyncio.gather(self._finish_removals(), self._index.mark())
+        if resumed:
+            mark = await self._index.mark()
         changed = await self._changes(known_mark(mark))
         if not (changed.rows or changed.whole):
             if changed.mark != mark:
@@ -125,12 +126,14 @@ class Indexer:
             for row, position in zip(found, strange, strict=False)
         )
 
-    async def _finish_removals(self) -> None:
-        """Resume the indexing of sessions whose removal was interrupted."""
+    async def _finish_removals(self) -> bool:
+        """Resume the indexing of sessions whose removal was interrupted. Returns whether there were
+        any."""
         index = self._index
         if not isinstance(index, SeparateTextIndex):
-            return
-        for scope, owner in await index.abandoned(wall_clock() - STALE_MS):
+            return False
+        abandoned = await index.abandoned(wall_clock() - STALE_MS)
+        for scope, owner in abandoned:
             logs = await index.bury(scope, owner)
             rows = await self._store.rows([position.key for position in logs])
             gone = [
@@ -140,6 +143,7 @@ class Indexer:
             ]
             again = [position.log for position in logs if position.log not in gone]
             await index.unbury(scope, owner, gone=gone, again=again)
+        return bool(abandoned)
 
     async def _index_logs(self, rows: Sequence[Row]) -> int:
         """Index some logs up to their heads. Returns the number of logs for which this failed."""

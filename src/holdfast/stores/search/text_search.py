@@ -56,15 +56,18 @@ class TextSearch:
         self._indexer = Indexer(store, index, changes)
         self._running: asyncio.Task[bool] | None = None
         self._background: asyncio.Task[None] | None = None
+        self._created = False
         self._waiting = 0  # callers that wait for the index
         self._progress = IndexProgress(done=0, total=0)
 
     async def search(self, query: SearchQuery, *, cursor: str | None, limit: int) -> SearchPage:
         for _ in range(TRIES):
-            if not await self._index.create():
+            if not (self._created or await self._index.create()):
                 break
+            self._created = True
             with suppress(NoIndex):  # it was removed meanwhile
                 return await self._search(query, cursor, limit)
+            self._created = False
         return await scan(self._store, query, cursor=cursor, limit=limit)
 
     async def _search(self, query: SearchQuery, cursor: str | None, limit: int) -> SearchPage:
