@@ -17,7 +17,7 @@ import asyncpg
 from msgspec import Struct
 
 import holdfast
-from holdfast import NewEvent, Store
+from holdfast import Key, NewEvent, Store
 from holdfast.log.catalog import SearchQuery
 
 from .entries import turn
@@ -218,34 +218,38 @@ def _measure_size(result: Result, corpora: Corpora[P], place: P, raw: int) -> No
 
 
 def _measure_appends(result: Result, settings: Settings, corpora: Corpora[Any]) -> None:
-    """Turns a second of sessions at once, in a store that was searched and in one that was not."""
+    """Turns a second of sessions at once, in a store that was searched and in one that was not.
+    They take long enough that the index is updated meanwhile."""
+    sizes = settings.sizes
 
-    def contestant(place: str, *, searched: bool) -> Callable[[], float]:
-        sizes = settings.sizes
+    async def appended(store: Store, key: Key, end: float) -> int:
+        turns = 0
+        while not turns or time.perf_counter() < end:
+            await turns_of(store, key, sizes.turns_searched)()
+            turns += sizes.turns_searched
+        return turns
 
-        async def run() -> float:
-            async with holdfast.connect(place) as store:
-                names = _names()
-                keys = [await create(store, next(names)) for _ in range(sizes.together)]
-                await store.append(keys[0], turn(0).events())
-                if searched:
-                    await _indexed(store)
-                loops = [turns_of(store, key, sizes.turns_searched) for key in keys]
-                start = time.perf_counter()
-                await asyncio.gather(*(loop() for loop in loops))
-                took = time.perf_counter() - start
-            return sizes.turns_searched * len(keys) / took
+    async def run(place: str, *, searched: bool) -> float:
+        async with holdfast.connect(place) as store:
+            names = _names()
+            keys = [await create(store, next(names)) for _ in range(sizes.together)]
+            await store.append(keys[0], turn(0).events())
+            if searched:
+                await _indexed(store)
+            start = time.perf_counter()
+            end = start + sizes.appending
+            turns = await asyncio.gather(*(appended(store, key, end) for key in keys))
+            return sum(turns) / (time.perf_counter() - start)
 
-        return lambda: asyncio.run(run())
+    def contestant(*, searched: bool) -> Callable[[], float]:
+        def go() -> float:
+            with corpora.place() as place:
+                return asyncio.run(run(corpora.url(place), searched=searched))
 
-    with ExitStack() as stack:
-        runs = {
-            name: contestant(
-                corpora.url(stack.enter_context(corpora.place())), searched=name == INDEXING
-            )
-            for name in (INDEXING, ALONE)
-        }
-        values, absent = race(runs, rounds=settings.rounds, step=settings.step)
+        return go
+
+    runs = {INDEXING: contestant(searched=True), ALONE: contestant(searched=False)}
+    values, absent = race(runs, rounds=settings.rounds, step=settings.step)
     for name in runs:
         why = absent.get(name, "")
         figure = Figure(name=name, unit="turns/s", values=values.get(name, []), absent=why)

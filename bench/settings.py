@@ -68,7 +68,8 @@ class Sizes(Struct, frozen=True, kw_only=True):
     served: int = 64  # sessions of all processes that serve one database together
     sent: int = 40  # messages of each of them, a round
     searched: int = 20_000  # sessions that are searched
-    turns_searched: int = 100  # of each session at once, while the index is updated, a round
+    turns_searched: int = 10  # of each session between two looks at the clock
+    appending: float = 8.0  # seconds of such turns, while the index is updated, a round
     browsed: int = 20_000  # events of a session that is shown in a browser
 
 
@@ -115,7 +116,7 @@ QUICK = Sizes(
     served=16,
     sent=5,
     searched=500,
-    turns_searched=20,
+    appending=3.0,
     browsed=4_000,
 )
 

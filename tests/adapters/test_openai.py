@@ -89,6 +89,7 @@ async def test_items_are_native_events_with_the_item_only_where_it_differs(place
         {**ANSWER, "status": "incomplete"},
         {"id": "cmp_1", "encrypted_content": "x", "type": "compaction"},
         {"type": "reasoning", "summary": None},
+        {"type": "reasoning", "summary": 5},
         {"role": "user"},
         {},
     ],

@@ -8,7 +8,8 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 
 from holdfast import NewEvent, Store, connect, key
 from holdfast.log.catalog import SearchQuery
-from holdfast.stores.search import TextSearch, indexer
+from holdfast.stores.search import TextSearch, indexer, sqlite_entries, text_search
+from holdfast.stores.search import sqlite as sqlite_index
 from holdfast.stores.search.sqlite import ERASES_AT_ONCE, SqliteTextIndex
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.search_contract import find, places, said
@@ -320,3 +322,101 @@ async def test_a_rewind_that_is_not_indexed_yet_counts(tmp_path: Path) -> None:
         await store.append(key("a"), [rewound])
         page = await store.search(SearchQuery(text="pelican"))
         assert (page.hits, page.behind) == ([], True)
+
+
+async def test_searches_at_the_same_time_are_all_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_search, "PATIENCE", 60.0)
+    async with opened("sqlite", tmp_path) as store:
+        await said(store, "a", "a heron")
+        assert len(await find(store, "heron")) == 1
+        some = await asyncio.gather(*(store.search(SearchQuery(text="heron")) for _ in range(20)))
+    assert [(len(page.hits), page.behind) for page in some] == [(1, False)] * 20
+
+
+async def test_the_indexer_rests_after_each_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "EVENTS", 10)
+    rest, indexed = indexer.Indexer._rest, []
+
+    async def rested(self: indexer.Indexer) -> None:
+        indexed.append(sum(position.seq for position in await self._index.logs()))
+        await rest(self)
+
+    monkeypatch.setattr(indexer.Indexer, "_rest", rested)
+    async with opened("sqlite", tmp_path) as store:
+        for number in range(3):
+            await said(store, f"s{number}", *["a heron"] * 20)
+        assert len(await find(store, "heron")) == 60
+    assert indexed[:6] == [10, 20, 30, 40, 50, 60]
+
+
+async def test_more_events_of_one_moment_than_it_has_places_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_entries, "SPAN", 8)
+    monkeypatch.setattr(sqlite_entries, "PROBES", 4)
+    for now in (0, 1_700_000_000_000):
+        folder = tmp_path / str(now)
+        folder.mkdir()
+        clock = [now]
+        store = await SqliteStore.open(str(folder / "s.db"), clock=partial(max, clock))
+        async with aclosing(store):
+            for number in range(10):
+                await said(store, f"s{number}", *["a heron"] * 7)
+            clock.append(now + 1)
+            await said(store, "late", "a heron")
+            every = await find(store, "heron", limit=3)
+            assert (len(every), len(set(places(every)))) == (71, 71)
+            assert every[0].session == "late"
+            assert len(await find(store, "heron", since=now, until=now + 1)) == 70
+            assert len(await find(store, "heron", until=now)) == 0
+            assert len(await find(store, "heron", since=now + 1)) == 1
+            await store.delete(key("s3").scope)
+            assert len(await find(store, "heron", since=now)) == 64
+
+
+async def test_events_of_one_append_come_in_their_order(tmp_path: Path) -> None:
+    async with opened("sqlite", tmp_path) as store:
+        for number in range(3):
+            await said(store, f"s{number}", *[f"heron {n}" for n in range(300)])
+        hits = await find(store, "heron", session="s1")
+    assert [hit.seq for hit in hits] == list(range(300, 0, -1))
+
+
+async def test_free_pages_leave_the_index_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_index, "LEAST_FREE", 0)
+    path = index_file("sqlite", tmp_path)
+    async with opened("sqlite", tmp_path) as store:
+        for number in range(5):
+            await said(store, f"s{number}", *(f"heron w{number}{n}" for n in range(100)))
+        assert len(await find(store, "heron")) == 500
+        size = path.stat().st_size
+        for number in range(4):
+            await store.delete(key(f"s{number}").scope)
+        async with aclosing(store.reindex()) as progress:
+            assert [step async for step in progress][-1].done == 1
+        assert len(await find(store, "heron")) == 100
+        assert path.stat().st_size < size
+
+
+async def test_a_prefix_of_too_many_words_finds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in another tenant, with other words, and excluded."""
+    async with opened("sqlite", tmp_path) as store:
+        for tenant in ("main", "other"):
+            for number in range(5):
+                texts = [f"w{number}{n} {'heron' if n % 2 else 'gannet'}" for n in range(40)]
+                await said(store, f"s{number}", *texts, "no match", tenant=tenant)
+        queries = ("w*", "heron w*", "w* -w1*", "heron -w*", "heron", "w3*", "from:user -w*")
+        expected = [places(await find(store, query, limit=30)) for query in queries]
+        assert [len(some) for some in expected] == [200, 100, 160, 0, 100, 40, 5]
+        monkeypatch.setattr(sqlite_entries, "PREFIX_STEPS", 5)
+        found = [places(await find(store, query, limit=30)) for query in queries]
+        assert found == expected
+        assert len(index_of(store)._broad) == 4

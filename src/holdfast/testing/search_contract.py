@@ -144,6 +144,18 @@ class SearchContract:
         assert places(await find(store, "kingfisher")) == [("s", "main", 1)]
         assert await find(store, "kestrel") == []
 
+    async def test_a_text_function_that_fails_hides_its_own_events_alone(
+        self, store: Store, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        declare_text("searchcontract.broken", lambda data: str(1 // 0))
+        odd: Any = [5]
+        declare_text("searchcontract.odd", lambda data: odd)
+        events = [NewEvent.of(f"searchcontract.{name}") for name in ("broken", "odd")]
+        await store.append(key("s"), events, create=True)
+        await said(store, "s", "a kingfisher")
+        assert places(await find(store, "kingfisher")) == [("s", "main", 3)]
+        assert "ZeroDivisionError" in caplog.text
+
     async def test_a_match_is_marked_in_its_excerpt(self, store: Store) -> None:
         await said(store, "s", "x " * 500 + "where is the Pelican now? " + "y " * 500)
         (hit,) = await find(store, "pelican")
@@ -222,6 +234,17 @@ class SearchContract:
         assert [place for place in places(seen) if place in before] == before
         assert len(set(places(seen))) == len(seen)
 
+    @pytest.mark.parametrize("limit", [4, 10, 30])
+    async def test_no_match_is_lost_among_events_that_do_not_match(
+        self, store: Store, limit: int
+    ) -> None:
+        for number in range(8):
+            texts = [f"{'grey' if n % 3 else 'a'} heron {n}" for n in range(12)]
+            await said(store, f"s{number}", *texts)
+        expected = [(f"s{n}", "main", seq) for n in range(8) for seq in (2, 3, 5, 6, 8, 9, 11, 12)]
+        assert places(await find(store, '"grey heron"', limit=limit)) == sorted(expected)
+        assert places(await find(store, 'heron -"a heron"', limit=limit)) == sorted(expected)
+
     async def test_matches_come_newest_first(self, store: Store) -> None:
         for session in ("a", "b", "a", "c", "b"):
             await said(store, session, "heron")
@@ -236,6 +259,8 @@ class SearchContract:
             await store.search(SearchQuery(text="pelican"), cursor=page.cursor)
         with pytest.raises(InvalidValue, match="cursor"):
             await store.search(SearchQuery(text="heron"), cursor="nonsense")
+        with pytest.raises(InvalidValue, match="cursor"):
+            await store.search(SearchQuery(text="heron", tenant="other"), cursor=page.cursor)
 
     # Threads and time
 

@@ -168,7 +168,8 @@ def _text(content: Any, type: str) -> str | None:
 
 def _thought(item: dict[str, Any]) -> str:
     summary = item.get("summary")
-    texts = [part.get("text") for part in summary or [] if isinstance(part, dict)]
+    parts = summary if isinstance(summary, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
     return "\n\n".join(text for text in texts if isinstance(text, str))
 
 

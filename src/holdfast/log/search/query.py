@@ -80,6 +80,12 @@ def parse_query(text: str) -> TextQuery:
             remedy="use fewer words",
             limit=MOST_CHARACTERS,
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(
+            field="query", problem="contains a lone surrogate", remedy="pass valid Unicode"
+        ) from error
     clauses: tuple[list[Clause], list[Clause]] = ([], [])
     roles: tuple[list[str], list[str]] = ([], [])
     tools: tuple[list[str], list[str]] = ([], [])

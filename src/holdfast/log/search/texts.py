@@ -5,6 +5,7 @@ Programs declare the texts of their own event kinds with `declare_text`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -16,6 +17,8 @@ from .. import events as ev
 from ..catalog.encrypted_preview import BOXED
 from ..codec import is_erased, typed
 from ..events import ADAPTER_NAMESPACES, RESERVED_NAMESPACES, Call, Event
+
+logger = logging.getLogger("holdfast.search")
 
 MOST = 32_768  # characters of one event that are searched
 
@@ -52,6 +55,7 @@ _REPEATING_FIELDS = frozenset({"__start__"})
 
 TextFunction: TypeAlias = Callable[[Any], "str | Iterable[str] | None"]
 _declared: dict[str, TextFunction] = {}
+_failing: set[str] = set()  # kinds whose function failed, which is reported once
 
 
 class EventText(Struct, frozen=True):
@@ -67,7 +71,8 @@ class EventText(Struct, frozen=True):
 def declare_text(kind: str, text: TextFunction) -> None:
     """Declare the searched text of a program's own event kind. `text` is a function that takes the
     data of an event and returns its text or texts. Call this in every process that opens the store,
-    before the first search; after a change, run `holdfast reindex`.
+    before the first search; after a change, run `holdfast reindex`. Events for which it raises an
+    error are not searched, and the first such error is logged.
 
     See [search](../search.md).
     """
@@ -78,6 +83,7 @@ def declare_text(kind: str, text: TextFunction) -> None:
             remedy="declare the text of kinds of your own",
         )
     _declared[kind] = text
+    _failing.discard(kind)
 
 
 def event_text(event: Event) -> EventText | None:
@@ -148,12 +154,30 @@ def _declared_text(event: Event) -> Iterator[str]:
     adapter = event.kind.partition(".")[0] in ADAPTER_NAMESPACES and event.kind not in _REPEATING
     if declared is None and not adapter:
         return
+    if declared is None:
+        try:
+            yield from _fields(event.json())
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return
+    else:
+        yield from _called(declared, event)
+
+
+def _called(declared: TextFunction, event: Event) -> list[str]:
+    """Return the texts that a program's function returns for an event. A function that fails must
+    not end the search of all other events."""
     try:
-        data = event.json()
-        found = _fields(data) if declared is None else declared(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, ValueError):
-        return  # the data is not what the function expects
-    yield from (found,) if isinstance(found, str) else found or ()
+        found = declared(event.json())
+        texts = [found] if isinstance(found, str) else list(found or ())
+        if all(isinstance(text, str) for text in texts):
+            return texts
+        problem = "returned something other than text"
+    except Exception as error:
+        problem = f"raised {type(error).__name__}: {error}"
+    if event.kind not in _failing:
+        _failing.add(event.kind)
+        logger.warning("the text of %s is not searched: its function %s", event.kind, problem)
+    return []
 
 
 def _fields(value: Any, *, inside: bool = False) -> list[str]:

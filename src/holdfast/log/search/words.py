@@ -122,10 +122,15 @@ def index_terms(text: str) -> set[str]:
 
 
 def _ascii_terms(text: str) -> set[str]:
+    if _MIXED.search(text) is None:  # no identifiers
+        found = set(_ASCII.findall(text.lower()))
+        if max(map(len, found), default=0) > LONGEST:
+            found = {run[:LONGEST] for run in found}
+        return found
     terms: set[str] = set()
     for run in set(_ASCII.findall(text)):
-        if run.isalnum() and (run.islower() or run.isdigit() or run[1:].islower()):
-            terms.add(run[:LONGEST].lower())  # not an identifier, which is nearly always the case
+        if _MIXED.search(run) is None:
+            terms.add(run[:LONGEST].lower())
         else:
             terms.update(word.text for word in _identifier(run, 0))
     return terms

@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ...environment import new_id
 from ...log.catalog import Row
 from ...log.events import Event, Key, Scope
-from ...log.search import Condition, EventText, event_text, index_terms
+from ...log.search import Condition, EventText, index_terms
 
 MOST_BYTES = 1_000_000  # terms of one event
-EDITION = 1  # version of the terms and tables; an index with another version is dropped
 
 
 class LogPosition(Struct, frozen=True, kw_only=True):
@@ -202,18 +200,14 @@ _NO_MARK = "?"
 # Terms
 
 
-def doc_of(event: Event, key: Key, tenant: int, text: EventText | None = None) -> Doc | None:
-    """Return the index entry of an event, or None if the event has no text. The tool in `text`, if
-    it differs from the event's own, is added as an extra term."""
-    own = event_text(event)
-    text = own if text is None else text
-    if own is None or text is None:
-        return None
-    extra = None
-    if own.tools != text.tools:
-        extra = tool_term(text.tools[0])
-    doc = Doc(seq=event.seq, at=event.at, terms="", extra=extra)
-    return replace(doc, terms=terms_of(own, key, tenant, extra))
+def doc_of(
+    event: Event, text: EventText, key: Key, tenant: int, tools: tuple[str, ...] | None = None
+) -> Doc:
+    """Return the index entry of an event with this text. The first of `tools`, if they are not the
+    tools of the text, is added as an extra term."""
+    extra = None if tools is None or tools == text.tools else tool_term(tools[0])
+    terms = terms_of(text, key, tenant, extra)
+    return Doc(seq=event.seq, at=event.at, terms=terms, extra=extra)
 
 
 def terms_of(text: EventText, key: Key, tenant: int, extra: str | None) -> str:
@@ -225,7 +219,8 @@ def terms_of(text: EventText, key: Key, tenant: int, extra: str | None) -> str:
         terms.add(role_term(text.role))
     if extra is not None:
         terms.add(extra)
-    return " ".join(_limited([f"{tenant}:{term}" for term in sorted(terms)]))
+    joined = f"{tenant}:" + f" {tenant}:".join(sorted(terms))
+    return joined if 4 * len(joined) <= MOST_BYTES else " ".join(_limited(joined.split(" ")))
 
 
 def _limited(terms: list[str]) -> list[str]:

@@ -24,22 +24,33 @@ from ...log.catalog import Row
 from ...log.events import Key, Scope
 from ...log.search import Condition
 from .index import (
-    EDITION,
     Advance,
     Candidate,
-    Doc,
     KeptDoc,
     LogPosition,
     NoIndex,
     no_mark,
-    place_of,
+)
+from .sqlite_entries import (
+    SHIFT,
+    TooManyTerms,
+    add_docs,
+    id_at,
+    matches,
+    meta,
+    set_meta,
+    tenant_number,
 )
 
 T = TypeVar("T")
 
 APPLICATION = 0x486F6C73  # "Hols"
+EDITION = 2  # version of the terms and tables; an index with another version is dropped
 BUSY_MS = 30_000
 BUCKETS = 256
+MOST_BROAD = 1_000  # prefixes that are remembered
+MOST_FREE = 0.02  # of the pages of the file
+LEAST_FREE = 64  # pages
 ERASES_AT_ONCE = (3, 42)  # the first version of SQLite that can overwrite removed terms at once
 # FTS5 treats every character outside of ASCII as part of a term.
 TABLES = """
@@ -79,25 +90,25 @@ class SqliteTextIndex:
         self._file: tuple[int, int] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-search")
         self._closed = False
+        self._broad: set[Any] = set()  # tenants and prefixes with which too many terms begin
 
-    async def _run(self, job: Callable[[sqlite3.Connection], T], *, create: bool = False) -> T:
+    async def _run(
+        self,
+        job: Callable[[sqlite3.Connection], T],
+        *,
+        create: bool = False,
+        transaction: bool = True,
+    ) -> T:
         return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._transact, job, create
+            self._thread, self._connected, _transaction(job) if transaction else job, create
         )
 
-    def _transact(self, job: Callable[[sqlite3.Connection], T], create: bool) -> T:
+    def _connected(self, job: Callable[[sqlite3.Connection], T], create: bool) -> T:
         try:
             conn = self._open(create=create)
             if conn is None:
                 raise NoIndex
-            conn.execute("BEGIN IMMEDIATE")
-            try:
-                done = job(conn)
-                conn.execute("COMMIT")
-            except BaseException:
-                if conn.in_transaction:
-                    conn.execute("ROLLBACK")
-                raise
+            return job(conn)
         except sqlite3.Error as error:
             if "no such module" in str(error):
                 raise _NoFts from error
@@ -105,7 +116,6 @@ class SqliteTextIndex:
                 self._drop()
                 raise NoIndex from error
             raise StoreUnavailable(problem=f"the search index is unavailable: {error}") from error
-        return done
 
     def _drop(self) -> None:
         """Delete the file of a damaged index, which can be rebuilt from the logs."""
@@ -167,12 +177,7 @@ class SqliteTextIndex:
 
     async def optimize(self) -> bool:
         await self._run(lambda conn: conn.execute("INSERT INTO words (words) VALUES ('optimize')"))
-
-        def vacuum() -> None:
-            if (conn := self._open(create=False)) is not None:
-                conn.execute("VACUUM")
-
-        await asyncio.get_running_loop().run_in_executor(self._thread, vacuum)
+        await self._run(lambda conn: conn.execute("VACUUM"), transaction=False)
         return True
 
     async def aclose(self) -> None:
@@ -191,26 +196,27 @@ class SqliteTextIndex:
     async def claim(self, owner: str, seconds: float) -> bool:
         def claim(conn: sqlite3.Connection) -> bool:
             now = wall_clock()
-            holder, _, until = (_meta(conn, "claim") or "").rpartition(" ")
+            holder, _, until = (meta(conn, "claim") or "").rpartition(" ")
             if holder not in ("", owner) and now < int(until) <= now + int(seconds * 2000):
                 return False
-            _set_meta(conn, "claim", f"{owner} {now + int(seconds * 1000)}")
+            set_meta(conn, "claim", f"{owner} {now + int(seconds * 1000)}")
             return True
 
         return await self._run(claim)
 
     async def mark(self) -> str:
-        return await self._run(lambda conn: _meta(conn, "mark") or "")
+        return await self._run(lambda conn: meta(conn, "mark") or "")
 
     async def set_mark(self, mark: str, *, was: str) -> None:
         def set_mark(conn: sqlite3.Connection) -> None:
-            if (_meta(conn, "mark") or "") == was:
-                _set_meta(conn, "mark", mark)
+            if (meta(conn, "mark") or "") == was:
+                set_meta(conn, "mark", mark)
 
         await self._run(set_mark)
+        await self._run(_shrink, transaction=False)
 
     async def tenant(self, name: str) -> int:
-        return await self._run(lambda conn: _tenant(conn, name))
+        return await self._run(lambda conn: tenant_number(conn, name))
 
     async def positions(self, rows: Sequence[Row]) -> list[LogPosition]:
         return await self._run(lambda conn: [_position(conn, row.log, row.key) for row in rows])
@@ -233,16 +239,21 @@ class SqliteTextIndex:
         self, tenant: str, wanted: Sequence[Condition], below: int, least: int, limit: int
     ) -> list[Candidate]:
         def find(conn: sqlite3.Connection) -> list[Candidate]:
-            found = conn.execute(
-                "SELECT d.id, d.seq AS number, l.log, l.tenant, l.session, l.thread, l.seq, l.link,"
-                " l.rewinds FROM words CROSS JOIN docs AS d ON d.id = words.rowid"
-                " CROSS JOIN logs AS l ON l.id = d.log"
-                " WHERE words MATCH ? AND words.rowid < ? AND words.rowid >= ?"
-                " ORDER BY words.rowid DESC LIMIT ?",
-                (_expression(wanted, _tenant(conn, tenant)), below, least, limit),
-            )
+            places = (id_at(below), id_at(least) - int(meta(conn, "spilled") or 0), limit)
+            # An event is likely to have one of very many terms: the newest events without that
+            # condition are returned, which are checked in any case.
+            fewer = [one for one in wanted if not one.prefix]
+            prefixes = (tenant, *(one for one in wanted if one.prefix))
+            try:
+                found = matches(conn, tenant, fewer if prefixes in self._broad else wanted, places)
+            except TooManyTerms:
+                if len(self._broad) >= MOST_BROAD:
+                    self._broad.clear()
+                self._broad.add(prefixes)
+                found = matches(conn, tenant, fewer, places)
             return [
-                Candidate(id=id, seq=seq, position=_decoded(record)) for id, seq, *record in found
+                Candidate(id=id << SHIFT, seq=seq, position=_decoded(record))
+                for id, seq, *record in found
             ]
 
         return await self._run(find)
@@ -303,7 +314,7 @@ class SqliteTextIndex:
                     "UPDATE logs SET seq = 0, link = NULL, rewinds = '[]' WHERE log = ?", (log,)
                 )
             if again:
-                _set_meta(conn, "mark", no_mark())  # so that the indexer checks these logs
+                set_meta(conn, "mark", no_mark())  # so that the indexer checks these logs
             left = False
             for log in gone:
                 (docs,) = conn.execute(
@@ -333,6 +344,23 @@ class _NoFts(Exception):
     """This SQLite was built without FTS5."""
 
 
+def _transaction(job: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
+    """Return a job that runs in a transaction."""
+
+    def run(conn: sqlite3.Connection) -> T:
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            done = job(conn)
+            conn.execute("COMMIT")
+        except BaseException:
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+            raise
+        return done
+
+    return run
+
+
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
@@ -352,6 +380,7 @@ def _prepared(path: str, *, create: bool) -> sqlite3.Connection | None:
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         conn.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file
         # Overwrite removed data, and keep no copy of it in a journal for long.
         conn.execute("PRAGMA secure_delete = ON")
         conn.execute("PRAGMA journal_mode = TRUNCATE")
@@ -383,8 +412,8 @@ def _create(conn: sqlite3.Connection) -> None:
         conn.execute(statement)
     if sqlite3.sqlite_version_info >= ERASES_AT_ONCE:
         conn.execute("INSERT INTO words (words, rank) VALUES ('secure-delete', 1)")
-    _set_meta(conn, "identity", new_id())
-    _set_meta(conn, "mark", no_mark())
+    set_meta(conn, "identity", new_id())
+    set_meta(conn, "mark", no_mark())
     conn.execute(f"PRAGMA application_id = {APPLICATION}")
     conn.execute(f"PRAGMA user_version = {EDITION}")
 
@@ -393,17 +422,17 @@ def _reset(conn: sqlite3.Connection) -> None:
     conn.execute("INSERT INTO words (words) VALUES ('delete-all')")
     for table in ("logs", "docs", "tenants"):
         conn.execute(f"DELETE FROM {table}")
-    _set_meta(conn, "identity", new_id())
-    _set_meta(conn, "mark", no_mark())
+    set_meta(conn, "spilled", "0")
+    set_meta(conn, "identity", new_id())
+    set_meta(conn, "mark", no_mark())
 
 
-def _meta(conn: sqlite3.Connection, name: str) -> str | None:
-    found = conn.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    return None if found is None else str(found[0])
-
-
-def _set_meta(conn: sqlite3.Connection, name: str, value: str) -> None:
-    conn.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+def _shrink(conn: sqlite3.Connection) -> None:
+    """Return free pages to the file system, if there are many: FTS5 leaves them when it merges."""
+    (pages,) = conn.execute("PRAGMA page_count").fetchone()
+    (free,) = conn.execute("PRAGMA freelist_count").fetchone()
+    if free > max(pages * MOST_FREE, LEAST_FREE):
+        conn.executescript("PRAGMA incremental_vacuum")  # `execute` returns one page alone
 
 
 def _epoch(conn: sqlite3.Connection, scope: Scope) -> str | None:
@@ -412,7 +441,7 @@ def _epoch(conn: sqlite3.Connection, scope: Scope) -> str | None:
     if conn.execute("SELECT 1 FROM buried WHERE tenant = ? AND session = ?", names).fetchone():
         return None
     found = conn.execute("SELECT number FROM epochs WHERE bucket = ?", (_bucket(scope),)).fetchone()
-    return f"{_meta(conn, 'identity')}/{found[0] if found else 0}"
+    return f"{meta(conn, 'identity')}/{found[0] if found else 0}"
 
 
 def _raise_epoch(conn: sqlite3.Connection, scope: Scope) -> None:
@@ -464,38 +493,5 @@ def _advance(conn: sqlite3.Connection, advance: Advance) -> bool:
         ),
     )
     (log,) = conn.execute("SELECT id FROM logs WHERE log = ?", (after.log,)).fetchone()
-    for doc in advance.docs:
-        _add_doc(conn, log, after.log, doc)
+    add_docs(conn, log, advance)
     return True
-
-
-def _add_doc(conn: sqlite3.Connection, log: int, name: str, doc: Doc) -> None:
-    known = conn.execute("SELECT 1 FROM docs WHERE log = ? AND seq = ?", (log, doc.seq)).fetchone()
-    if known:
-        return  # already indexed: the log is indexed again from the start
-    id = place_of(doc.at, name, doc.seq)
-    while True:
-        try:
-            conn.execute(
-                "INSERT INTO docs (id, log, seq, crc, extra) VALUES (?, ?, ?, ?, ?)",
-                (id, log, doc.seq, doc.crc, doc.extra),
-            )
-            break
-        except sqlite3.IntegrityError:
-            id += 1  # another event has this id
-    conn.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (id, doc.terms))
-
-
-def _tenant(conn: sqlite3.Connection, name: str) -> int:
-    conn.execute("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (name,))
-    (id,) = conn.execute("SELECT id FROM tenants WHERE name = ?", (name,)).fetchone()
-    return int(id)
-
-
-def _expression(wanted: Sequence[Condition], tenant: int) -> str:
-    """Return the conditions as an FTS5 query. Terms never contain quotes."""
-    parts = [
-        (f'"{tenant}:{one.term}"' + (" *" if one.prefix else ""), one.negative) for one in wanted
-    ]
-    positive = " AND ".join(text for text, negative in parts if not negative)
-    return f"({positive})" + "".join(f" NOT {text}" for text, negative in parts if negative)

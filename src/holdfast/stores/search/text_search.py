@@ -40,7 +40,8 @@ logger = logging.getLogger("holdfast.search")
 PATIENCE = 1.0  # seconds that a search waits for an update of the index
 PERIOD = 2.0  # seconds between two updates of the index in the background
 CANDIDATES = 2_000  # that one call checks at most
-STEP = 64
+STEP = 64  # candidates of the second query of a page; each further one takes twice as many
+MOST_STEP = 500
 TRIES = 3  # searches, if the index is removed at the same time
 LAST = (1 << 63) - 1
 
@@ -55,15 +56,18 @@ class TextSearch:
         self._indexer = Indexer(store, index, changes)
         self._running: asyncio.Task[bool] | None = None
         self._background: asyncio.Task[None] | None = None
+        self._created = False
         self._waiting = 0  # callers that wait for the index
         self._progress = IndexProgress(done=0, total=0)
 
     async def search(self, query: SearchQuery, *, cursor: str | None, limit: int) -> SearchPage:
         for _ in range(TRIES):
-            if not await self._index.create():
+            if not (self._created or await self._index.create()):
                 break
+            self._created = True
             with suppress(NoIndex):  # it was removed meanwhile
                 return await self._search(query, cursor, limit)
+            self._created = False
         return await scan(self._store, query, cursor=cursor, limit=limit)
 
     async def _search(self, query: SearchQuery, cursor: str | None, limit: int) -> SearchPage:
@@ -135,16 +139,16 @@ class TextSearch:
         is up to date; otherwise the update continues in the background."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within
+        stale = self._running  # began before this call, so it may miss the newest events
         while (left := end - loop.time()) > 0:
-            begun = self._running is None or self._running.done()
-            if begun:
-                self._running = asyncio.create_task(self._catch_up())
-            assert self._running is not None
-            await asyncio.wait([self._running], timeout=left)
-            if not self._running.done():
+            running = self._running
+            if running is None or running.done():
+                running = self._running = asyncio.create_task(self._catch_up())
+            await asyncio.wait([running], timeout=left)
+            if not running.done():
                 return False
-            if begun:
-                if self._running.result():
+            if running is not stale:
+                if running.result():
                     return True
                 await asyncio.sleep(0.02)  # another process is indexing
         return False
@@ -184,22 +188,18 @@ class TextSearch:
             found = await self._index.find(query.tenant, wanted, below, least, step)
             check = _Check(self._store, self._index, matching)
             await check.load(found)
-            for start in range(0, len(found), limit - len(hits) or 1):
-                if len(hits) == limit:
-                    return hits, below
-                some = found[start : start + limit - len(hits)]
-                for candidate, hit in zip(
-                    some, await asyncio.gather(*map(check, some)), strict=True
-                ):
-                    if hit is not None:
-                        hits.append(hit)
-                    below = candidate.id
-            if len(found) < step:
+            done = 0
+            while done < len(found) and len(hits) < limit:
+                some = found[done : done + limit - len(hits)]
+                hits += [hit for hit in await asyncio.gather(*map(check, some)) if hit is not None]
+                done += len(some)
+                below = some[-1].id
+            if done == len(found) < step:
                 return hits, None
             if len(hits) == limit:
                 break
-            checked += len(found)
-            step = STEP
+            checked += done
+            step = min(max(2 * step, STEP), MOST_STEP, max(1, CANDIDATES - checked))
         return hits, below
 
 
