@@ -70,6 +70,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     searched: int = 20_000  # sessions that are searched
     turns_searched: int = 100  # of each session at once, while the index is updated, a round
     browsed: int = 20_000  # events of a session that is shown in a browser
+    consoles: int = 50  # that are open in browsers
 
 
 QUICK = Sizes(
@@ -117,6 +118,7 @@ QUICK = Sizes(
     searched=500,
     turns_searched=20,
     browsed=4_000,
+    consoles=10,
 )
 
 

@@ -100,6 +100,8 @@ async def test_hostile_content_runs_nowhere(windows: Windows, office: Office) ->
         assert await page.locator("main script, main iframe, main img[src=x]").count() == 0
         wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         assert await page.evaluate(wide), path
+        shown = await page.locator("body").inner_text()
+        assert ("\u202e" in shown, "⟨U+202E⟩" in shown) == (False, path != "/store"), path
     assert not [url for url in asked if "tracker" in url]
 
 

@@ -28,6 +28,7 @@ async def test_calls_are_folded_with_arguments_and_results(
     page = await windows.open(await office.key(), "/console/sessions/order-1")
     call = page.locator(".call")
     await expect(call).to_contain_text("lookup")
+    await expect(call.locator(".result")).to_contain_text('state: "delivered"')
     await expect(page.get_by_text('"customer": "ann"')).to_have_count(0)
     await call.locator("summary").first.click()
     await expect(call).to_contain_text('"customer": "ann"')
@@ -85,7 +86,7 @@ async def test_a_killed_server_is_waited_for_during_a_stream(
 
 async def test_an_earlier_state_is_shown_and_forked(windows: Windows, office: Office) -> None:
     windows.expect("status of 409")
-    session = await (await office.client()).get_or_create("order-4")
+    session = await (await office.client()).get_or_create("order-4", title="A late order")
     await session.send("Look 42")
     await session.send("Hello")
     page = await windows.open(await office.key(), "/console/sessions/order-4")
@@ -106,6 +107,11 @@ async def test_an_earlier_state_is_shown_and_forked(windows: Windows, office: Of
     await expect(page).to_have_url(re.compile("thread="))
     await expect(messages).to_have_count(1)
     await expect(page.get_by_label("Thread", exact=True)).to_be_visible()
+    await expect(page.get_by_role("heading", name="A late order")).to_be_visible()
+    await expect(page.locator(".tick.here, .tick").last).to_contain_text("from main at event 2")
+    await page.get_by_role("button", name="Send it again").click()  # nothing answers it here
+    await expect(messages.last).to_contain_text("It was delivered.")
+    await expect(page.get_by_role("button", name="Send it again")).to_have_count(0)
     await page.get_by_label("Thread", exact=True).select_option("main")
     await expect(messages).to_have_count(5)
 
@@ -269,6 +275,7 @@ async def test_ten_thousand_calls_with_hostile_names_are_shown(
     assert 0 < await calls.count() <= 25 * 20
     assert 0 < await ticks.count() <= 80
     await expect(ticks.last).to_contain_text("tool.finished")
+    await expect(calls.nth(2)).to_contain_text("⟨U+202E⟩elif_eteled")
     await page.locator(".timeline").evaluate("(box) => { box.scrollTop = box.scrollHeight / 2; }")
     await expect(ticks.first).to_contain_text("tool.")
     await page.get_by_label("Time travel").get_by_role("slider").press("ArrowLeft")

@@ -10,7 +10,7 @@ import { markdown } from './markdown.js';
 import { Pending, isUnknown } from './pending.js';
 import { amend, navigate, toSession } from './router.js';
 import { Status } from './status.js';
-import { Text } from './text.js';
+import { Text, brief, visible } from './text.js';
 
 const SHOWN = 25; // rows at first
 const MOST = 150; // rows at once
@@ -90,7 +90,20 @@ function Tail({ about, flight, messages }) {
     ${loose.map((item) => html`<${Decision} key=${item.id} item=${item} about=${about} />`)}
     ${live && display?.queued > 0 && html`<p class="note">${display.queued} ${display.queued === 1 ? 'message waits' : 'messages wait'} in the queue.</p>`}
     ${display?.error && html`<div class="failure" role="alert"><strong>The run ended with ${display.error.code}</strong><${Text} value=${display.error.problem} /></div>`}
+    ${live && display && html`<${Unanswered} about=${about} message=${messages[messages.length - 1]} />`}
     ${live && display?.running && !flight?.value && html`<p class="note working"><i class="dot"></i>${PHASES[display.phase] ?? 'Working'}…</p>`}`;
+}
+
+/** A message that nothing answers here, as at the end of a fork. @param {{about: About, message?: Message}} props */
+function Unanswered({ about, message }) {
+  const { id, thread, display, served, deep } = about;
+  const [problem, setProblem] = useState('');
+  const over = message?.role !== 'user' || display.running || display.queued || display.error || message.seq <= (display.state?.run?.seq ?? 0);
+  if (over || !served || deep || !may('sessions:write') || ['sealed', 'suspended', 'expired'].includes(display.phase)) return null;
+  const ask = () => send('POST', sessionPath(id, 'messages', message.seq, 'regenerate'), undefined, { thread })
+    .then((made) => navigate(toSession(id, { thread: made.thread })), (error) => setProblem(error.message));
+  return html`<p class="note row">This message has no answer in this thread. <button onClick=${ask} title="In a thread of its own, which begins before it">Send it again</button>
+    ${problem && html`<span class="problem" role="alert">${problem}</span>`}</p>`;
 }
 
 const PHASES = /** @type {Record<string, string>} */ ({ waiting_model: 'Waiting for the model', running_tool: 'Running a tool', tool: 'Running a tool', streaming: 'Writing' });
@@ -111,8 +124,8 @@ function Entry({ message, about }) {
   const { role, text, thought, parts = [], calls = [] } = message;
   const user = role === 'user';
   return html`<article class=${cls('message', role)} data-seq=${message.seq}>
-    <header><span class="author">${user ? message.actor ?? 'user' : about.display?.agent ?? 'assistant'}</span>
-      ${message.model && html`<span class="muted small">${message.model}</span>`}
+    <header><span class="author">${visible(user ? message.actor ?? 'user' : about.display?.agent ?? 'assistant')}</span>
+      ${message.model && html`<span class="muted small">${visible(message.model)}</span>`}
       ${message.interrupted && html`<span class="pill bad">interrupted</span>`}
       <span class="muted small"><${Time} at=${message.at} /></span>
       <${Actions} message=${message} about=${about} /></header>
@@ -197,7 +210,8 @@ function Call({ call, about }) {
   const { outcome } = call;
   const toggled = (/** @type {any} */ event) => setOpen(event.currentTarget.open);
   return html`<details class="call ${status}" onToggle=${toggled}>
-    <summary><${Status} run=${status} /><code class="name">${call.name}</code><span class="cut muted brief">${brief(call.arguments)}</span></summary>
+    <summary><${Status} run=${status} /><code class="name">${visible(call.name)}</code><span class="cut muted brief">${brief(call.arguments)}</span>
+      ${!open && outcome && html`<span class=${cls('cut', 'brief', 'result', outcome.error != null && 'problem')}>${brief(outcome.error ?? outcome.result ?? outcome.content)}</span>`}</summary>
     ${open && html`<div class="inside">
       <${Value} title="Arguments" value=${call.arguments} />
       ${outcome?.error != null && html`<${Value} title="Error ${outcome.code ?? ''}" value=${outcome.error} bad=${true} />`}
@@ -212,13 +226,6 @@ function Call({ call, about }) {
 
 /** @param {{item: any, about: About}} props */
 const Decision = ({ item, about }) => html`<div class="decision"><${Pending} item=${item} session=${about.id} /></div>`;
-
-/** @param {any} value */
-function brief(value) {
-  if (value == null) return '';
-  if (typeof value !== 'object' || Array.isArray(value)) return JSON.stringify(value).slice(0, 160);
-  return Object.entries(value).slice(0, 6).map(([name, one]) => `${name}: ${String(JSON.stringify(one)).slice(0, 60)}`).join(', ');
-}
 
 /** @param {{title: string, value: unknown, bad?: boolean}} props */
 function Value({ title, value, bad = false }) {

@@ -3,13 +3,14 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { get, sessionPath } from './api.js';
 import { onInbox, onRow } from './changes.js';
-import { Time, count } from './format.js';
+import { Time, count, threadName } from './format.js';
 import { cls, html } from './html.js';
 import { navigate, toSession } from './router.js';
 import { Kind, Pending, decided, remember } from './pending.js';
-import { Text } from './text.js';
+import { Text, visible } from './text.js';
 
 const PAGE = 100;
+const SAID = 4; // messages that are shown with an item
 const LOST = 20; // items that went away, about which is asked who decided
 
 /** @param {any} item */
@@ -87,7 +88,7 @@ export function Inbox() {
       <ul class="plain list" aria-label="Pending items">${items.map((one, n) => html`<li key=${keyOf(one)}><button class=${cls('item', n === at && 'here')} aria-current=${n === at ? 'true' : null}
         onClick=${() => setChosen(keyOf(one))}><span class="row"><${Kind} item=${one} /><span class="grow"></span><span class="small muted"><${Time} at=${one.at} /></span></span>
         <span class="cut title"><${Text} value=${one.title ?? one.what} limit=${160} /></span>
-        <span class="small muted cut mono">${one.session}</span></button></li>`)}
+        <span class="small muted cut"><span class="mono">${one.session}</span>${one.thread !== 'main' && `, ${threadName(one.thread)}`}</span></button></li>`)}
         ${list.cursor && html`<li><button onClick=${() => setPages(pages + 1)}>Show more</button></li>`}</ul>
       <div class="chosen">${item && html`<${Chosen} key=${keyOf(item)} row=${item} reload=${reload} />`}</div></div>`
       : html`<div class="empty"><h2>Nothing waits for a person</h2><p>Approvals, questions and calls whose outcome is unknown appear here as soon as an agent needs you.</p></div>`}
@@ -114,9 +115,22 @@ function Chosen({ row, reload }) {
       stop();
     };
   }, []);
-  return html`<p class="row small"><a class="mono cut" href=${toSession(row.session, { thread: row.thread })}>${row.session}</a><span class="muted">${row.thread !== 'main' && row.thread}</span></p>
+  return html`<p class="row small"><a class="mono cut" href=${toSession(row.session, { thread: row.thread })}>${row.session}</a><span class="muted" title=${row.thread}>${row.thread !== 'main' && threadName(row.thread)}</span></p>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-    ${item ? html`<${Pending} item=${item} session=${row.session} done=${reload} />` : html`<p class="loading">Loading…</p>`}`;
+    ${item ? html`<${Pending} item=${item} session=${row.session} done=${reload} /><${Before} row=${row} />` : html`<p class="loading">Loading…</p>`}`;
+}
+
+/** What was said before an item: an operator decides by it. @param {{row: any}} props */
+function Before({ row }) {
+  const [messages, setMessages] = useState(/** @type {any[]} */ ([]));
+  useEffect(() => {
+    get(sessionPath(row.session, 'transcript'), { thread: row.thread, limit: SAID }).then((page) => setMessages(page.items), () => {});
+  }, []);
+  const said = messages.filter((one) => one.text);
+  if (!said.length) return null;
+  return html`<section class="before small" aria-label="What was said before"><h3>What was said before</h3>${said.map((one) => html`<p key=${one.id}><strong>${visible(one.role === 'user' ? one.actor ?? 'user' : 'agent')}</strong> <span class="muted"><${Time} at=${one.at} /></span>
+    <br /><${Text} value=${one.text} limit=${500} /></p>`)}
+    <a href=${toSession(row.session, { thread: row.thread })}>Open the session</a></section>`;
 }
 
 /** What was decided since the page was opened. */

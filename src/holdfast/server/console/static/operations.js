@@ -30,16 +30,23 @@ const Part = ({ title, children, name }) => html`<section class="part ${name}" a
 const Problem = ({ text }) => text && html`<p class="problem" role="alert">${text}</p>`;
 
 /** @param {{tenant?: string, id?: string, session?: string, thread?: string, state?: any}} props */
-export function Operations({ id, session, thread = 'main' }) {
+export function Operations({ id, session, thread = 'main', state }) {
   const one = { id: id ?? session ?? '', thread };
-  return html`<div class="operations"><${Driver} ...${one} /><${Queue} ...${one} /><${Usage} ...${one} /><${Verify} ...${one} />
+  return html`<div class="operations"><${Driver} ...${one} run=${state?.display.value?.state?.run} /><${Queue} ...${one} /><${Usage} ...${one} /><${Verify} ...${one} />
     <${Audit} ...${one} /><${Download} ...${one} /><${Delete} ...${one} /></div>`;
 }
 
 /** @typedef {{id: string, thread: string}} Place */
 
-/** @param {Place} props */
-function Driver({ id, thread }) {
+/** What the latest run has used, and its limits. @param {any} run  of the state */
+function spent({ steps = 0, tokens = 0, cost: dollars = 0, crashes = 0, limits = {} }) {
+  const used = [`${count(steps)} ${steps === 1 ? 'step' : 'steps'}`, `${count(tokens)} tokens`, dollars && cost(dollars), crashes && `${count(crashes)} lost processes since the last step`];
+  const most = Object.entries(limits).map(([name, n]) => `${name} ${n}`);
+  return `${used.filter(Boolean).join(', ')}${most.length ? `; limits: ${most.join(', ')}` : '; no limits of its own'}`;
+}
+
+/** @param {Place & {run?: any}} props */
+function Driver({ id, thread, run }) {
   const { value, problem, again } = useRead(async () => {
     const [lease, status, { row }, runs] = await Promise.all([get(sessionPath(id, 'lease'), { thread }), get(sessionPath(id, 'status'), { thread }), get(sessionPath(id), { thread }),
       get(sessionPath(id, 'events'), { thread, kind: 'run.finished', reverse: true, limit: 5 })]);
@@ -53,6 +60,7 @@ function Driver({ id, thread }) {
     <dl><dt>Process</dt><dd>${lease.owner ? html`<${Text} value=${lease.owner} limit=${120} />, since <${Time} at=${lease.since} />, until <${Time} at=${lease.until} /> unless renewed` : 'none: nothing runs'}</dd>
       <dt>Phase</dt><dd>${status.phase}${row.changed && html` <span class="muted">for ${duration(Date.now() - row.changed)}</span>`}</dd>
       <dt>Model</dt><dd>${status.model ?? '–'}, mode ${status.mode || '–'}</dd>
+      ${run && html`<dt>Run</dt><dd>${spent(run)}</dd>`}
       <dt>Next timer</dt><dd>${row.wake ? html`<${Time} at=${row.wake} />` : 'none'}</dd>
       <dt>Log</dt><dd>${count(row.head)} events, ${count(row.bytes ?? 0)} bytes, begun <${Time} at=${row.created} />, last active <${Time} at=${row.last} /></dd>
       ${runs.length > 0 && html`<dt>Last runs</dt><dd>${runs.map((/** @type {any} */ event) => html`<div><${Time} at=${event.at} /> ${asText(event.data?.status)}

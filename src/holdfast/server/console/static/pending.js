@@ -5,6 +5,7 @@ import { signal } from '@preact/signals';
 import { ApiError, may, me, send, sessionPath } from './api.js';
 import { Time } from './format.js';
 import { cls, html } from './html.js';
+import { parsed } from './json.js';
 import { Text, asText, visible } from './text.js';
 
 /** @typedef {{id: string, what: string, title: string, tool?: string, arguments?: any, at: number, expires?: number, detail?: any,
@@ -30,7 +31,7 @@ export const isUnknown = (item) => item.what === 'external' && String(item.title
 export function Kind({ item }) {
   const name = isUnknown(item) ? 'Unknown outcome' : NAMES[/** @type {keyof typeof NAMES} */ (item.what)] ?? visible(String(item.what));
   return html`<span class=${cls('pill', isUnknown(item) ? 'bad' : 'accent')}>${name}</span>
-    ${item.risk && html`<span class="pill ${RISKS[/** @type {keyof typeof RISKS} */ (item.risk)] ?? ''}" title="Risk: a hint of the tool's author">${visible(String(item.risk))}</span>`}`;
+    ${item.risk && html`<span class="pill ${RISKS[/** @type {keyof typeof RISKS} */ (item.risk)] ?? ''}" title="A hint of the tool's author">${visible(String(item.risk))} risk</span>`}`;
 }
 
 /** @param {any} error */
@@ -141,7 +142,7 @@ function Approval({ item, busy, decide }) {
   if (open === 'edit') {
     const submit = (/** @type {string} */ text) => {
       try {
-        decide('approve', { arguments: JSON.parse(text) });
+        decide('approve', { arguments: parsed(text) });
       } catch (error) {
         setWrong(`This is not JSON: ${/** @type {Error} */ (error).message}`);
       }
