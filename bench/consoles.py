@@ -1,5 +1,5 @@
-"""Consoles that are open in many browsers: the streams that each of them follows, and what they cost
-the server while it answers messages."""
+"""Consoles that are open in many browsers: the streams that each of them follows, and what they
+cost the server while it answers messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The agent that the console's tests serve with `holdfast serve`. What it does is in the message:
-`Refund 42`, `Large` (a number that JavaScript rounds), `Wire 900` (two approvers), `Charge 42` (never ends), `Ask`, `Plan`, `Story`, `Report`,
-`Delegate`, `Fail`, and `Echo` with a text, which the tool returns as it is."""
+`Refund 42`, `Large` (a number that JavaScript rounds), `Wire 900` (two approvers), `Charge 42`
+(never ends), `Ask`, `Plan`, `Story`, `Report`, `Delegate`, `Fail`, and `Echo` with a text, which
+the tool returns as it is."""
 
 from __future__ import annotations
 
