@@ -69,7 +69,7 @@ def throughput(settings: Settings, result: Result) -> None:
 
     def run() -> float:
         path = f"{MESSAGE}?wait=true"
-        return asyncio.run(posted(port, path, sizes.together, sizes.posts))
+        return asyncio.run(posted(port, path, sizes.together, 3 * sizes.posts))
 
     def run_open() -> float:
         with opened(port, sizes.consoles):

@@ -74,6 +74,7 @@ TINY = Sizes(
     window_adapter=2,
     searched=6,
     turns_searched=2,
+    consoles=2,
 )
 
 
