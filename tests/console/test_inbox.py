@@ -173,6 +173,25 @@ async def test_questions_and_plans_are_answered(windows: Windows, office: Office
         assert said in str((await session.audit())[0])
 
 
+async def test_no_other_item_takes_the_place_of_one_that_somebody_else_decides(
+    windows: Windows, office: Office
+) -> None:
+    first, second = await begun(office, "a", "Refund 1"), await begun(office, "b", "Refund 2")
+    page = await windows.open(await office.key("ann"), INBOX)
+    await chosen(page, "refund(order='1')")
+    await first.approve()
+    note = page.get_by_text("This item does not wait any more.")
+    await expect(note).to_be_visible()
+    await page.keyboard.press("a")  # meant for the first
+    await page.keyboard.press("j")
+    await chosen(page, "refund(order='2')")
+    assert (await second.status()).pending == 1
+    await page.keyboard.press("a")
+    await expect(page.get_by_text("Nothing waits for a person")).to_be_visible()
+    await begun(office, "c", "Refund 3")
+    await chosen(page, "refund(order='3')")
+
+
 async def test_two_approvers_vote(windows: Windows, office: Office) -> None:
     session = await begun(office, "bank", "Wire 900")
     ann = await windows.open(await office.key("ann"), INBOX)

@@ -205,6 +205,22 @@ async def test_a_revoked_key_leads_to_the_login(
     await expect(page.get_by_text("order-9")).to_have_count(0)
 
 
+async def test_many_windows_of_a_browser_leave_connections_for_requests(
+    windows: Windows, office: Office
+) -> None:
+    """Browsers open six connections to a server, and each stream needs one."""
+    session = await (await office.client()).get_or_create("order-10")
+    await session.send("Delegate 42")
+    context = await windows.context(await office.key())
+    for _ in range(5):
+        page = await context.new_page()
+        await page.goto("/console/sessions/order-10")
+        await expect(page.locator(".message").last).to_contain_text("The clerk did.")
+    await session.send("Refund 42")
+    await expect(page.locator("article.pending")).to_be_visible()
+    await expect(page.locator(".badge")).to_have_text("1")
+
+
 async def test_what_does_not_exist_says_so(windows: Windows, office: Office) -> None:
     # A request while the session is deleted is answered by 503, and repeated.
     windows.expect("status of 404", "status of 503")

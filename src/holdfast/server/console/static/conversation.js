@@ -18,6 +18,7 @@ const STEP = 40; // rows that one step adds
 const CALLS = 20; // calls of one message that are shown at first
 const NEAR = 600; // px from an end at which more rows are shown
 const END = 48; // px from the end that still count as the end
+const POLLED = 2_000; // ms between two reads of a sub-agent that is not followed
 const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 /** @typedef {import('./live.js').Message} Message */
@@ -234,13 +235,30 @@ function Value({ title, value, bad = false }) {
     <pre class="value"><${Text} value=${value} limit=${2_000} /></pre></div>`;
 }
 
+let followed = false; // one sub-agent at a time: browsers allow few connections to a server
+
+/** Keep a running sub-agent up to date. Returns how to stop. @param {Live} live */
+function keep(live) {
+  if (followed) {
+    const timer = setInterval(() => live.load(), POLLED);
+    live.load();
+    return () => clearInterval(timer);
+  }
+  followed = true;
+  const stop = live.start();
+  return () => {
+    followed = false;
+    stop();
+  };
+}
+
 /** The conversation of a sub-agent, within the call that started it. @param {{call: any, about: About}} props */
 function Nested({ call, about }) {
   const thread = about.display?.subagents?.[call.id]?.thread ?? `sub/${call.id}`;
   const over = call.outcome != null;
   const live = useMemo(() => new Live(about.id, thread), [about.id, thread, over]);
   useEffect(() => {
-    if (!over) return live.start();
+    if (!over) return keep(live);
     live.load();
     return undefined;
   }, [live]);

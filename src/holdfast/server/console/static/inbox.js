@@ -6,7 +6,7 @@ import { onInbox, onRow } from './changes.js';
 import { Time, count, threadName } from './format.js';
 import { cls, html } from './html.js';
 import { navigate, toSession } from './router.js';
-import { Kind, Pending, decided, remember } from './pending.js';
+import { Kind, Pending, decided, remember, settledHere } from './pending.js';
 import { Text, visible } from './text.js';
 
 const PAGE = 100;
@@ -45,9 +45,11 @@ export function Inbox() {
   const [pages, setPages] = useState(1);
   const [chosen, setChosen] = useState('');
   const known = useRef(/** @type {any[]} */ ([]));
-  const at = Math.max(0, list?.items.findIndex((one) => keyOf(one) === chosen) ?? 0);
-  const place = useRef(0);
-  place.current = at;
+  const items = list?.items ?? [];
+  const at = items.findIndex((one) => keyOf(one) === chosen);
+  const place = useRef(0); // where the chosen item is, or was
+  if (at >= 0) place.current = at;
+  const next = (/** @type {any[]} */ rows) => rows[Math.max(0, Math.min(place.current, rows.length - 1))];
 
   const reload = async () => {
     try {
@@ -59,7 +61,11 @@ export function Inbox() {
       known.current = found.items;
       setProblem('');
       setList(found);
-      setChosen((old) => (there.has(old) || !found.items.length ? old : keyOf(found.items[Math.min(place.current, found.items.length - 1)])));
+      setChosen((old) => {
+        if (!found.items.length) return '';
+        // What somebody else settles leaves its place empty: no other item comes under the cursor.
+        return there.has(old) || (old && !settledHere.has(old)) ? old : keyOf(next(found.items));
+      });
     } catch (error) {
       setProblem(/** @type {Error} */ (error).message);
     }
@@ -69,10 +75,9 @@ export function Inbox() {
     return onInbox(reload);
   }, [pages]);
 
-  const items = list?.items ?? [];
   const item = items[at];
   useLayoutEffect(() => { // a key always means what is shown
-    const typed = (/** @type {KeyboardEvent} */ event) => press(event, items, at, (one) => setChosen(keyOf(one)));
+    const typed = (/** @type {KeyboardEvent} */ event) => press(event, items, at, place.current, (one) => setChosen(keyOf(one)));
     addEventListener('keydown', typed);
     return () => removeEventListener('keydown', typed);
   }, [list, at]);
@@ -90,7 +95,8 @@ export function Inbox() {
         <span class="cut title"><${Text} value=${one.title ?? one.what} limit=${160} /></span>
         <span class="small muted cut"><span class="mono">${one.session}</span>${one.thread !== 'main' && `, ${threadName(one.thread)}`}</span></button></li>`)}
         ${list.cursor && html`<li><button onClick=${() => setPages(pages + 1)}>Show more</button></li>`}</ul>
-      <div class="chosen">${item && html`<${Chosen} key=${keyOf(item)} row=${item} reload=${reload} />`}</div></div>`
+      <div class="chosen">${item ? html`<${Chosen} key=${keyOf(item)} row=${item} reload=${reload} />`
+        : html`<p class="card row" role="status">This item does not wait any more. <button onClick=${() => setChosen(keyOf(next(items)))}>Next item</button></p>`}</div></div>`
       : html`<div class="empty"><h2>Nothing waits for a person</h2><p>Approvals, questions and calls whose outcome is unknown appear here as soon as an agent needs you.</p></div>`}
     <${Recent} />
   </section>`;
@@ -142,14 +148,15 @@ function Recent() {
       <td><${Text} value=${one.title} limit=${120} /></td><td><a class="mono" href=${toSession(one.session)}>${one.session}</a></td></tr>`)}</tbody></table></div></section>`;
 }
 
-/** @param {KeyboardEvent} event @param {any[]} items @param {number} at @param {(item: any) => void} choose */
-function press(event, items, at, choose) {
+/** @param {KeyboardEvent} event @param {any[]} items @param {number} at  -1 if the chosen item is gone @param {number} place  where it was
+ * @param {(item: any) => void} choose */
+function press(event, items, at, place, choose) {
   const from = event.target instanceof Element ? event.target : document.body;
   if (event.ctrlKey || event.metaKey || event.altKey || from.closest('textarea, select, dialog, input:not([type="radio"], [type="checkbox"])')) return;
   const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
   if (step) {
     if (from.matches('input')) return;
-    const next = items[Math.min(items.length - 1, Math.max(0, at + step))];
+    const next = items[Math.min(items.length - 1, Math.max(0, at < 0 ? place : at + step))];
     if (next) choose(next);
   } else if (event.key === 'o' && items[at]) navigate(toSession(items[at].session, { thread: items[at].thread }));
   else if (event.repeat || (event.key === 'Enter' && from.matches('a, button, input'))) return;

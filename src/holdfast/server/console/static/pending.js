@@ -16,6 +16,9 @@ import { Text, asText, visible } from './text.js';
  * @type {import('@preact/signals').Signal<Decided[]>} */
 export const decided = signal([]);
 
+/** Items that were settled in this page: session, thread and id. @type {Set<string>} */
+export const settledHere = new Set();
+
 /** @param {Decided} one */
 export function remember(one) {
   decided.value = [one, ...decided.value.filter((other) => other.item !== one.item || other.session !== one.session)].slice(0, 100);
@@ -56,6 +59,7 @@ export function Pending({ item, session, done }) {
       if (verb !== 'extend') {
         setSaid(answer);
         remember({ item: item.id, session, title: item.title, outcome: answer.outcome, by: answer.by, at: Date.now(), channel: 'http', left: answer.left });
+        if (answer.outcome !== 'voted') settledHere.add(`${session}\n${item.thread}\n${item.id}`);
         done?.();
       }
     } catch (error) {

@@ -52,7 +52,7 @@ const Gone = ({ title, text = '' }) => html`<section class="empty"><h1 tabindex=
 function Opened({ live, past, events, at }) {
   const wide = useWide();
   const asked = route.value.query.get('tab') ?? '';
-  const tab = asked in TABS && !(wide && asked === 'conversation') ? asked : wide ? 'timeline' : 'conversation';
+  const tab = Object.hasOwn(TABS, asked) && !(wide && asked === 'conversation') ? asked : wide ? 'timeline' : 'conversation';
   const { id, thread } = live;
   const then = at == null ? null : past.shown.value;
   const source = then ? past : live;

@@ -44,7 +44,7 @@ function matches(row, { user, agent, run, phase, label, metadata }) {
   const [name, ...value] = (metadata ?? '').split('=');
   const found = row.metadata?.[name];
   return (!user || row.user === user) && (!agent || row.agent === agent) && (!run || row.run === run) &&
-    (!phase || row.phase === phase) && (!label || label in (row.labels ?? {})) &&
+    (!phase || row.phase === phase) && (!label || Object.hasOwn(row.labels ?? {}, label)) &&
     (!metadata || found === value.join('=') || JSON.stringify(found) === value.join('='));
 }
 
