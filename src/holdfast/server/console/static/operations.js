@@ -7,7 +7,7 @@ import { address, get, may, me, send, sessionPath } from './api.js';
 import { Copy, Time, cost, count, duration } from './format.js';
 import { cls, html } from './html.js';
 import { navigate, to, toSession } from './router.js';
-import { Text, asText } from './text.js';
+import { Text, asText, visible } from './text.js';
 
 const REFRESH = 5_000; // ms between two looks at the lease and the queue
 
@@ -102,7 +102,7 @@ function Verify({ id }) {
   };
   return html`<${Part} title="Integrity" name="verify"><${Problem} text=${problem} />
     ${found ? html`<p role="status"><span class=${cls('pill', found.ok ? 'good' : 'bad')}>${found.ok ? 'verified' : `${count(found.problems)} problems`}</span>
-      ${found.ok ? ` Every hash and link is right up to event ${count(found.head)}.` : ''} <span class="small muted">checked by ${found.by}, <${Time} at=${found.at} /></span></p>
+      ${found.ok ? ` Every hash and link is right up to event ${count(found.head)}.` : ''} <span class="small muted">checked by ${visible(found.by ?? '')}, <${Time} at=${found.at} /></span></p>
       ${found.link && html`<p class="small mono cut" title=${found.link}>${found.link} <${Copy} text=${found.link} label="Copy the link of the last event" /></p>`}
       ${found.unlinked > 0 && html`<p class="small muted">${count(found.unlinked)} events are older than links; their hashes are right.</p>`}
       <ul>${found.damage.map((/** @type {any} */ one) => html`<li class="problem">${one.problem}${one.thread && `, thread ${one.thread}`}${one.seq && `, event ${one.seq}`}</li>`)}</ul>`
@@ -118,8 +118,8 @@ function Audit({ id, thread }) {
   return html`<${Part} title="Audit" name="audit"><${Problem} text=${problem} />
     ${rows.length ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>Proposed</th><th>Call</th><th>Asked by</th><th>Decided</th><th>Ended</th></tr></thead><tbody>${rows.map((/** @type {any} */ one) => html`<tr key=${one.seq}>
       <td><a href=${toSession(id, { thread, at: one.seq })}><${Time} at=${one.proposed} /></a></td>
-      <td><strong>${one.tool}</strong> <${Text} class="mono small" value=${JSON.stringify(one.changed ?? one.arguments ?? {})} limit=${160} />${one.changed != null && html` <span class="pill warn">changed</span>`}</td>
-      <td>${(one.asked ?? []).map((/** @type {any} */ who) => who ?? '–').join(', ')}</td>
+      <td><strong>${visible(one.tool ?? '')}</strong> <${Text} class="mono small" value=${JSON.stringify(one.changed ?? one.arguments ?? {})} limit=${160} />${one.changed != null && html` <span class="pill warn">changed</span>`}</td>
+      <td>${visible((one.asked ?? []).map((/** @type {any} */ who) => who ?? '–').join(', '))}</td>
       <td>${(one.decisions ?? []).map((/** @type {any} */ made) => html`<div>${made.outcome} by <${Text} value=${made.by ?? '–'} limit=${80} />, <${Time} at=${made.at} />${made.channel && ` over ${made.channel}`}${made.reason && html`: <${Text} value=${made.reason} limit=${200} />`}</div>`)}
         ${!one.decisions?.length && (one.allowed_by ?? '')}</td>
       <td>${one.outcome ?? '–'}${one.ended && html` <span class="small muted"><${Time} at=${one.ended} /></span>`}</td></tr>`)}</tbody></table></div>`

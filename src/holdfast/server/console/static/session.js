@@ -102,7 +102,7 @@ function Header({ live, display }) {
     <${Status} run=${run} phase=${sealed ? 'sealed' : null} />
     <span class="mono small muted cut">${live.id}</span><${Copy} text=${live.id} label="Copy the session's id" />
     <span class="grow"></span>
-    <span class="small muted">${visible([row.agent, named.user, display.model].filter(Boolean).join(' · '))}</span>
+    <span class="small muted cut">${visible([row.agent, named.user, display.model].filter(Boolean).join(' · '))}</span>
     ${usage.total_tokens != null && html`<span class="small muted">${count(usage.total_tokens)} tokens${usage.cost != null && `, ${cost(usage.cost)}`}</span>`}
     <${Threads} live=${live} />
   </header>`;
