@@ -53,7 +53,7 @@ async def test_what_is_approved_in_one_window_is_seen_in_another(
     await expect(other.get_by_text("Nothing waits for a person")).to_be_visible()
     row = other.locator(".recent tbody tr")
     await expect(row).to_contain_text("approved")
-    await expect(row).to_contain_text("ann")
+    await expect(row).to_contain_text("ann over http")
     answer = conversation.locator(".message").get_by_text("The refund is on its way.")
     await expect(answer).to_be_visible()
     await expect(conversation.locator("article.pending")).to_have_count(0)

@@ -179,7 +179,7 @@ async def test_attachments_are_shown_as_images_or_downloaded(
     shown = await windows.open(await office.key(), "/console/sessions/order-7")
     image = shown.get_by_role("img", name="cat.png")
     await expect(image).to_be_visible()
-    assert await image.evaluate("(image) => image.naturalWidth") == 1
+    assert await image.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 1
     await expect(shown.get_by_text("This image cannot be shown.")).to_be_visible()
     async with shown.expect_download() as waiting:
         await shown.get_by_role("link", name="page.html").click()

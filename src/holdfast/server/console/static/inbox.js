@@ -144,7 +144,7 @@ function Recent() {
   if (!decided.value.length) return null;
   return html`<section class="recent" aria-label="Decided"><h2>Decided while you were here</h2><div class="scroll" tabindex="0"><table><thead><tr><th>When</th><th>Decision</th><th>Who</th><th>What</th><th>Session</th></tr></thead><tbody>
     ${decided.value.map((one) => html`<tr key=${one.session + one.item}><td><${Time} at=${one.at} /></td>
-      <td><span class="pill ${one.outcome === 'denied' ? 'bad' : 'good'}">${one.outcome}</span>${one.left ? html` <span class="small muted">${one.left} more needed</span>` : null}</td><td><${Text} value=${one.by ?? '–'} limit=${80} /></td>
+      <td><span class="pill ${one.outcome === 'denied' ? 'bad' : 'good'}">${one.outcome}</span>${one.left ? html` <span class="small muted">${one.left} more needed</span>` : null}</td><td><${Text} value=${one.by ?? '–'} limit=${80} />${one.channel && html` <span class="small muted">over ${visible(String(one.channel))}</span>`}</td>
       <td><${Text} value=${one.title} limit=${120} /></td><td><a class="mono" href=${toSession(one.session)}>${one.session}</a></td></tr>`)}</tbody></table></div></section>`;
 }
 
