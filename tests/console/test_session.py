@@ -34,6 +34,8 @@ async def test_calls_are_folded_with_arguments_and_results(
     await expect(call).to_contain_text('"customer": "ann"')
     await expect(call).to_contain_text("Arguments")
     await expect(page.locator(".message.assistant").last).to_contain_text("It was delivered.")
+    await session.send("Look 0")
+    await expect(page.locator(".call.failed .result.problem")).to_have_text("The tool failed.")
 
 
 async def test_a_sub_agent_is_nested_in_the_call_that_started_it(

@@ -209,10 +209,11 @@ function Call({ call, about }) {
   const item = about.live ? about.pending.find((one) => one.call === call.id && (one.what !== 'external' || isUnknown(one))) : null;
   const status = statusOf(call, about);
   const { outcome } = call;
+  const fine = outcome?.outcome === 'ok';
   const toggled = (/** @type {any} */ event) => setOpen(event.currentTarget.open);
   return html`<details class="call ${status}" onToggle=${toggled}>
     <summary><${Status} run=${status} /><code class="name">${visible(call.name)}</code><span class="cut muted brief">${brief(call.arguments)}</span>
-      ${!open && outcome && html`<span class=${cls('cut', 'brief', 'result', outcome.error != null && 'problem')}>${brief(outcome.error ?? outcome.result ?? outcome.content)}</span>`}</summary>
+      ${!open && outcome && html`<span class=${cls('cut', 'brief', 'result', !fine && 'problem')}>${brief(fine ? outcome.result ?? outcome.content : outcome.error ?? outcome.content ?? outcome.result)}</span>`}</summary>
     ${open && html`<div class="inside">
       <${Value} title="Arguments" value=${call.arguments} />
       ${outcome?.error != null && html`<${Value} title="Error ${outcome.code ?? ''}" value=${outcome.error} bad=${true} />`}
