@@ -14,6 +14,7 @@ import holdfast
 from holdfast import NewEvent
 
 from . import finding
+from .consoles import throughput
 from .entries import turn
 from .measure import Absent, Bar, Result, race
 from .served import served
@@ -129,7 +130,8 @@ def _within(runner: asyncio.Runner, ask: Callable[[], Awaitable[float]]) -> floa
 
 
 def console(settings: Settings) -> Result:
-    """The console in a real browser: first paint, steps of the scrub bar, lists, page weight."""
+    """The console in a real browser: first paint, steps of the scrub bar, lists, page weight; and
+    what many open consoles cost the server."""
     sizes = settings.sizes
     events, many = sizes.browsed, sizes.many
     result = Result(name="console", title=f"The console: {events:,} events, {many:,} sessions")
@@ -161,4 +163,5 @@ def console(settings: Settings) -> Result:
         unit = "KB" if name == weight else "ms"
         found, why = values.get(name, []), absent.get(name, "")
         result.bars.append(Bar(name=name, way="most", bar=bar, unit=unit, values=found, absent=why))
+    throughput(settings, result)
     return result

@@ -71,6 +71,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     turns_searched: int = 10  # of each session between two looks at the clock
     appending: float = 8.0  # seconds of such turns, while the index is updated, a round
     browsed: int = 20_000  # events of a session that is shown in a browser
+    consoles: int = 50  # that are open in browsers
 
 
 QUICK = Sizes(
@@ -118,6 +119,7 @@ QUICK = Sizes(
     searched=500,
     appending=3.0,
     browsed=4_000,
+    consoles=10,
 )
 
 

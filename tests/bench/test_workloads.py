@@ -75,6 +75,7 @@ TINY = Sizes(
     searched=6,
     turns_searched=2,
     appending=0.0,
+    consoles=2,
 )
 
 

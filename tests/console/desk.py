@@ -1,6 +1,7 @@
 """The agent that the console's tests serve with `holdfast serve`. What it does is in the message:
-`Refund 42`, `Wire 900` (two approvers), `Charge 42` (never ends), `Ask`, `Plan`, `Story`, `Report`,
-`Delegate`, `Fail`, and `Echo` with a text, which the tool returns as it is."""
+`Refund 42`, `Large` (a number that JavaScript rounds), `Wire 900` (two approvers), `Charge 42`
+(never ends), `Ask`, `Plan`, `Story`, `Report`, `Delegate`, `Fail`, and `Echo` with a text, which
+the tool returns as it is."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from holdfast.harness.builtins import ask_user, submit_plan
 from holdfast.models import ModelCall
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Use, last_input
 
+LARGE = 2**53 + 1
 STORY = " ".join(f"word{number}" for number in range(120))
 REPORT = """## Refund report
 
@@ -38,7 +40,7 @@ async def refund(order: str, cents: int = 1999) -> str:
     return f"refunded {cents} cents of order {order}"
 
 
-@tool(approval="ask", approvals=2, category="payments", risk="destructive")
+@tool(approval="ask", approvals=2, expires=3600, category="payments", risk="destructive")
 async def wire(account: str, amount: int = 9000) -> str:
     """Send money to an account."""
     return f"sent {amount} to {account}"
@@ -78,6 +80,7 @@ def uses(name: str, parameter: str, said: str = "", end: str = "Done.") -> list[
 USAGE = {"input_tokens": 812, "output_tokens": 96}
 MODEL: dict[str, Any] = {
     "^Refund": uses("refund", "order", "I can refund that.", "The refund is on its way."),
+    "^Large": [Say("", calls=[Use("refund", order="1", cents=LARGE)]), "Done."],
     "^Wire": uses("wire", "account"),
     "^Charge": uses("charge", "order", "", "So it was charged."),
     "^Look": [

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, expect
 
+from holdfast import RunLimits
 from holdfast.client import Session
 
 from .browser import Windows
+from .desk import LARGE
 from .server import EVERYTHING, Office, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -23,9 +25,9 @@ async def begun(office: Office, id: str, said: str, by: str = "ann") -> Session:
     return session
 
 
-async def charging(session: Session) -> None:
+async def charging(session: Session, limits: RunLimits | None = None) -> None:
     """Wait until a tool runs that never ends."""
-    await session.post("Charge 42")
+    await session.post("Charge 42", limits=limits)
     async for item in session.follow(0):
         if getattr(item, "kind", None) == "tool.started":
             return
@@ -51,7 +53,7 @@ async def test_what_is_approved_in_one_window_is_seen_in_another(
     await expect(other.get_by_text("Nothing waits for a person")).to_be_visible()
     row = other.locator(".recent tbody tr")
     await expect(row).to_contain_text("approved")
-    await expect(row).to_contain_text("ann")
+    await expect(row).to_contain_text("ann over http")
     answer = conversation.locator(".message").get_by_text("The refund is on its way.")
     await expect(answer).to_be_visible()
     await expect(conversation.locator("article.pending")).to_have_count(0)
@@ -81,6 +83,42 @@ async def test_arguments_are_edited_and_a_denial_has_a_reason(
     assert one.changed == {"order": "1", "cents": 5}
     (two,) = await second.audit()
     assert [(made.outcome, made.reason) for made in two.decisions] == [("denied", "Not this one.")]
+
+
+async def test_a_number_that_a_script_would_round_is_shown_and_edited_as_it_is(
+    windows: Windows, office: Office
+) -> None:
+    session = await begun(office, "a", "Large")
+    page = await windows.open(await office.key("ann"), INBOX)
+    await chosen(page, f'"cents": {LARGE}')
+    await page.get_by_role("button", name="Edit and approve").click()
+    field = page.get_by_label("Arguments as JSON")
+    await expect(field).to_have_value(f'{{\n  "order": "1",\n  "cents": {LARGE}\n}}')
+    await field.fill(f'{{"order": "2", "cents": {LARGE}}}')
+    await field.press("Control+Enter")
+    await expect(page.get_by_text("Nothing waits for a person")).to_be_visible()
+    await session.wait()
+    (one,) = await session.audit()
+    assert one.changed == {"order": "2", "cents": LARGE}
+
+
+async def test_an_item_shows_what_was_said_before_and_is_extended(
+    windows: Windows, office: Office
+) -> None:
+    session = await begun(office, "a", "Wire 900")
+    (item,) = await session.pending()
+    page = await windows.open(await office.key("ann"), INBOX)
+    await chosen(page, "Expires")
+    before = page.get_by_role("region", name="What was said before")
+    await expect(before).to_contain_text("Wire 900")
+    await page.get_by_label("Extend").select_option("1 week from now")
+    await expect(page.get_by_label("Extend")).to_be_enabled()
+    (later,) = await session.pending()
+    assert item.expires is not None
+    assert later.expires is not None
+    assert later.expires > item.expires + 500_000_000
+    await page.get_by_label("Extend").select_option("Never expires")
+    await expect(page.locator(".chosen .pending")).not_to_contain_text("Expires")
 
 
 async def test_many_items_are_decided_with_the_keyboard(windows: Windows, office: Office) -> None:
@@ -133,6 +171,25 @@ async def test_questions_and_plans_are_answered(windows: Windows, office: Office
         session = await client.get_or_create(id)
         await session.wait()
         assert said in str((await session.audit())[0])
+
+
+async def test_no_other_item_takes_the_place_of_one_that_somebody_else_decides(
+    windows: Windows, office: Office
+) -> None:
+    first, second = await begun(office, "a", "Refund 1"), await begun(office, "b", "Refund 2")
+    page = await windows.open(await office.key("ann"), INBOX)
+    await chosen(page, "refund(order='1')")
+    await first.approve()
+    note = page.get_by_text("This item does not wait any more.")
+    await expect(note).to_be_visible()
+    await page.keyboard.press("a")  # meant for the first
+    await page.keyboard.press("j")
+    await chosen(page, "refund(order='2')")
+    assert (await second.status()).pending == 1
+    await page.keyboard.press("a")
+    await expect(page.get_by_text("Nothing waits for a person")).to_be_visible()
+    await begun(office, "c", "Refund 3")
+    await chosen(page, "refund(order='3')")
 
 
 async def test_two_approvers_vote(windows: Windows, office: Office) -> None:
@@ -212,5 +269,6 @@ async def test_logging_out_ends_everything(windows: Windows, office: Office) -> 
     await expect(page.get_by_text("refund")).to_have_count(0)
     await page.go_back()
     await expect(page.get_by_text("refund")).to_have_count(0)
-    await second.reload()
+    # The other window only follows streams.
     await expect(second.get_by_role("heading", name="Log in to Holdfast")).to_be_visible()
+    await expect(second.get_by_text("refund")).to_have_count(0)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
+from holdfast import RunLimits
+
 from .browser import Windows
 from .server import Office
 from .test_inbox import charging
@@ -17,11 +19,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 async def test_a_run_is_watched_and_aborted(windows: Windows, office: Office) -> None:
     session = await (await office.client()).get_or_create("card")
-    await charging(session)
+    await charging(session, limits=RunLimits(steps=7))
     await session.post("And then this.")
     page = await windows.open(await office.key(), "/console/sessions/card?tab=operations")
     driver = page.get_by_role("region", name="Driver")
     await expect(driver).to_contain_text("unless renewed")
+    await expect(driver).to_contain_text("1 step, 0 tokens; limits: steps 7")
     queue = page.get_by_role("region", name="Queue")
     await expect(queue).to_contain_text("And then this.")
     await queue.get_by_role("button", name="Remove").click()

@@ -78,9 +78,12 @@ async def violations(page: Page) -> list[str]:
 
 
 async def fill(office: Office) -> None:
-    """Begin sessions with hostile names, messages, arguments, results and metadata."""
-    client = await office.client()
-    bad = await client.get_or_create("bad", title=HOSTILE, metadata={"note": HOSTILE})
+    """Begin sessions of somebody with a hostile name, with hostile titles, labels, messages,
+    arguments, results and metadata."""
+    client = await office.client(f"{HOSTILE[:60]}\u202e{'W' * 130}")
+    bad = await client.get_or_create(
+        "bad", title=HOSTILE, labels=[HOSTILE], metadata={"note": HOSTILE}
+    )
     await bad.send(f"Echo {HOSTILE}{LONG}")
     await bad.send(f"Refund {HOSTILE}")
     other = await client.get_or_create("other", title="Order 42")
@@ -98,8 +101,12 @@ async def test_hostile_content_runs_nowhere(windows: Windows, office: Office) ->
         await expect(page.locator(".loading")).to_have_count(0)
         assert await page.evaluate("window.ran") is None
         assert await page.locator("main script, main iframe, main img[src=x]").count() == 0
-        wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-        assert await page.evaluate(wide), path
+        for width in (390, 1280):
+            await page.set_viewport_size({"width": width, "height": 800})
+            fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+            assert await page.evaluate(fits), (path, width)
+        shown = await page.locator("body").inner_text()
+        assert ("\u202e" in shown, "⟨U+202E⟩" in shown) == (False, path != "/store"), path
     assert not [url for url in asked if "tracker" in url]
 
 

@@ -28,11 +28,14 @@ async def test_calls_are_folded_with_arguments_and_results(
     page = await windows.open(await office.key(), "/console/sessions/order-1")
     call = page.locator(".call")
     await expect(call).to_contain_text("lookup")
+    await expect(call.locator(".result")).to_contain_text('state: "delivered"')
     await expect(page.get_by_text('"customer": "ann"')).to_have_count(0)
     await call.locator("summary").first.click()
     await expect(call).to_contain_text('"customer": "ann"')
     await expect(call).to_contain_text("Arguments")
     await expect(page.locator(".message.assistant").last).to_contain_text("It was delivered.")
+    await session.send("Look 0")
+    await expect(page.locator(".call.failed .result.problem")).to_have_text("The tool failed.")
 
 
 async def test_a_sub_agent_is_nested_in_the_call_that_started_it(
@@ -85,7 +88,7 @@ async def test_a_killed_server_is_waited_for_during_a_stream(
 
 async def test_an_earlier_state_is_shown_and_forked(windows: Windows, office: Office) -> None:
     windows.expect("status of 409")
-    session = await (await office.client()).get_or_create("order-4")
+    session = await (await office.client()).get_or_create("order-4", title="A late order")
     await session.send("Look 42")
     await session.send("Hello")
     page = await windows.open(await office.key(), "/console/sessions/order-4")
@@ -106,6 +109,11 @@ async def test_an_earlier_state_is_shown_and_forked(windows: Windows, office: Of
     await expect(page).to_have_url(re.compile("thread="))
     await expect(messages).to_have_count(1)
     await expect(page.get_by_label("Thread", exact=True)).to_be_visible()
+    await expect(page.get_by_role("heading", name="A late order")).to_be_visible()
+    await expect(page.locator(".tick.here, .tick").last).to_contain_text("from main at event 2")
+    await page.get_by_role("button", name="Send it again").click()  # nothing answers it here
+    await expect(messages.last).to_contain_text("It was delivered.")
+    await expect(page.get_by_role("button", name="Send it again")).to_have_count(0)
     await page.get_by_label("Thread", exact=True).select_option("main")
     await expect(messages).to_have_count(5)
 
@@ -173,7 +181,7 @@ async def test_attachments_are_shown_as_images_or_downloaded(
     shown = await windows.open(await office.key(), "/console/sessions/order-7")
     image = shown.get_by_role("img", name="cat.png")
     await expect(image).to_be_visible()
-    assert await image.evaluate("(image) => image.naturalWidth") == 1
+    assert await image.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 1
     await expect(shown.get_by_text("This image cannot be shown.")).to_be_visible()
     async with shown.expect_download() as waiting:
         await shown.get_by_role("link", name="page.html").click()
@@ -197,6 +205,22 @@ async def test_a_revoked_key_leads_to_the_login(
         await keys.revoke(made.info.id)
     await expect(page.get_by_role("heading", name="Log in to Holdfast")).to_be_visible()
     await expect(page.get_by_text("order-9")).to_have_count(0)
+
+
+async def test_many_windows_of_a_browser_leave_connections_for_requests(
+    windows: Windows, office: Office
+) -> None:
+    """Browsers open six connections to a server, and each stream needs one."""
+    session = await (await office.client()).get_or_create("order-10")
+    await session.send("Delegate 42")
+    context = await windows.context(await office.key())
+    for _ in range(5):
+        page = await context.new_page()
+        await page.goto("/console/sessions/order-10")
+        await expect(page.locator(".message").last).to_contain_text("The clerk did.")
+    await session.send("Refund 42")
+    await expect(page.locator("article.pending")).to_be_visible()
+    await expect(page.locator(".badge")).to_have_text("1")
 
 
 async def test_what_does_not_exist_says_so(windows: Windows, office: Office) -> None:
@@ -269,6 +293,7 @@ async def test_ten_thousand_calls_with_hostile_names_are_shown(
     assert 0 < await calls.count() <= 25 * 20
     assert 0 < await ticks.count() <= 80
     await expect(ticks.last).to_contain_text("tool.finished")
+    await expect(calls.nth(2)).to_contain_text("⟨U+202E⟩elif_eteled")
     await page.locator(".timeline").evaluate("(box) => { box.scrollTop = box.scrollHeight / 2; }")
     await expect(ticks.first).to_contain_text("tool.")
     await page.get_by_label("Time travel").get_by_role("slider").press("ArrowLeft")

@@ -62,6 +62,15 @@ async def test_filters_are_in_the_address(windows: Windows, office: Office) -> N
     await expect(page).to_have_url(f"{office.server.url}/console/sessions/order-1")
 
 
+async def test_filters_fit_on_a_phone(windows: Windows, office: Office) -> None:
+    page = await windows.open(await office.key(), viewport={"width": 390, "height": 844})
+    await page.get_by_role("button", name="Filter", exact=True).click()
+    box = await page.locator(".popover").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+
+
 async def test_search_finds_texts_and_opens_the_event(windows: Windows, office: Office) -> None:
     client = await office.client()
     session = await client.get_or_create("order-7")
@@ -73,5 +82,10 @@ async def test_search_finds_texts_and_opens_the_event(windows: Windows, office: 
     hits = page.locator(".hits li")
     await expect(hits).to_have_count(2)
     await expect(hits.first.locator("mark")).to_have_text("delivered")
+    await page.get_by_role("button", name="Filter", exact=True).click()
+    popover = page.locator(".popover")
+    await expect(popover.get_by_label("Agent")).to_be_visible()
+    await expect(popover.get_by_label("Run status")).to_have_count(0)  # a search has no such filter
+    await popover.get_by_role("button", name="Done").click()
     await hits.first.get_by_role("link").click()
     await expect(page).to_have_url(f"{office.server.url}/console/sessions/order-7?at=10")

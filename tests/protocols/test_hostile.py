@@ -73,24 +73,6 @@ async def test_a_version_that_is_unknown_is_refused(api: Api) -> None:
     assert await sessions(api) == 0
 
 
-async def test_sizes_depths_and_types_of_a_body_are_limited(api: Api) -> None:
-    deep: Any = {}
-    for _ in range(500):
-        deep = {"a": deep}
-    await api.fails("invalid_value", "POST", CHAT, chat({**HELLO, "metadata": deep}))
-    large = "x" * (17 << 20)
-    await api.fails("request_too_large", "POST", CHAT, chat({**HELLO, "metadata": large}))
-    body = json.dumps(chat(HELLO)).encode()
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-        answer = await api.ask("POST", CHAT, content=body, headers={"content-type": kind})
-        assert answer.json()["error"]["code"] == "unsupported_media_type"
-    json_type = {"content-type": "application/json"}
-    for content in (b"{", b"\xff\xfe", b'{"id": "\\ud800"}'):
-        answer = await api.ask("POST", CHAT, content=content, headers=json_type)
-        assert answer.json()["error"]["code"] == "invalid_value"
-    assert await sessions(api) == 0
-
-
 async def test_the_sessions_of_others_are_as_if_there_were_none(api: Api) -> None:
     item = await api.ask_for_refund("mine")
     part = {"type": "tool-refund", "toolCallId": item, "state": "approval-responded"}
@@ -209,3 +191,36 @@ async def test_who_may_not_read_is_not_sent_the_conversation() -> None:
         await other("PUT", "/sessions/mine", {})
         await other.fails("forbidden", "GET", "/sessions/mine/transcript")
         await other.fails("forbidden", "POST", "/ag-ui/run", body)
+
+
+def tool_call(given: Any) -> dict[str, Any]:
+    about = {"name": "send_message", "arguments": {"session": "mine", "content": given}}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": about}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, lambda given: chat({**HELLO, "metadata": given})),
+        ("/ag-ui/run", lambda given: {**run(HI), "state": given}),
+        ("/mcp", tool_call),
+    ],
+    ids=["ai-sdk", "ag-ui", "mcp"],
+)
+async def test_sizes_depths_and_types_of_a_body_are_limited(api: Api, path: str, body: Any) -> None:
+    deep: Any = {}
+    for _ in range(500):
+        deep = {"a": deep}
+    await api.fails("invalid_value", "POST", path, body(deep))
+    await api.fails("request_too_large", "POST", path, body("x" * (17 << 20)))
+    content = json.dumps(body("Hello")).encode()
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        answer = await api.ask("POST", path, content=content, headers={"content-type": kind})
+        assert answer.json()["error"]["code"] == "unsupported_media_type"
+    accept = {"accept": "application/json, text/event-stream"}
+    json_type = {"content-type": "application/json", **accept}
+    for content in (b"{", b"\xff\xfe", b'{"id": "\\ud800"}', b"[" * 100_000):
+        answer = await api.ask("POST", path, content=content, headers=json_type)
+        assert 400 <= answer.status_code < 500, answer.text
+        assert "error" in answer.json()
+    assert await sessions(api) == 0

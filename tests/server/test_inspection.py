@@ -17,6 +17,7 @@ from holdfast import Agent, NewEvent
 from holdfast.events import Key
 from holdfast.server.app import service_of
 from holdfast.server.past_displays import STEP
+from holdfast.server.streams import list_changes
 
 from .scene import Api, serving, settings
 
@@ -216,6 +217,44 @@ async def test_changes_of_lists_are_told_to_those_who_may_see_them(api: Api) -> 
         assert (name, data["session"]) == ("row", "bob-1")
     with_all = await api.ask("GET", "/changes?user=bob", by="ann@acme")
     assert with_all.status_code == 403
+
+
+async def test_changes_end_with_the_right_to_see_them_also_while_a_list_is_busy(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_changes, "STILL", 0.0)
+    may_read = True
+
+    async def still() -> bool:
+        return may_read
+
+    changes = service_of(api.app).list_changes
+    told = changes.frames(("acme", None), still)
+    assert b"caught_up" in await anext(told)
+    (watched,) = changes._watched.values()
+    for number in range(3):
+        watched._tell(list_changes.frame("row", {"session": f"s{number}"}))
+    assert (await anext(told)).count(b"event: row") == 3  # in one piece
+    may_read = False
+    watched._tell(list_changes.frame("row", {"session": "secret"}))
+    last = await anext(told)
+    assert (b"closed" in last, b"secret" in last) == (True, False)
+    await told.aclose()
+
+
+async def test_a_reader_that_is_too_slow_does_not_change_what_others_are_told(api: Api) -> None:
+    changes = service_of(api.app).list_changes
+    slow, quick = (changes.frames(("acme", None), None) for _ in range(2))
+    await anext(slow), await anext(quick)
+    (watched,) = changes._watched.values()
+    readers = [*watched._readers]
+    for number in range(list_changes.ROOM + 1):
+        watched._tell(b"%d " % number)
+        assert readers[1].get_nowait() == b"%d " % number
+    assert readers[0].qsize() == 1
+    assert b"resync" in readers[0].get_nowait()
+    for each in (slow, quick):
+        await each.aclose()
 
 
 async def test_what_waits_is_decided_where_no_agent_is_served(tmp_path: Path) -> None:

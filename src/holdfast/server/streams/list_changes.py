@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeAlias
 
@@ -50,38 +51,45 @@ class ListChanges:
             watched = self._watched[audience] = WatchedList(self._places, audience)
         reader = watched.join()
         leaving = asyncio.create_task(self._leaving.wait())
-        checked, quiet = 0.0, 0.0
+        checked = sent = time.monotonic()
         try:
             yield frame(CAUGHT_UP, {})
             while True:
-                getting = asyncio.create_task(reader.get())
-                try:
-                    await asyncio.wait(
-                        {getting, leaving}, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
-                    )
-                    if leaving.done():
-                        yield frame(END, End(reason="shutdown"))
-                        return
-                    if getting.done():
-                        quiet = 0.0
-                        yield getting.result()
-                        continue
-                finally:
-                    await ended(getting)
-                quiet, checked = quiet + LOOK, checked + LOOK
-                if checked >= STILL and still is not None:
-                    checked = 0.0
+                told = await _next(reader, leaving)
+                if leaving.done():
+                    yield frame(END, End(reason="shutdown"))
+                    return
+                now = time.monotonic()
+                if still is not None and now - checked >= STILL:  # a busy list is no exception
+                    checked = now
                     if not await still():
                         yield frame(END, End(reason="closed"))
                         return
-                if quiet >= HEARTBEAT:
-                    quiet = 0.0
-                    yield COMMENT
+                if told or now - sent >= HEARTBEAT:
+                    sent = now
+                    yield told or COMMENT
         finally:
             await ended(leaving)
             if not watched.leave(reader):
                 self._watched.pop(audience, None)
                 await watched.aclose()
+
+
+async def _next(reader: asyncio.Queue[bytes], leaving: asyncio.Task[bool]) -> bytes:
+    """Return all frames that wait for a reader, as one piece; empty if there are none for a
+    second, or the server shuts down."""
+    getting = asyncio.create_task(reader.get())
+    try:
+        waiting = {getting, leaving}
+        await asyncio.wait(waiting, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
+        if not getting.done():
+            return b""
+        frames = [getting.result()]
+        while not reader.empty():
+            frames.append(reader.get_nowait())
+        return b"".join(frames)
+    finally:
+        await ended(getting)
 
 
 class WatchedList:
@@ -157,11 +165,12 @@ class WatchedList:
 
     def _tell(self, told: bytes) -> None:
         for reader in self._readers:
-            if reader.full():  # it does not keep up: it reads the list again instead
-                while not reader.empty():
-                    reader.get_nowait()
-                told = frame(RESYNC, ListResync(reason="the reader is too slow"))
-            reader.put_nowait(told)
+            if not reader.full():
+                reader.put_nowait(told)
+                continue
+            while not reader.empty():  # it does not keep up: it reads the list again instead
+                reader.get_nowait()
+            reader.put_nowait(frame(RESYNC, ListResync(reason="the reader is too slow")))
 
 
 def frame(name: str, data: object) -> bytes:

@@ -2,6 +2,7 @@
 /** The server's API: requests with the cookie of the login, errors with a code, and streams that
  * resume. */
 import { computed, signal } from '@preact/signals';
+import { parsed } from './json.js';
 import { BASE } from './router.js';
 
 const ROOT = `${BASE}/v1`;
@@ -72,7 +73,7 @@ async function request(method, url, init = {}) {
   const answer = await fetch(url, { method, ...init }).catch((error) => {
     throw error.name === 'AbortError' ? error : new ApiError(0, {});
   });
-  if (answer.ok) return answer.status === 204 ? null : await answer.json();
+  if (answer.ok) return answer.status === 204 ? null : parsed(await answer.text());
   const { error } = await answer.json().catch(() => ({ error: { code: 'server_error', message: answer.statusText } }));
   if (answer.status === 401) me.value = null;
   throw new ApiError(answer.status, error);
@@ -172,7 +173,7 @@ export function follow(path, query, on) {
       opened.addEventListener(name, (event) => {
         delay = FIRST_DELAY;
         if (event.lastEventId) after = event.lastEventId;
-        const data = JSON.parse(event.data);
+        const data = parsed(event.data);
         on[name]?.(data, event.lastEventId);
         if (name === 'resync' && data.cursor) after = data.cursor;
         if (name !== 'end') return;

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
 import { html } from './html.js';
 import { identify, logout, me, offline } from './api.js';
-import { followChanges, waiting } from './changes.js';
+import { countPending, followChanges, waiting } from './changes.js';
 import { followLinks, route, to } from './router.js';
 import { Help } from './help.js';
 import { Login } from './login.js';
@@ -49,7 +49,8 @@ function Shell() {
   const main = useRef(/** @type {HTMLElement | null} */ (null));
   const first = useRef(true);
   const { page, id } = route.value;
-  useEffect(followChanges, []);
+  const lists = page === 'sessions' || page === 'inbox';
+  useEffect(() => (lists ? followChanges() : countPending()), [lists]);
   useEffect(() => {
     document.title = `${id || TITLES[page]} · Holdfast`;
     if (first.current) first.current = false;

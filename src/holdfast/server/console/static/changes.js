@@ -3,6 +3,8 @@
 import { signal } from '@preact/signals';
 import { follow, get } from './api.js';
 
+const COUNTED = 5_000; // ms between two counts
+
 /** How many items are pending; null if unknown. With `more`, at least so many.
  * @type {import('@preact/signals').Signal<{items: number, more?: boolean} | null>} */
 export const waiting = signal(null);
@@ -28,6 +30,14 @@ export function onInbox(listener) {
 async function count() {
   const page = await get('/pending', { limit: 100 }).catch(() => null);
   if (page) waiting.value = { items: page.items.length, more: page.cursor != null };
+}
+
+/** Count the pending items again and again, until the returned function is called. Browsers allow six
+ * connections to a server for all their windows, so a page without a list does not follow the feed. */
+export function countPending() {
+  count();
+  const timer = setInterval(() => document.hidden || count(), COUNTED);
+  return () => clearInterval(timer);
 }
 
 /** Follow the feed until the returned function is called. */

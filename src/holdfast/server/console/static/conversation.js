@@ -10,7 +10,7 @@ import { markdown } from './markdown.js';
 import { Pending, isUnknown } from './pending.js';
 import { amend, navigate, toSession } from './router.js';
 import { Status } from './status.js';
-import { Text } from './text.js';
+import { Text, brief, visible } from './text.js';
 
 const SHOWN = 25; // rows at first
 const MOST = 150; // rows at once
@@ -18,6 +18,7 @@ const STEP = 40; // rows that one step adds
 const CALLS = 20; // calls of one message that are shown at first
 const NEAR = 600; // px from an end at which more rows are shown
 const END = 48; // px from the end that still count as the end
+const POLLED = 2_000; // ms between two reads of a sub-agent that is not followed
 const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 /** @typedef {import('./live.js').Message} Message */
@@ -90,7 +91,20 @@ function Tail({ about, flight, messages }) {
     ${loose.map((item) => html`<${Decision} key=${item.id} item=${item} about=${about} />`)}
     ${live && display?.queued > 0 && html`<p class="note">${display.queued} ${display.queued === 1 ? 'message waits' : 'messages wait'} in the queue.</p>`}
     ${display?.error && html`<div class="failure" role="alert"><strong>The run ended with ${display.error.code}</strong><${Text} value=${display.error.problem} /></div>`}
+    ${live && display && html`<${Unanswered} about=${about} message=${messages[messages.length - 1]} />`}
     ${live && display?.running && !flight?.value && html`<p class="note working"><i class="dot"></i>${PHASES[display.phase] ?? 'Working'}…</p>`}`;
+}
+
+/** A message that nothing answers here, as at the end of a fork. @param {{about: About, message?: Message}} props */
+function Unanswered({ about, message }) {
+  const { id, thread, display, served, deep } = about;
+  const [problem, setProblem] = useState('');
+  const over = message?.role !== 'user' || display.running || display.queued || display.error || message.seq <= (display.state?.run?.seq ?? 0);
+  if (over || !served || deep || !may('sessions:write') || ['sealed', 'suspended', 'expired'].includes(display.phase)) return null;
+  const ask = () => send('POST', sessionPath(id, 'messages', message.seq, 'regenerate'), undefined, { thread })
+    .then((made) => navigate(toSession(id, { thread: made.thread })), (error) => setProblem(error.message));
+  return html`<p class="note row">This message has no answer in this thread. <button onClick=${ask} title="In a thread of its own, which begins before it">Send it again</button>
+    ${problem && html`<span class="problem" role="alert">${problem}</span>`}</p>`;
 }
 
 const PHASES = /** @type {Record<string, string>} */ ({ waiting_model: 'Waiting for the model', running_tool: 'Running a tool', tool: 'Running a tool', streaming: 'Writing' });
@@ -111,8 +125,8 @@ function Entry({ message, about }) {
   const { role, text, thought, parts = [], calls = [] } = message;
   const user = role === 'user';
   return html`<article class=${cls('message', role)} data-seq=${message.seq}>
-    <header><span class="author">${user ? message.actor ?? 'user' : about.display?.agent ?? 'assistant'}</span>
-      ${message.model && html`<span class="muted small">${message.model}</span>`}
+    <header><span class="author">${visible(user ? message.actor ?? 'user' : about.display?.agent ?? 'assistant')}</span>
+      ${message.model && html`<span class="muted small">${visible(message.model)}</span>`}
       ${message.interrupted && html`<span class="pill bad">interrupted</span>`}
       <span class="muted small"><${Time} at=${message.at} /></span>
       <${Actions} message=${message} about=${about} /></header>
@@ -195,9 +209,11 @@ function Call({ call, about }) {
   const item = about.live ? about.pending.find((one) => one.call === call.id && (one.what !== 'external' || isUnknown(one))) : null;
   const status = statusOf(call, about);
   const { outcome } = call;
+  const fine = outcome?.outcome === 'ok';
   const toggled = (/** @type {any} */ event) => setOpen(event.currentTarget.open);
   return html`<details class="call ${status}" onToggle=${toggled}>
-    <summary><${Status} run=${status} /><code class="name">${call.name}</code><span class="cut muted brief">${brief(call.arguments)}</span></summary>
+    <summary><${Status} run=${status} /><code class="name">${visible(call.name)}</code><span class="cut muted brief">${brief(call.arguments)}</span>
+      ${!open && outcome && html`<span class=${cls('cut', 'brief', 'result', !fine && 'problem')}>${brief(fine ? outcome.result ?? outcome.content : outcome.error ?? outcome.content ?? outcome.result)}</span>`}</summary>
     ${open && html`<div class="inside">
       <${Value} title="Arguments" value=${call.arguments} />
       ${outcome?.error != null && html`<${Value} title="Error ${outcome.code ?? ''}" value=${outcome.error} bad=${true} />`}
@@ -213,18 +229,28 @@ function Call({ call, about }) {
 /** @param {{item: any, about: About}} props */
 const Decision = ({ item, about }) => html`<div class="decision"><${Pending} item=${item} session=${about.id} /></div>`;
 
-/** @param {any} value */
-function brief(value) {
-  if (value == null) return '';
-  if (typeof value !== 'object' || Array.isArray(value)) return JSON.stringify(value).slice(0, 160);
-  return Object.entries(value).slice(0, 6).map(([name, one]) => `${name}: ${String(JSON.stringify(one)).slice(0, 60)}`).join(', ');
-}
-
 /** @param {{title: string, value: unknown, bad?: boolean}} props */
 function Value({ title, value, bad = false }) {
   const text = typeof value === 'string' ? value : JSON.stringify(value, null, 2);
   return html`<div class=${cls('labelled', bad && 'bad')}><div class="row"><h3>${title}</h3><${Copy} text=${text ?? ''} label="Copy: ${title}" /></div>
     <pre class="value"><${Text} value=${value} limit=${2_000} /></pre></div>`;
+}
+
+let followed = false; // one sub-agent at a time: browsers allow few connections to a server
+
+/** Keep a running sub-agent up to date. Returns how to stop. @param {Live} live */
+function keep(live) {
+  if (followed) {
+    const timer = setInterval(() => live.load(), POLLED);
+    live.load();
+    return () => clearInterval(timer);
+  }
+  followed = true;
+  const stop = live.start();
+  return () => {
+    followed = false;
+    stop();
+  };
 }
 
 /** The conversation of a sub-agent, within the call that started it. @param {{call: any, about: About}} props */
@@ -233,7 +259,7 @@ function Nested({ call, about }) {
   const over = call.outcome != null;
   const live = useMemo(() => new Live(about.id, thread), [about.id, thread, over]);
   useEffect(() => {
-    if (!over) return live.start();
+    if (!over) return keep(live);
     live.load();
     return undefined;
   }, [live]);

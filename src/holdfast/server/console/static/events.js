@@ -2,6 +2,7 @@
 /** The events of a thread by their numbers, read in pages when they are needed. */
 import { signal } from '@preact/signals';
 import { get, sessionPath } from './api.js';
+import { brief, visible } from './text.js';
 
 const PAGE = 200;
 const KEPT = 60; // pages
@@ -78,14 +79,19 @@ export class Events {
 }
 
 /** What an event says, in a few words. @param {any} event @param {Map<string, string>} [tools]  names of tools, by their calls */
-export function summary({ kind, data }, tools) {
+export const summary = (event, tools) => visible(said(event, tools).slice(0, 160));
+
+/** @param {any} event @param {Map<string, string>} [tools] @returns {string} */
+function said({ kind, data }, tools) {
   const d = data ?? {};
   const text = d.text ?? d.title ?? d.summary ?? d.name ?? d.error ?? d.reason ?? d.label ?? d.mode ?? d.model ?? '';
   if (kind === 'message.completed') return d.text || (d.calls ?? []).map((/** @type {any} */ one) => one.name).join(', ');
-  if (kind === 'tool.finished') return [tools?.get(d.call), d.outcome === 'ok' ? '' : d.error ?? d.result?.error?.message ?? d.outcome].filter(Boolean).join(': ');
+  if (kind === 'tool.finished') return [tools?.get(d.call), d.outcome && d.outcome !== 'ok' ? d.error ?? d.result?.error?.message ?? d.outcome : brief(d.result ?? d.content)].filter(Boolean).join(': ');
   if (!text && d.call) return tools?.get(d.call) ?? '';
   if (kind === 'run.finished') return [d.status, d.code].filter(Boolean).join(': ');
   if (kind === 'pending.settled') return [d.outcome, d.reason].filter(Boolean).join(': ');
+  if (kind === 'thread.forked') return `from ${d.parent} at event ${d.at}`;
+  if (kind === 'metadata.changed' || kind === 'state.changed') return [...Object.keys(d.set ?? {}), ...(d.drop ?? [])].join(', ');
   if (kind === 'run.started') return '';
   return typeof text === 'string' ? text : '';
 }

@@ -54,6 +54,9 @@ export function cost(x) {
   return `$${x === 0 || x >= 1 ? x.toFixed(2) : x >= 0.0001 ? x.toFixed(4) : x.toExponential(1)}`;
 }
 
+/** What a thread is called that has no title. @param {string} name */
+export const threadName = (name) => (name === 'main' ? 'main' : name.startsWith('sub/') ? 'sub-agent' : `fork ${name.slice(-6)}`);
+
 /** A time in the local zone, with the exact time on hover. @param {{at: number | null | undefined}} props `at` in ms */
 export function Time({ at }) {
   const date = at == null ? null : new Date(at);

@@ -5,11 +5,12 @@ import { html } from './html.js';
 
 const KEYS = {
   Everywhere: { '?': 'show or close this sheet', Tab: 'go to the next control', Esc: 'leave a field or a dialog' },
+  Sessions: { '/': 'search', 'j ↓ / k ↑': 'go to the next row or the one before', Enter: 'open it' },
   Inbox: {
     'j ↓ / k ↑': 'choose the next or the one before', Enter: 'go to the controls of the item', a: 'approve, or answer', e: 'edit the arguments, then approve',
     d: 'deny, with a reason', 'y n r': 'an unknown outcome: it happened, it did not, run it again', c: 'choose an option of a question (arrows, then a)', o: 'open the session',
   },
-  Session: { '← →': 'on the scrub bar: one event back or forth', 'Home End': 'on the scrub bar: the first event, or live' },
+  Session: { '← →': 'one event back or forth', 'Shift ← →': 'ten events', Esc: 'back to live', 'Home End': 'on the scrub bar: the first event, or live' },
 };
 
 /** A button, and the dialog that it or `?` opens. */
@@ -28,6 +29,6 @@ export function Help() {
   }, []);
   return html`<button class="quiet icon" onClick=${toggle} title="Keys (?)" aria-label="Keys">?</button>
     <dialog ref=${dialog} class="help" aria-labelledby="keys"><h2 id="keys">Keys</h2>
-      ${Object.entries(KEYS).map(([place, keys]) => html`<h3>${place}</h3><dl>${Object.entries(keys).map(([key, text]) => html`<dt>${key.split(' ').map((one) => (one === '/' ? ' / ' : html`<kbd>${one}</kbd> `))}</dt><dd>${text}</dd>`)}</dl>`)}
+      ${Object.entries(KEYS).map(([place, keys]) => html`<h3>${place}</h3><dl>${Object.entries(keys).map(([key, text]) => html`<dt>${key.split(' ').map((one, n) => (n && one === '/' ? ' / ' : html`<kbd>${one}</kbd> `))}</dt><dd>${text}</dd>`)}</dl>`)}
       <div class="row"><span class="grow"></span><button class="primary" onClick=${toggle}>Close</button></div></dialog>`;
 }

@@ -3,13 +3,14 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { get, sessionPath } from './api.js';
 import { onInbox, onRow } from './changes.js';
-import { Time, count } from './format.js';
+import { Time, count, threadName } from './format.js';
 import { cls, html } from './html.js';
 import { navigate, toSession } from './router.js';
-import { Kind, Pending, decided, remember } from './pending.js';
-import { Text } from './text.js';
+import { Kind, Pending, decided, remember, settledHere } from './pending.js';
+import { Text, visible } from './text.js';
 
 const PAGE = 100;
+const SAID = 4; // messages that are shown with an item
 const LOST = 20; // items that went away, about which is asked who decided
 
 /** @param {any} item */
@@ -44,9 +45,11 @@ export function Inbox() {
   const [pages, setPages] = useState(1);
   const [chosen, setChosen] = useState('');
   const known = useRef(/** @type {any[]} */ ([]));
-  const at = Math.max(0, list?.items.findIndex((one) => keyOf(one) === chosen) ?? 0);
-  const place = useRef(0);
-  place.current = at;
+  const items = list?.items ?? [];
+  const at = items.findIndex((one) => keyOf(one) === chosen);
+  const place = useRef(0); // where the chosen item is, or was
+  if (at >= 0) place.current = at;
+  const next = (/** @type {any[]} */ rows) => rows[Math.max(0, Math.min(place.current, rows.length - 1))];
 
   const reload = async () => {
     try {
@@ -58,7 +61,11 @@ export function Inbox() {
       known.current = found.items;
       setProblem('');
       setList(found);
-      setChosen((old) => (there.has(old) || !found.items.length ? old : keyOf(found.items[Math.min(place.current, found.items.length - 1)])));
+      setChosen((old) => {
+        if (!found.items.length) return '';
+        // What somebody else settles leaves its place empty: no other item comes under the cursor.
+        return there.has(old) || (old && !settledHere.has(old)) ? old : keyOf(next(found.items));
+      });
     } catch (error) {
       setProblem(/** @type {Error} */ (error).message);
     }
@@ -68,10 +75,9 @@ export function Inbox() {
     return onInbox(reload);
   }, [pages]);
 
-  const items = list?.items ?? [];
   const item = items[at];
   useLayoutEffect(() => { // a key always means what is shown
-    const typed = (/** @type {KeyboardEvent} */ event) => press(event, items, at, (one) => setChosen(keyOf(one)));
+    const typed = (/** @type {KeyboardEvent} */ event) => press(event, items, at, place.current, (one) => setChosen(keyOf(one)));
     addEventListener('keydown', typed);
     return () => removeEventListener('keydown', typed);
   }, [list, at]);
@@ -87,9 +93,10 @@ export function Inbox() {
       <ul class="plain list" aria-label="Pending items">${items.map((one, n) => html`<li key=${keyOf(one)}><button class=${cls('item', n === at && 'here')} aria-current=${n === at ? 'true' : null}
         onClick=${() => setChosen(keyOf(one))}><span class="row"><${Kind} item=${one} /><span class="grow"></span><span class="small muted"><${Time} at=${one.at} /></span></span>
         <span class="cut title"><${Text} value=${one.title ?? one.what} limit=${160} /></span>
-        <span class="small muted cut mono">${one.session}</span></button></li>`)}
+        <span class="small muted cut"><span class="mono">${one.session}</span>${one.thread !== 'main' && `, ${threadName(one.thread)}`}</span></button></li>`)}
         ${list.cursor && html`<li><button onClick=${() => setPages(pages + 1)}>Show more</button></li>`}</ul>
-      <div class="chosen">${item && html`<${Chosen} key=${keyOf(item)} row=${item} reload=${reload} />`}</div></div>`
+      <div class="chosen">${item ? html`<${Chosen} key=${keyOf(item)} row=${item} reload=${reload} />`
+        : html`<p class="card row" role="status">This item does not wait any more. <button onClick=${() => setChosen(keyOf(next(items)))}>Next item</button></p>`}</div></div>`
       : html`<div class="empty"><h2>Nothing waits for a person</h2><p>Approvals, questions and calls whose outcome is unknown appear here as soon as an agent needs you.</p></div>`}
     <${Recent} />
   </section>`;
@@ -114,9 +121,22 @@ function Chosen({ row, reload }) {
       stop();
     };
   }, []);
-  return html`<p class="row small"><a class="mono cut" href=${toSession(row.session, { thread: row.thread })}>${row.session}</a><span class="muted">${row.thread !== 'main' && row.thread}</span></p>
+  return html`<p class="row small"><a class="mono cut" href=${toSession(row.session, { thread: row.thread })}>${row.session}</a><span class="muted" title=${row.thread}>${row.thread !== 'main' && threadName(row.thread)}</span></p>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-    ${item ? html`<${Pending} item=${item} session=${row.session} done=${reload} />` : html`<p class="loading">Loading…</p>`}`;
+    ${item ? html`<${Pending} item=${item} session=${row.session} done=${reload} /><${Before} row=${row} />` : html`<p class="loading">Loading…</p>`}`;
+}
+
+/** What was said before an item: an operator decides by it. @param {{row: any}} props */
+function Before({ row }) {
+  const [messages, setMessages] = useState(/** @type {any[]} */ ([]));
+  useEffect(() => {
+    get(sessionPath(row.session, 'transcript'), { thread: row.thread, limit: SAID }).then((page) => setMessages(page.items), () => {});
+  }, []);
+  const said = messages.filter((one) => one.text);
+  if (!said.length) return null;
+  return html`<section class="before small" aria-label="What was said before"><h3>What was said before</h3>${said.map((one) => html`<p key=${one.id}><strong>${visible(one.role === 'user' ? one.actor ?? 'user' : 'agent')}</strong> <span class="muted"><${Time} at=${one.at} /></span>
+    <br /><${Text} value=${one.text} limit=${500} /></p>`)}
+    <a href=${toSession(row.session, { thread: row.thread })}>Open the session</a></section>`;
 }
 
 /** What was decided since the page was opened. */
@@ -124,18 +144,19 @@ function Recent() {
   if (!decided.value.length) return null;
   return html`<section class="recent" aria-label="Decided"><h2>Decided while you were here</h2><div class="scroll" tabindex="0"><table><thead><tr><th>When</th><th>Decision</th><th>Who</th><th>What</th><th>Session</th></tr></thead><tbody>
     ${decided.value.map((one) => html`<tr key=${one.session + one.item}><td><${Time} at=${one.at} /></td>
-      <td><span class="pill ${one.outcome === 'denied' ? 'bad' : 'good'}">${one.outcome}</span>${one.left ? html` <span class="small muted">${one.left} more needed</span>` : null}</td><td><${Text} value=${one.by ?? '–'} limit=${80} /></td>
+      <td><span class="pill ${one.outcome === 'denied' ? 'bad' : 'good'}">${one.outcome}</span>${one.left ? html` <span class="small muted">${one.left} more needed</span>` : null}</td><td><${Text} value=${one.by ?? '–'} limit=${80} />${one.channel && html` <span class="small muted">over ${visible(String(one.channel))}</span>`}</td>
       <td><${Text} value=${one.title} limit=${120} /></td><td><a class="mono" href=${toSession(one.session)}>${one.session}</a></td></tr>`)}</tbody></table></div></section>`;
 }
 
-/** @param {KeyboardEvent} event @param {any[]} items @param {number} at @param {(item: any) => void} choose */
-function press(event, items, at, choose) {
+/** @param {KeyboardEvent} event @param {any[]} items @param {number} at  -1 if the chosen item is gone @param {number} place  where it was
+ * @param {(item: any) => void} choose */
+function press(event, items, at, place, choose) {
   const from = event.target instanceof Element ? event.target : document.body;
   if (event.ctrlKey || event.metaKey || event.altKey || from.closest('textarea, select, dialog, input:not([type="radio"], [type="checkbox"])')) return;
   const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
   if (step) {
     if (from.matches('input')) return;
-    const next = items[Math.min(items.length - 1, Math.max(0, at + step))];
+    const next = items[Math.min(items.length - 1, Math.max(0, at < 0 ? place : at + step))];
     if (next) choose(next);
   } else if (event.key === 'o' && items[at]) navigate(toSession(items[at].session, { thread: items[at].thread }));
   else if (event.repeat || (event.key === 'Enter' && from.matches('a, button, input'))) return;

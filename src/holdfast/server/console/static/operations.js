@@ -7,7 +7,7 @@ import { address, get, may, me, send, sessionPath } from './api.js';
 import { Copy, Time, cost, count, duration } from './format.js';
 import { cls, html } from './html.js';
 import { navigate, to, toSession } from './router.js';
-import { Text, asText } from './text.js';
+import { Text, asText, visible } from './text.js';
 
 const REFRESH = 5_000; // ms between two looks at the lease and the queue
 
@@ -30,16 +30,23 @@ const Part = ({ title, children, name }) => html`<section class="part ${name}" a
 const Problem = ({ text }) => text && html`<p class="problem" role="alert">${text}</p>`;
 
 /** @param {{tenant?: string, id?: string, session?: string, thread?: string, state?: any}} props */
-export function Operations({ id, session, thread = 'main' }) {
+export function Operations({ id, session, thread = 'main', state }) {
   const one = { id: id ?? session ?? '', thread };
-  return html`<div class="operations"><${Driver} ...${one} /><${Queue} ...${one} /><${Usage} ...${one} /><${Verify} ...${one} />
+  return html`<div class="operations"><${Driver} ...${one} run=${state?.display.value?.state?.run} /><${Queue} ...${one} /><${Usage} ...${one} /><${Verify} ...${one} />
     <${Audit} ...${one} /><${Download} ...${one} /><${Delete} ...${one} /></div>`;
 }
 
 /** @typedef {{id: string, thread: string}} Place */
 
-/** @param {Place} props */
-function Driver({ id, thread }) {
+/** What the latest run has used, and its limits. @param {any} run  of the state */
+function spent({ steps = 0, tokens = 0, cost: dollars = 0, crashes = 0, limits = {} }) {
+  const used = [`${count(steps)} ${steps === 1 ? 'step' : 'steps'}`, `${count(tokens)} tokens`, dollars && cost(dollars), crashes && `${count(crashes)} lost processes since the last step`];
+  const most = Object.entries(limits).map(([name, n]) => `${name} ${n}`);
+  return `${used.filter(Boolean).join(', ')}${most.length ? `; limits: ${most.join(', ')}` : '; no limits of its own'}`;
+}
+
+/** @param {Place & {run?: any}} props */
+function Driver({ id, thread, run }) {
   const { value, problem, again } = useRead(async () => {
     const [lease, status, { row }, runs] = await Promise.all([get(sessionPath(id, 'lease'), { thread }), get(sessionPath(id, 'status'), { thread }), get(sessionPath(id), { thread }),
       get(sessionPath(id, 'events'), { thread, kind: 'run.finished', reverse: true, limit: 5 })]);
@@ -53,6 +60,7 @@ function Driver({ id, thread }) {
     <dl><dt>Process</dt><dd>${lease.owner ? html`<${Text} value=${lease.owner} limit=${120} />, since <${Time} at=${lease.since} />, until <${Time} at=${lease.until} /> unless renewed` : 'none: nothing runs'}</dd>
       <dt>Phase</dt><dd>${status.phase}${row.changed && html` <span class="muted">for ${duration(Date.now() - row.changed)}</span>`}</dd>
       <dt>Model</dt><dd>${status.model ?? '–'}, mode ${status.mode || '–'}</dd>
+      ${run && html`<dt>Run</dt><dd>${spent(run)}</dd>`}
       <dt>Next timer</dt><dd>${row.wake ? html`<${Time} at=${row.wake} />` : 'none'}</dd>
       <dt>Log</dt><dd>${count(row.head)} events, ${count(row.bytes ?? 0)} bytes, begun <${Time} at=${row.created} />, last active <${Time} at=${row.last} /></dd>
       ${runs.length > 0 && html`<dt>Last runs</dt><dd>${runs.map((/** @type {any} */ event) => html`<div><${Time} at=${event.at} /> ${asText(event.data?.status)}
@@ -94,7 +102,7 @@ function Verify({ id }) {
   };
   return html`<${Part} title="Integrity" name="verify"><${Problem} text=${problem} />
     ${found ? html`<p role="status"><span class=${cls('pill', found.ok ? 'good' : 'bad')}>${found.ok ? 'verified' : `${count(found.problems)} problems`}</span>
-      ${found.ok ? ` Every hash and link is right up to event ${count(found.head)}.` : ''} <span class="small muted">checked by ${found.by}, <${Time} at=${found.at} /></span></p>
+      ${found.ok ? ` Every hash and link is right up to event ${count(found.head)}.` : ''} <span class="small muted">checked by ${visible(found.by ?? '')}, <${Time} at=${found.at} /></span></p>
       ${found.link && html`<p class="small mono cut" title=${found.link}>${found.link} <${Copy} text=${found.link} label="Copy the link of the last event" /></p>`}
       ${found.unlinked > 0 && html`<p class="small muted">${count(found.unlinked)} events are older than links; their hashes are right.</p>`}
       <ul>${found.damage.map((/** @type {any} */ one) => html`<li class="problem">${one.problem}${one.thread && `, thread ${one.thread}`}${one.seq && `, event ${one.seq}`}</li>`)}</ul>`
@@ -110,8 +118,8 @@ function Audit({ id, thread }) {
   return html`<${Part} title="Audit" name="audit"><${Problem} text=${problem} />
     ${rows.length ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>Proposed</th><th>Call</th><th>Asked by</th><th>Decided</th><th>Ended</th></tr></thead><tbody>${rows.map((/** @type {any} */ one) => html`<tr key=${one.seq}>
       <td><a href=${toSession(id, { thread, at: one.seq })}><${Time} at=${one.proposed} /></a></td>
-      <td><strong>${one.tool}</strong> <${Text} class="mono small" value=${JSON.stringify(one.changed ?? one.arguments ?? {})} limit=${160} />${one.changed != null && html` <span class="pill warn">changed</span>`}</td>
-      <td>${(one.asked ?? []).map((/** @type {any} */ who) => who ?? '–').join(', ')}</td>
+      <td><strong>${visible(one.tool ?? '')}</strong> <${Text} class="mono small" value=${JSON.stringify(one.changed ?? one.arguments ?? {})} limit=${160} />${one.changed != null && html` <span class="pill warn">changed</span>`}</td>
+      <td>${visible((one.asked ?? []).map((/** @type {any} */ who) => who ?? '–').join(', '))}</td>
       <td>${(one.decisions ?? []).map((/** @type {any} */ made) => html`<div>${made.outcome} by <${Text} value=${made.by ?? '–'} limit=${80} />, <${Time} at=${made.at} />${made.channel && ` over ${made.channel}`}${made.reason && html`: <${Text} value=${made.reason} limit=${200} />`}</div>`)}
         ${!one.decisions?.length && (one.allowed_by ?? '')}</td>
       <td>${one.outcome ?? '–'}${one.ended && html` <span class="small muted"><${Time} at=${one.ended} /></span>`}</td></tr>`)}</tbody></table></div>`

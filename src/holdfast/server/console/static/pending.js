@@ -5,6 +5,7 @@ import { signal } from '@preact/signals';
 import { ApiError, may, me, send, sessionPath } from './api.js';
 import { Time } from './format.js';
 import { cls, html } from './html.js';
+import { parsed } from './json.js';
 import { Text, asText, visible } from './text.js';
 
 /** @typedef {{id: string, what: string, title: string, tool?: string, arguments?: any, at: number, expires?: number, detail?: any,
@@ -14,6 +15,9 @@ import { Text, asText, visible } from './text.js';
 /** What was decided while this page is open, the latest first.
  * @type {import('@preact/signals').Signal<Decided[]>} */
 export const decided = signal([]);
+
+/** Items that were settled in this page: session, thread and id. @type {Set<string>} */
+export const settledHere = new Set();
 
 /** @param {Decided} one */
 export function remember(one) {
@@ -30,7 +34,7 @@ export const isUnknown = (item) => item.what === 'external' && String(item.title
 export function Kind({ item }) {
   const name = isUnknown(item) ? 'Unknown outcome' : NAMES[/** @type {keyof typeof NAMES} */ (item.what)] ?? visible(String(item.what));
   return html`<span class=${cls('pill', isUnknown(item) ? 'bad' : 'accent')}>${name}</span>
-    ${item.risk && html`<span class="pill ${RISKS[/** @type {keyof typeof RISKS} */ (item.risk)] ?? ''}" title="Risk: a hint of the tool's author">${visible(String(item.risk))}</span>`}`;
+    ${item.risk && html`<span class="pill ${RISKS[/** @type {keyof typeof RISKS} */ (item.risk)] ?? ''}" title="A hint of the tool's author">${visible(String(item.risk))} risk</span>`}`;
 }
 
 /** @param {any} error */
@@ -55,6 +59,7 @@ export function Pending({ item, session, done }) {
       if (verb !== 'extend') {
         setSaid(answer);
         remember({ item: item.id, session, title: item.title, outcome: answer.outcome, by: answer.by, at: Date.now(), channel: 'http', left: answer.left });
+        if (answer.outcome !== 'voted') settledHere.add(`${session}\n${item.thread}\n${item.id}`);
         done?.();
       }
     } catch (error) {
@@ -141,7 +146,7 @@ function Approval({ item, busy, decide }) {
   if (open === 'edit') {
     const submit = (/** @type {string} */ text) => {
       try {
-        decide('approve', { arguments: JSON.parse(text) });
+        decide('approve', { arguments: parsed(text) });
       } catch (error) {
         setWrong(`This is not JSON: ${/** @type {Error} */ (error).message}`);
       }

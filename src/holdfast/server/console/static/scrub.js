@@ -25,7 +25,7 @@ export function Scrub({ live, past, events, at, served }) {
       onInput=${(/** @type {any} */ e) => go(Number(e.target.value))} />
     <button class="icon" onClick=${() => go(now + 1)} disabled=${at == null} aria-label="One event forward" title="One event forward (→)">▶</button>
     <span class="place"><span class="mono">${count(now)} / ${count(head)}</span>
-      ${event && html`<span class=${failed(event) ? 'problem' : ''}>${event.kind}</span> <span class="muted cut">${summary(event, events.tools).slice(0, 120)}</span> <span class="muted"><${Time} at=${event.at} /></span>`}</span>
+      ${event && html`<span class=${failed(event) ? 'problem' : ''}>${event.kind}</span> <span class="muted cut">${summary(event, events.tools)}</span> <span class="muted"><${Time} at=${event.at} /></span>`}</span>
     ${past.problem.value && at != null && html`<span class="problem" role="alert">${past.problem.value}</span>`}
     ${served && may('sessions:write') && html`<${Fork} live=${live} at=${at == null ? null : now} />`}
     ${at == null ? html`<span class="pill live"><i class="dot"></i>live</span>` : html`<button class="primary" onClick=${() => go(null)} title="Back to live (Esc)">Back to live</button>`}
@@ -65,7 +65,7 @@ function Fork({ live, at }) {
     }
   };
   const nearest = problem instanceof ApiError && problem.code === 'unsafe_point' ? problem.fields.nearest : null;
-  if (nearest) return html`<span class="muted small">A turn is open here.</span>
+  if (nearest) return html`<span class="muted small">A fork cannot begin inside a turn.</span>
     <button onClick=${() => fork(nearest)}>Fork at event ${nearest}</button>`;
   return html`${problem && html`<span class="problem" role="alert">${problem.message}</span>`}
     <button onClick=${() => fork(at)} title="Begin a thread that shares all events up to here">Fork from here</button>`;

@@ -5,13 +5,14 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { get, may, me, send, sessionPath } from './api.js';
 import { Conversation } from './conversation.js';
 import { Events } from './events.js';
-import { Copy, cost, count } from './format.js';
+import { Copy, cost, count, threadName } from './format.js';
 import { cls, html } from './html.js';
 import { Live, Past } from './live.js';
 import { navigate, route, to, toSession } from './router.js';
 import { Scrub } from './scrub.js';
 import { State } from './state.js';
 import { Status } from './status.js';
+import { visible } from './text.js';
 import { Timeline } from './timeline.js';
 
 const TABS = { conversation: 'Conversation', timeline: 'Timeline', state: 'State', operations: 'Operations' };
@@ -51,7 +52,7 @@ const Gone = ({ title, text = '' }) => html`<section class="empty"><h1 tabindex=
 function Opened({ live, past, events, at }) {
   const wide = useWide();
   const asked = route.value.query.get('tab') ?? '';
-  const tab = asked in TABS && !(wide && asked === 'conversation') ? asked : wide ? 'timeline' : 'conversation';
+  const tab = Object.hasOwn(TABS, asked) && !(wide && asked === 'conversation') ? asked : wide ? 'timeline' : 'conversation';
   const { id, thread } = live;
   const then = at == null ? null : past.shown.value;
   const source = then ? past : live;
@@ -87,16 +88,21 @@ function useWide() {
 
 /** @param {{live: Live, display: any}} props */
 function Header({ live, display }) {
+  const [main, setMain] = useState(/** @type {any} */ (null)); // which has the session's title and user
+  useEffect(() => {
+    if (live.thread !== 'main') get(sessionPath(live.id)).then((found) => setMain(found.row), () => {});
+  }, [live]);
   const row = live.row.value;
+  const named = main ?? row;
   const usage = display.usage ?? {};
   const run = display.state?.run?.status ?? row.run;
   const sealed = live.display.value.phase === 'sealed';
   return html`<header class="about">
-    <h1 tabindex="-1" class="cut">${row.title || row.first_message || live.id}</h1>
+    <h1 tabindex="-1" class="cut">${visible(named.title || named.first_message || live.id)}</h1>
     <${Status} run=${run} phase=${sealed ? 'sealed' : null} />
     <span class="mono small muted cut">${live.id}</span><${Copy} text=${live.id} label="Copy the session's id" />
     <span class="grow"></span>
-    <span class="small muted">${[row.agent, row.user, display.model].filter(Boolean).join(' · ')}</span>
+    <span class="small muted cut">${visible([row.agent, named.user, display.model].filter(Boolean).join(' · '))}</span>
     ${usage.total_tokens != null && html`<span class="small muted">${count(usage.total_tokens)} tokens${usage.cost != null && `, ${cost(usage.cost)}`}</span>`}
     <${Threads} live=${live} />
   </header>`;
@@ -113,7 +119,7 @@ function Threads({ live }) {
   if (names.length < 2) return null;
   const title = (/** @type {string} */ name) => {
     const row = rows.find((one) => one.thread === name);
-    return row?.title || (name === 'main' ? 'main' : name.startsWith('sub/') ? 'sub-agent' : `fork ${name.slice(-6)}`);
+    return visible(row?.title || threadName(name));
   };
   return html`<select aria-label="Thread" value=${thread} onChange=${(/** @type {any} */ e) => navigate(toSession(id, { thread: e.target.value }))}>
     ${names.map((name) => html`<option value=${name} selected=${name === thread}>${title(name)}</option>`)}</select>`;

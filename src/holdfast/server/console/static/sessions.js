@@ -7,6 +7,7 @@ import { Time, count } from './format.js';
 import { html } from './html.js';
 import { amend, route, to, toSession } from './router.js';
 import { Status } from './status.js';
+import { visible } from './text.js';
 
 const PAGE = 50;
 const SETTLED = 250; // ms without typing before a search begins
@@ -20,6 +21,8 @@ const PHASES = ['created', 'active', 'suspended', 'expired'];
 /** The filters of the list, by their names in the address, with a label. */
 const FILTERS = { user: 'User', agent: 'Agent', run: 'Run status', phase: 'Phase', label: 'Label', metadata: 'Metadata',
   from: 'Active from', until: 'Active until' };
+
+const SEARCHED = ['user', 'agent', 'phase', 'label', 'from', 'until']; // filters that a search has
 
 /** @typedef {Record<string, string>} Filters */
 
@@ -41,7 +44,7 @@ function matches(row, { user, agent, run, phase, label, metadata }) {
   const [name, ...value] = (metadata ?? '').split('=');
   const found = row.metadata?.[name];
   return (!user || row.user === user) && (!agent || row.agent === agent) && (!run || row.run === run) &&
-    (!phase || row.phase === phase) && (!label || label in (row.labels ?? {})) &&
+    (!phase || row.phase === phase) && (!label || Object.hasOwn(row.labels ?? {}, label)) &&
     (!metadata || found === value.join('=') || JSON.stringify(found) === value.join('='));
 }
 
@@ -51,7 +54,8 @@ export function Sessions() {
   const filters = filtersOf(query);
   return html`<section class="sessions">
     <div class="row headline"><h1 tabindex="-1">Sessions</h1><${Search} words=${words} /></div>
-    <div class="row choices"><${Glance} filters=${filters} /><span class="grow"></span><${Filter} filters=${filters} /></div>
+    <div class="row choices">${words ? html`<span class="muted">Messages, calls and results, the newest first</span>` : html`<${Glance} filters=${filters} />`}<span class="grow"></span>
+      <${Filter} filters=${filters} names=${words ? SEARCHED : Object.keys(FILTERS)} /></div>
     ${words ? html`<${Found} key=${`?${query}`} words=${words} filters=${filters} />`
       : html`<${List} key=${`?${query}`} filters=${filters} />`}
   </section>`;
@@ -118,8 +122,8 @@ function Glance({ filters }) {
 
 // Filters
 
-/** @param {{filters: Filters}} props */
-function Filter({ filters }) {
+/** @param {{filters: Filters, names: string[]}} props */
+function Filter({ filters, names }) {
   const [open, setOpen] = useState(false);
   const change = (/** @type {any} */ event) => amend({ [event.target.name]: event.target.value });
   const options = (/** @type {string[]} */ values) => html`<option value="">any</option>${values.map((one) => html`<option>${one}</option>`)}`;
@@ -132,13 +136,13 @@ function Filter({ filters }) {
     const day = name === 'from' || name === 'until';
     return html`<input ...${given} type=${day ? 'date' : 'text'} placeholder=${name === 'metadata' ? 'tier=gold' : ''} />`;
   };
-  const shown = Object.entries(filters).filter(([name]) => name !== 'run');
+  const shown = Object.entries(filters).filter(([name]) => name !== 'run' && names.includes(name));
   return html`
     ${shown.map(([name, value]) => html`<button class="pill accent" onClick=${() => amend({ [name]: null })}
       aria-label="Remove the filter ${name} ${value}">${FILTERS[/** @type {keyof FILTERS} */ (name)]}: ${value} ✕</button>`)}
     <div class="filter" onKeyDown=${(/** @type {KeyboardEvent} */ e) => e.key === 'Escape' && setOpen(false)}>
       <button aria-expanded=${open} onClick=${() => setOpen(!open)}>Filter</button>
-      ${open && html`<div class="popover card">${Object.entries(FILTERS).map(([name, title]) => name === 'user' && !may('sessions:all') ? null
+      ${open && html`<div class="popover card">${Object.entries(FILTERS).map(([name, title]) => !names.includes(name) || (name === 'user' && !may('sessions:all')) ? null
         : html`<label><span>${title}</span>${field(name)}</label>`)}
         <button onClick=${() => setOpen(false)}>Done</button></div>`}
     </div>`;
@@ -210,11 +214,11 @@ function Row({ row }) {
   const messages = row.counts?.messages ?? 0;
   return html`<li><a class="entry" href=${toSession(row.session)}>
     <${Status} run=${row.run} phase=${row.phase} />
-    <span class="what"><span class="title cut">${row.title || row.first_message || row.session}</span>
-      <span class="sub cut">${waits.length ? html`<span class="waits">${waits.map((/** @type {any} */ one) => one.title ?? one.what).join(' · ')}</span>`
+    <span class="what"><span class="title cut">${visible(row.title || row.first_message || row.session)}</span>
+      <span class="sub cut">${waits.length ? html`<span class="waits">${visible(waits.map((/** @type {any} */ one) => one.title ?? one.what).join(' · '))}</span>`
         : html`<span class="mono">${row.session}</span>`}</span></span>
-    <span class="labels">${labels.slice(0, 3).map((one) => html`<span class="pill cut">${one}</span>`)}</span>
-    <span class="cut muted who-is">${[row.agent, row.user].filter(Boolean).join(' · ')}</span>
+    <span class="labels">${labels.slice(0, 3).map((one) => html`<span class="pill cut">${visible(one)}</span>`)}</span>
+    <span class="cut muted who-is">${visible([row.agent, row.user].filter(Boolean).join(' · '))}</span>
     <span class="muted number">${count(messages)} ${messages === 1 ? 'message' : 'messages'}</span>
     <span class="muted when"><${Time} at=${row.last} /></span>
   </a></li>`;
@@ -274,10 +278,10 @@ function Hit({ hit }) {
   const parts = [];
   let from = 0;
   for (const [start, end] of hit.marks) {
-    parts.push(points.slice(from, start).join(''), html`<mark>${points.slice(start, end).join('')}</mark>`);
+    parts.push(visible(points.slice(from, start).join('')), html`<mark>${visible(points.slice(start, end).join(''))}</mark>`);
     from = end;
   }
-  parts.push(points.slice(from).join(''));
+  parts.push(visible(points.slice(from).join('')));
   return html`<li><a class="entry" href=${toSession(hit.session, { thread: hit.thread, at: hit.seq })}>
     <span class="what"><span class="title excerpt">${parts}</span>
       <span class="sub cut">${hit.role ?? hit.kind} in <span class="mono">${hit.session}</span>${hit.thread !== 'main' && ` / ${hit.thread}`}, event ${hit.seq}</span></span>

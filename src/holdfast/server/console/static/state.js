@@ -3,7 +3,7 @@
 import { count } from './format.js';
 import { html } from './html.js';
 import { Status } from './status.js';
-import { Text } from './text.js';
+import { Text, visible } from './text.js';
 
 const FACTS = { phase: 'Phase', mode: 'Mode', model: 'Model', run: 'Run', queued: 'Queued messages', head: 'Event' };
 
@@ -14,7 +14,7 @@ export function State({ display }) {
   return html`<div class="state">
     <dl class="facts">${facts.map(([name, title]) => html`<dt>${title}</dt><dd class=${name === 'run' ? 'mono small' : ''}>${String(display[name])}</dd>`)}
       ${Object.entries(usage).map(([name, n]) => html`<dt>${name.replaceAll('_', ' ')}</dt><dd>${typeof n === 'number' ? count(n) : String(n)}</dd>`)}</dl>
-    <${Part} title="Tool calls of the run" entries=${Object.entries(tools)} show=${(/** @type {any} */ one) => html`<${Status} run=${one.status} /> <code>${one.name}</code>`} />
+    <${Part} title="Tool calls of the run" entries=${Object.entries(tools)} show=${(/** @type {any} */ one) => html`<${Status} run=${one.status} /> <code>${visible(one.name ?? '')}</code>`} />
     <${Part} title="Pending" entries=${Object.entries(pending)} show=${(/** @type {any} */ one) => html`<span class="pill warn">${one.what}</span> <${Text} value=${one.title ?? ''} limit=${300} />`} />
     <${Part} title="Sub-agents" entries=${Object.entries(subagents)} show=${(/** @type {any} */ one) => html`<${Status} run=${one.status} /> ${one.agent}`} />
     <${Part} title="Tasks" entries=${Object.entries(tasks)} show=${(/** @type {any} */ one) => html`<span class="pill">${one.status}</span> <${Text} value=${one.content} limit=${300} />`} />

@@ -4,6 +4,7 @@
 import { useState } from 'preact/hooks';
 import { html } from './html.js';
 import { count } from './format.js';
+import { isLarge } from './json.js';
 
 const STEP = 50_000; // characters that one click on "Show" adds at most
 // Controls of direction, invisible characters (also of the tag block), and control characters.
@@ -14,6 +15,15 @@ export const visible = (text) => text.replace(ODD, (one) => `⟨U+${(one.codePoi
 
 /** Any value as text. @param {unknown} value @returns {string} */
 export const asText = (value) => (typeof value === 'string' ? value : value == null ? '' : JSON.stringify(value, null, 2));
+
+/** The first words of a value, on one line. @param {any} value */
+export function brief(value) {
+  if (value == null) return '';
+  if (typeof value === 'string') return visible(value.slice(0, 160));
+  if (typeof value !== 'object' || Array.isArray(value) || isLarge(value)) return visible(JSON.stringify(value).slice(0, 160));
+  const parts = Object.entries(value).slice(0, 6).map(([name, one]) => `${name.slice(0, 60)}: ${String(JSON.stringify(one)).slice(0, 60)}`);
+  return visible(parts.join(', '));
+}
 
 /** How much of a text is shown, and the button that shows more.
  * @param {string} whole @param {number} limit @returns {[string, any]} */

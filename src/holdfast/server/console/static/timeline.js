@@ -144,7 +144,7 @@ function Row({ seq, event, before, span, scales, tools, get, here, later, open, 
   const idle = gap > IDLE && !['message.completed', 'message.interrupted', 'tool.finished'].includes(event.kind);
   return html`<li class=${cls('tick', here && 'here', later && 'later', failed(event) && 'bad')}>
     <button class="quiet seq mono" onClick=${() => amend({ at: seq })} title="Show the session as it was at event ${seq}">${seq}</button>
-    <button class="quiet label cut" aria-expanded=${open} onClick=${toggle}><b>${event.kind}</b> <span class="muted">${summary(event, tools).slice(0, 100)}</span></button>
+    <button class="quiet label cut" aria-expanded=${open} onClick=${toggle}><b>${event.kind}</b> <span class="muted">${summary(event, tools)}</span></button>
     <span class="figures small muted">${idle ? html`<span class="idle" title="Idle before this event">⋯ ${duration(gap)}</span>` : figures(event, end)}</span>
     <span class="small muted when"><${Time} at=${event.at} /></span>
     ${scale && html`<${Bar} left=${scale.place(event.at)} right=${end ? scale.place(end.at) : null} kind=${span?.kind} runs=${span && !span.upto} />`}
