@@ -54,7 +54,7 @@ def test_without_anything_it_answers_offline_and_makes_the_default_store(cli: Cl
 
 def test_a_session_goes_on_by_its_id(url: str) -> None:
     first = chat("s", "--store", url, lines="hello\n")
-    assert "new session s; continue later with: holdfast chat --store " in first.stderr
+    assert "new session s\ncontinue later with: holdfast chat --store " in first.stderr
     second = chat("s", "--store", url, lines="again\n")
     assert "new session" not in second.stderr
     said = second.stdout.splitlines()

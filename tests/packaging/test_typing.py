@@ -69,55 +69,52 @@ WRONG = {
 }
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    path = tmp_path / "program.py"
-    path.write_text(PROGRAM)
-    return path
+MISTAKES = "import holdfast\nfrom holdfast import Agent, NewEvent\n" + "\n".join(WRONG)
 
 
-@pytest.fixture
-def mistakes(tmp_path: Path) -> Path:
-    path = tmp_path / "mistakes.py"
-    path.write_text("import holdfast\nfrom holdfast import Agent, NewEvent\n" + "\n".join(WRONG))
-    return path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A right program, and one in which each of the last lines is wrong."""
+    place = tmp_path_factory.mktemp("typing")
+    (place / "program.py").write_text(PROGRAM)
+    (place / "mistakes.py").write_text(MISTAKES)
+    return place
 
 
-def mypy(path: Path) -> list[int]:
-    """The lines with errors, by mypy as a user without settings of ours runs it."""
+@pytest.fixture(scope="module")
+def by_mypy(folder: Path) -> set[tuple[str, int]]:
+    """The files and lines with errors, by mypy as a user without settings of ours runs it. One run
+    for both files, because it checks the whole library each time."""
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--output=json"]
-    command += ["--cache-dir", str(path.parent / "cache"), path.name]
-    said = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
+    command += ["--cache-dir=/dev/null", "program.py", "mistakes.py"]
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert said.returncode in (0, 1), said.stderr
     found = [json.loads(line) for line in said.stdout.splitlines() if line[:1] == "{"]
-    assert {one["file"] for one in found} <= {path.name}, found
-    return sorted({one["line"] for one in found})
+    return {(one["file"], one["line"]) for one in found}
 
 
-def pyright(path: Path) -> list[int]:
-    """The lines with errors, by pyright in strict mode."""
-    settings = path.parent / "pyrightconfig.json"
-    settings.write_text(json.dumps({"typeCheckingMode": "strict", "include": [path.name]}))
+@pytest.fixture(scope="module")
+def by_pyright(folder: Path) -> set[tuple[str, int]]:
+    """The files and lines with errors, by pyright in strict mode."""
+    settings = {"typeCheckingMode": "strict", "include": ["program.py", "mistakes.py"]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     script = node_modules(CHECKERS) / "pyright" / "index.js"
     command = [str(node()), str(script), "--outputjson", "--pythonpath", sys.executable]
-    said = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     report = json.loads(said.stdout)
-    assert report["summary"]["filesAnalyzed"] == 1, said.stderr
+    assert report["summary"]["filesAnalyzed"] == 2, said.stderr
     errors = [one for one in report["generalDiagnostics"] if one["severity"] == "error"]
-    return sorted({one["range"]["start"]["line"] + 1 for one in errors})
+    return {(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in errors}
 
 
-def test_mypy_accepts_a_users_program(program: Path) -> None:
-    assert mypy(program) == []
+EXPECTED = {("mistakes.py", 3), ("mistakes.py", 4), ("mistakes.py", 5)}
 
 
-def test_mypy_reports_mistakes(mistakes: Path) -> None:
-    assert mypy(mistakes) == [3, 4, 5]
+def test_mypy_accepts_a_users_program_and_reports_mistakes(by_mypy: set[tuple[str, int]]) -> None:
+    assert by_mypy == EXPECTED
 
 
-def test_pyright_accepts_a_users_program(program: Path) -> None:
-    assert pyright(program) == []
-
-
-def test_pyright_reports_mistakes(mistakes: Path) -> None:
-    assert pyright(mistakes) == [3, 4, 5]
+def test_pyright_accepts_a_users_program_and_reports_mistakes(
+    by_pyright: set[tuple[str, int]],
+) -> None:
+    assert by_pyright == EXPECTED

@@ -292,7 +292,7 @@ def drop_queue() -> Iterator[None]:
         yield
 
 
-@mutation("the newest queued message is taken up first")
+@mutation("the newest queued message is handled first")
 def newest_first() -> Iterator[None]:
     idle = decide._idle
 

@@ -161,7 +161,8 @@ class Chat:
             fields = {**facts, "new": new, "model": self.commands.model or status.model}
             out.emit({"session": {**fields, "offline": self.offline is not None}})
         begun = "new session" if new else "session"
-        self.screen.remark(f"{begun} {status.session}; continue later with: {command}")
+        self.screen.remark(f"{begun} {status.session}")
+        self.screen.remark(f"continue later with: {command}")
         if self.offline is not None:
             self.screen.remark(
                 f"offline: {self.offline}; choose a model with --model provider/name"

@@ -14,7 +14,7 @@ from .options import BY
 from .screen import Screen
 
 COMMANDS = ("abort", "queue", "model", "mode", "quit")
-HELP = "commands: /abort /queue /model REF /mode NAME /quit; // starts a message with a slash"
+HELP = "commands: /abort /queue /model REF /mode NAME /quit; // sends a slash"
 
 
 class ChatCommands:

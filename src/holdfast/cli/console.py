@@ -1,4 +1,4 @@
-"""`holdfast console`: look into a store from a browser."""
+"""`holdfast console`: show a store in a browser."""
 
 from __future__ import annotations
 

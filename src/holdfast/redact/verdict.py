@@ -18,8 +18,9 @@ from .values import LONGEST, NO_VALUE, Looks, entropy, looks, mixed
 
 
 class Syntax(enum.Enum):
-    """The syntax in which a value follows its name, from reliable to ambiguous: with the later
-    members, it is less certain where the value ends, and whether there is a value at all.
+    """The syntax in which a value follows its name. The members are ordered from reliable to
+    ambiguous: for later members it is less certain where the value ends, and whether there is
+    a value at all.
     """
 
     FIELD = "field"  # a field of an object

@@ -63,7 +63,7 @@ class SessionFinder(Protocol):
 class AffinityResolver(Protocol):
     """Chooses the session for an incoming message.
 
-    See [which session a message belongs to](../sessions.md#whom-a-message-belongs-to).
+    See [which session a message belongs to](../sessions.md#route-a-message-to-its-session).
     """
 
     async def resolve(self, sessions: SessionFinder, message: Inbound) -> Row | None:
@@ -78,7 +78,7 @@ class MostRecent:
     If the surface is attached to another user's session, `SurfaceTaken` is raised. With
     `shared_surfaces`, for channels with several users, the message goes to that session.
 
-    See [which session a message belongs to](../sessions.md#whom-a-message-belongs-to).
+    See [which session a message belongs to](../sessions.md#route-a-message-to-its-session).
     """
 
     def __init__(self, *, shared_surfaces: bool = False) -> None:

@@ -11,7 +11,7 @@ class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A decision about a call: the id and kind of the pending item, the decision, and its actor,
     time (ms), channel and reason. The outcome `voted` is one of several required approvals.
 
-    See [what was done](../sessions.md#what-was-done-and-by-whose-leave).
+    See [audit](../sessions.md#audit-what-was-done-and-who-approved-it).
     """
 
     item: str
@@ -28,7 +28,7 @@ class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
     are in ms. `changed` are the arguments that an approver changed; `result` and `error` come from
     the tool.
 
-    See [what was done](../sessions.md#what-was-done-and-by-whose-leave).
+    See [audit](../sessions.md#audit-what-was-done-and-who-approved-it).
     """
 
     thread: str

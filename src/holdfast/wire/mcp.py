@@ -210,7 +210,7 @@ def server(ask: Ask, version: str) -> Any:
         from mcp.server.lowlevel import Server  # noqa: PLC0415
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415
     except ImportError as error:
-        raise MissingExtra(extra="mcp", needed_for="a server of MCP") from error
+        raise MissingExtra(extra="mcp", needed_for="an MCP server") from error
 
     async def tools(ctx: Any, params: Any) -> Any:
         listed = [

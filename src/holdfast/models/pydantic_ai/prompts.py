@@ -196,11 +196,11 @@ def _laid_out(bound: dict[str, Any], text: str, calls: list[ToolCallPart]) -> Mo
         elif part["part_kind"] == "tool-call":
             call = next(left, None)
             if call is None:
-                raise ValueError("the message has fewer calls than its layout")
+                raise ValueError("the message has fewer calls than its recorded layout")
             own = {name: getattr(call, name) for name in OF_CALL}
         parts.append({**part, **own})
     if place != len(text) or next(left, None) is not None:
-        raise ValueError("the message has a different text, or more calls than its layout")
+        raise ValueError("the message has other text, or more calls, than its recorded layout")
     whole = {**bound["response"], "kind": "response", "parts": parts}
     [response] = ModelMessagesTypeAdapter.validate_json(msgspec.json.encode([whole]))
     assert isinstance(response, ModelResponse)

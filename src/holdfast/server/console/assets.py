@@ -88,7 +88,7 @@ def modules(*names: str) -> list[str]:
 
 def page(base: str, auth: str, version: str, first: str = "sessions.js") -> tuple[str, str]:
     """Return the page and its content security policy. `base` is the path at which the app is
-    mounted, `auth` how one logs in, `first` the module of what is shown first."""
+    mounted, `auth` the kind of login, `first` the module that renders the page first."""
     nonce, static = secrets.token_urlsafe(18), f"{base}/console/static"
     at = escape(static)
     scripts = modules("app.js", first)

@@ -42,7 +42,7 @@ async def console(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 @get(PLACES, opt=PAGE, include_in_schema=False, sync_to_thread=False)
 def place(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Return the page; its script shows what the path names."""
+    """Return the page. Its script reads the path, and shows that session or list."""
     named = request.scope["path"].removeprefix(base_of(request.scope)).split("/")
     first = "session" if "session_id" in request.path_params else named[2]
     return _page(request, MODULES.get(first, "sessions.js"))
@@ -134,7 +134,7 @@ def _service(request: Request[Any, Any, Any]) -> Service:
 
 
 def _auth(service: Service) -> str:
-    """Return how one logs in, so that the page asks for the right thing."""
+    """Return the kind of credential with which users log in, for the login form."""
     auth = service.settings.auth
     if auth == KEYS:
         return "keys"

@@ -70,8 +70,8 @@ async def run(ctx: Context, data: JSONBody[RunInput]) -> StreamResponse:
 async def _continued(
     ctx: RequestContext, session: Session, data: RunInput, props: ForwardedProps
 ) -> tuple[StreamRequest, list[dict[str, Any]]]:
-    """Decide what the client decided. Returns the stream that follows, and the messages that are
-    before it."""
+    """Record the client's decisions. Returns the stream that follows, and the messages before
+    it."""
     live = core_of(session).live
     asks = await session.pending()
     wishes = messages.resumed(data.resume or (), asks)

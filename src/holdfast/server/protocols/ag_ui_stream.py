@@ -244,7 +244,7 @@ class AgUiStream(TextParts):
 
 
 def custom(name: str, value: Any) -> Chunk:
-    """Return an event of the application's own."""
+    """Return a custom event of the protocol, with this name and value."""
     return {"type": "CUSTOM", "name": name, "value": value}
 
 

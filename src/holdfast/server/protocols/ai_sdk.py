@@ -84,14 +84,16 @@ async def chat(ctx: Context, version: Api, data: JSONBody[ChatRequest]) -> Strea
 async def _continued(
     ctx: RequestContext, version: Version, session: Session, last: ChatMessage
 ) -> tuple[UiMessageStream, StreamRequest]:
-    """Decide what the client decided in its last message. Returns the stream that continues the
+    """Record the decisions in the client's last message. Returns the stream that continues the
     message."""
     live = core_of(session).live
     wishes = ui.wishes(last, await session.pending())
     found = await conversation.followed(session, last=True)
     if found is None:
         raise InvalidValue(
-            field="messages", problem="does not continue a run", remedy="end with a user's message"
+            field="messages",
+            problem="ends with an assistant's message, but no run can be continued",
+            remedy="end with a user's message",
         )
     wish, run = found
     began = live.state.run.seq if live.state.run is not None else 0

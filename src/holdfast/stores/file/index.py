@@ -153,7 +153,7 @@ class Index:
         self.grown(conn, JOURNAL, end)
         return said
 
-    def hear_again(self, conn: sqlite3.Connection) -> list[JournalEntry]:
+    def apply_whole_journal(self, conn: sqlite3.Connection) -> list[JournalEntry]:
         """Apply all entries of the journal to the index, and return them."""
         conn.execute("DELETE FROM claims")
         said = self._heard()

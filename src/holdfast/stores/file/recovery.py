@@ -55,7 +55,7 @@ class Recovery:
         self._make_true(conn, salvage=False, leases=True)
 
     def _make_true(self, conn: sqlite3.Connection, *, salvage: bool, leases: bool) -> None:
-        said = self._index.hear_again(conn)
+        said = self._index.apply_whole_journal(conn)
         deleted = {one.deleted for one in said if one.deleted is not None}
         self._adopt(conn, deleted, salvage=salvage, leases=leases)
         self.check_all(conn, deleted.union(*(one.erased for one in said)))

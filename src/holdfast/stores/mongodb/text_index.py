@@ -255,9 +255,9 @@ class MongoTextIndex:
         *,
         walk: bool,
     ) -> tuple[list[Document], int]:
-        """Return the newest documents that match, and the place below which to continue, which is
-        `least` at the end. Words that all begin with a prefix are not sorted by time, so a walk
-        first tries the newest documents."""
+        """Return the newest documents that match, and the position before which the next call
+        continues, which is `least` at the end. Words that all begin with a prefix are not sorted
+        by time, so a walk first tries the newest documents."""
         terms = [_filter(number, one) for one in wanted]
         order = [("place", -1)]
         shown = {"place": 1, "seq": 1, "log": 1, "generation": 1}
@@ -333,8 +333,8 @@ class MongoTextIndex:
         return rows
 
     async def _forget_strangers(self, entries: AsyncIterable[Document]) -> None:
-        """Remove those of these entries whose logs are not live: a program without this index
-        deleted them, or a backup was restored. `_id` is the log."""
+        """Remove the entries whose logs are not live, because a program without this index deleted
+        them, or a backup was restored. `_id` is the log."""
         some: dict[str, Scope] = {}
         async for entry in entries:
             some[entry["_id"]] = Scope(entry["tenant"], entry["session"])

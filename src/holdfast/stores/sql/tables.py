@@ -133,8 +133,8 @@ class LogTables(Protocol[E]):
         ...
 
     async def erasing(self, parts: dict[int, list[int]], reason: str) -> None:
-        """Called before events are erased, with their numbers by log, so that a crash cannot leave
-        only some of them erased."""
+        """Prepare the erasure of events, given as numbers by log, so that a crash cannot leave only
+        some of them erased."""
         ...
 
     # Restores
@@ -183,6 +183,6 @@ def completed(job: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
         except StopIteration as done:
             result: T = done.value
             return result
-        raise AssertionError(f"{job.__name__} waits")
+        raise AssertionError(f"{job.__name__} must not wait")
 
     return call

@@ -60,8 +60,7 @@ class PayloadStorage:
         """Drop cached values, because another process may have changed the tables."""
 
     def begun(self, conn: sqlite3.Connection) -> bool:
-        """Called when a transaction of the writer begins. Returns whether the call changed the
-        tables."""
+        """Prepare a transaction of the writer. Returns whether this has changed the tables."""
         return False
 
     def committing(self, conn: sqlite3.Connection) -> None:
@@ -122,8 +121,8 @@ class PayloadStorage:
         return event_of(record, data)
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
-        """Called before events are erased, with their numbers by log, so that a crash cannot leave
-        only some of them erased."""
+        """Prepare the erasure of events, given as numbers by log, so that a crash cannot leave only
+        some of them erased."""
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
@@ -140,14 +139,14 @@ class PayloadStorage:
     # Creating and removing logs
 
     def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
-        """Called when all events of a restored log are written."""
+        """Complete a restored log, after all of its events are written."""
 
     def hide(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
-        """Called when a log was deleted. Events that forks share must be kept."""
+        """Hide the data of a deleted log. Events that forks share must be kept."""
 
     def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
-        """Called when the events of a deleted log after number `kept` are removed; with `kept`
-        None, the whole log is removed."""
+        """Remove the data of a deleted log's events after number `kept`; with `kept` None, of the
+        whole log."""
         conn.execute("DELETE FROM payloads WHERE log = ? AND seq > ?", (log, kept or 0))
 
     # Blobs and claims
@@ -161,12 +160,12 @@ class PayloadStorage:
         return column[1:]
 
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
-        """Called when the last thread of a session was deleted, and its blobs are to be removed."""
+        """Hide the blobs of a session whose last thread was deleted, before they are removed."""
 
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
     ) -> None:
-        """Called when a session claimed or released a name."""
+        """Record that a session has claimed or released a name."""
 
 
 def event_of(record: Record, data: bytes) -> Event:
