@@ -91,10 +91,16 @@ def older_store(scenario: Scenario) -> Scenario:
 
 
 def silent(scenario: Scenario) -> Scenario:
-    """Models that never give the typed answer that they are asked for, and users who interfere."""
-    steps = [replace(step, action="typed") for step in _sends(scenario, ("mute", "note/mute"), 1.0)]
-    beside = _beside(steps, ("post", "steer", "abort"), (0.0, 0.9))
-    return _slowly(replace(scenario, steps=_ordered([*steps, *beside]), faults=()))
+    """Models that never give the typed answer that they are asked for, while messages arrive."""
+    steps = [
+        replace(step, action="typed") for step in _sends(scenario, ("mute", "note/mute"), 1.5, 4)
+    ]
+    beside = _beside(steps, ("steer", "abort"), (0.5, 1.4))
+    stream = [
+        Step(at=round(0.5 + n * 0.04, 2), action="post", tag=f"p{n}", place=n % 3)
+        for n in range(60)
+    ]
+    return _slowly(replace(scenario, steps=_ordered([*steps, *beside, *stream]), faults=()))
 
 
 def erased(scenario: Scenario) -> Scenario:
@@ -151,7 +157,7 @@ def too_new(scenario: Scenario) -> Scenario:
     """Sessions to which a newer version writes events that this one must not drive."""
     steps = _sends(scenario, ("", "note", "charge", "slow"), 1.2, 8)
     beside = _beside(steps[2:5], ("newer",), (0.0, 1.0))
-    return replace(scenario, steps=_ordered([*steps, *beside]))
+    return replace(scenario, steps=_ordered([*steps, *beside]), faults=())
 
 
 def lost_mail(scenario: Scenario) -> Scenario:
@@ -201,6 +207,20 @@ def handed_over(scenario: Scenario) -> Scenario:
     return _slowly(_struck(scenario, [*steps, *beside], ("restart",), (0.1, 0.8)))
 
 
+def upgraded(scenario: Scenario) -> Scenario:
+    """Calls that were approved before a rolling upgrade changed their tools."""
+    programs = (
+        "changed+changed",
+        "changed+refund",
+        "charge/changed+changed",
+        "changed+changed+ask",
+    )
+    steps = _sends(scenario, programs, 1.5)
+    voters = _beside(steps, ("approve", "answer", "deny"), (0.5, 2.5))
+    versions = tuple(place % 2 for place in range(scenario.processes))
+    return _struck(scenario, [*steps, *voters], ("restart",), (0.3, 1.4), versions=versions)
+
+
 def shuffled(scenario: Scenario) -> Scenario:
     """Queues that users change while the runs before them end."""
     steps = _sends(scenario, ("", "note", "charge"), 0.25, 24)
@@ -217,15 +237,21 @@ def summed_up(scenario: Scenario) -> Scenario:
 
 
 def rare(scenario: Scenario) -> Scenario:
-    """A program that takes long to play, in the first message, which may be aborted."""
-    random = Random(f"{scenario.seed} rare")
-    program = random.choice((*RARE, "swarm"))
-    first = replace(scenario.steps[0], program=program)
-    stop = Step(at=4.0, action="abort", tag="stop")
-    return replace(scenario, steps=_ordered([first, *scenario.steps[1:6], stop]))
+    """A program that takes long to play, in the first message, which is aborted while others
+    arrive."""
+    program = Random(f"{scenario.seed} rare").choice((*RARE, "swarm"))
+    first = replace(scenario.steps[0], program=program, action="send")
+    stop = Step(at=4.0, action="abort", session=first.session, tag="stop", place=first.place)
+    more = [
+        Step(at=4.0 + n / 30, action="post", session=first.session, tag=f"p{n}", place=n)
+        for n in range(20)
+    ]
+    slow = InjectedFault(at=3.9, kind="slow", value=0.3)
+    faults = [fault for fault in scenario.faults if fault.kind == "clock"]
+    return replace(scenario, steps=(first, stop, *more), faults=_ordered([*faults, slow]))
 
 
 DIRECTED: tuple[Callable[[Scenario], Scenario], ...] = (
     *(older_store, silent, erased, lost_mail, denied, failing, crossed, handed_over),
-    *(shuffled, summed_up, taken_over, too_new),
+    *(shuffled, summed_up, taken_over, too_new, upgraded),
 )
