@@ -124,6 +124,7 @@ def taken_over(scenario: Scenario) -> Scenario:
     and change queues there, on a slow store."""
     random = Random(f"{scenario.seed} taken over")
     programs = ("slow", "hang", "charge/slow", "ask+slow", "note+slow", "mail+hang", "refund")
+    first: tuple[Any, ...] = (*["send"] * 3, *["post"] * 4, *["timer"] * 3)
     steps = [
         Step(
             at=0.1 + n / 100,
@@ -132,7 +133,7 @@ def taken_over(scenario: Scenario) -> Scenario:
             tag=f"m{n}",
             program=random.choice(programs),
         )
-        for n, action in enumerate((*["send"] * 3, *["post"] * 4, *["timer"] * 3))
+        for n, action in enumerate(first)
     ]
     actions: tuple[Any, ...] = ("queue", "queue", "abort", "post", "timer", "approve", "steer")
     later = [
