@@ -40,14 +40,13 @@ def measure(first: int, schedules: int) -> dict[Path, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         files = [str(path) for path in FILES]
         made = coverage.Coverage(branch=True, include=files, data_file=None)
+        made.exclude(r'raise AssertionError\("unreachable"\)')
         made.start()
         # Imported now, so that what runs at import counts too.
         simulation = importlib.import_module("holdfast.testing.simulation")
-        mutations = importlib.import_module("tests.simulation.mutations")
+        importlib.import_module("tests.simulation.mutations")
         for number in range(first, first + schedules):
-            scenario, level = mutations.schedule(number)
-            if number % 40 == 39:
-                scenario, level = rare(scenario, number // 40), "rare"
+            scenario, level = _schedule(number)
             if problems := simulation.simulate(scenario).problems:
                 print(f"{level} {number}: {problems}")
             if number % 20 == 19:
@@ -59,12 +58,20 @@ def measure(first: int, schedules: int) -> dict[Path, dict[str, Any]]:
     return {Path(name).resolve(): report for name, report in found.items()}
 
 
-def rare(scenario: Any, number: int) -> Any:
-    """The scenario with a program in its first message that takes long to play."""
-    structs = importlib.import_module("msgspec.structs")
-    programs = importlib.import_module("holdfast.testing.simulation.scenario").RARE
-    first = structs.replace(scenario.steps[0], program=programs[number % len(programs)])
-    return structs.replace(scenario, steps=(first, *scenario.steps[1:]))
+def _schedule(number: int) -> tuple[Any, str]:
+    """The schedule with this number: every second one is directed, some of the others are rare."""
+    directed = importlib.import_module("tests.simulation.directed")
+    simulation = importlib.import_module("holdfast.testing.simulation")
+    if number % 2:
+        change = directed.DIRECTED[number // 2 % len(directed.DIRECTED)]
+    elif number % 40 == 38:
+        change = directed.rare
+    else:
+        drawn: tuple[Any, str] = importlib.import_module("tests.simulation.mutations").schedule(
+            number
+        )
+        return drawn
+    return change(simulation.draw(str(number), "full")), change.__name__
 
 
 def rows(reports: dict[Path, dict[str, Any]], detail: bool) -> Iterator[str]:

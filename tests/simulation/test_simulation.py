@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +13,9 @@ import pytest
 from holdfast.stores import rules
 from holdfast.testing.simulation import draw, run, simulate, smallest, story
 from holdfast.testing.simulation.loop import Runaway, Scheduler, new_loop
-from holdfast.testing.simulation.scenario import Level
+from holdfast.testing.simulation.scenario import Level, Scenario
+
+from .directed import DIRECTED
 
 FIXED, FRESH = 40, 15  # schedules of each level; `scripts/soak` and `scripts/simulate` play more
 
@@ -33,6 +36,13 @@ def test_fresh_seeds_pass_every_judge(level: Level) -> None:
     first = time.time_ns() // 1_000_000 % 1_000_000_000
     report = run(map(str, range(first, first + FRESH)), level)
     assert report.failures == [], f"play one with: scripts/simulate --level {level} --seed SEED"
+
+
+@pytest.mark.parametrize("change", DIRECTED, ids=lambda change: change.__name__)
+def test_directed_schedule_passes_every_judge(change: Callable[[Scenario], Scenario]) -> None:
+    outcome = simulate(change(draw("1", "full")))
+    assert outcome.problems == [], story(outcome)
+    assert outcome.calls > 10
 
 
 def test_the_same_seed_gives_the_same_outcome() -> None:

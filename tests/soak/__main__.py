@@ -47,7 +47,7 @@ from ..server import openapi
 from ..server.stream import checks as streams
 from ..sessions import checks as sessions
 from ..simulation import places
-from ..simulation.check import simulated
+from ..simulation.check import directed, simulated
 from ..simulation.real import real
 
 STORM: dict[str, object] = {"processes": 4, "sessions": 8, "seconds": 60.0, "restarts": 2}
@@ -160,6 +160,11 @@ def _checks() -> Iterator[Check]:
             partial(simulated, level, schedules=20_000),
             partial(simulated, level, schedules=100),
         )
+    yield Check(
+        "simulation directed",
+        partial(directed, schedules=5_000),
+        partial(directed, schedules=20),
+    )
     for kind in places.PLACES:
         yield _counted(kind, "real cluster", real, heavy=REAL, small=BRIEF)
     for kind in published.KINDS:

@@ -27,6 +27,7 @@ MODEL = (
     "model_deaf",
 )
 WRITES = ("append", "acquire", "release", "renew", "fork")
+READS = ("row", "read", "drafts")
 LOSSES = ("append", "acquire", "renew", "release", "put_draft", "row", "read", "drafts")
 
 
@@ -107,7 +108,7 @@ class ActiveFaults:
             return None
         loss = waiting.pop(0)
         if loss != "process":
-            self.struck(f"lost_{loss}", 1.0, place)
+            self.struck("lost_read" if method in READS else f"lost_{loss}", 1.0, place)
         return loss
 
     def model(self, place: int) -> str | None:

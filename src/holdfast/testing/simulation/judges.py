@@ -29,7 +29,7 @@ MESSAGES = ("send", "post", "steer", "interrupt")
 DECISIONS = ("approved", "denied", "answered")
 ACTING = ("charge", "mail", "refund")  # tools of the simulated agent that always have an effect
 CRASHES = ("lost_process", "crash", "tool_crash")
-LOSSES = ("pause", "cut", "outage", "slow")
+LOSSES = ("pause", "cut", "outage", "slow", "lost_read")  # a driver that cannot read ends
 MISSED = ("lost_request", "lost_reply")  # one of these costs no lease
 QUIET = 0.5  # seconds within which work gets a driver while no fault is active
 CALM = 0.15  # … without any fault: a notice wakes the driver, not a search
@@ -286,8 +286,8 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
     """Check that each item is decided once, and not by a driver; that at most one user gets the
     reply `decided` for an item; that acknowledged votes are in the log; and that each call has one
     outcome."""
-    votes: Counter[str] = Counter()
-    opened: set[str] = set()
+    votes: Counter[tuple[str, str]] = Counter()
+    opened: set[tuple[str, str]] = set()  # a copy has items with the same ids
     for key, log in outcome.payloads.items():
         settled: Counter[str] = Counter()
         outcomes: Counter[str] = Counter()
@@ -297,9 +297,9 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
                 if event.run is not None and payload.outcome in DECISIONS:
                     yield f"{_name(key)}: a driver decided on {payload.id}: {payload.outcome}"
             elif isinstance(payload, ev.PendingOpened):
-                opened.add(payload.id)
+                opened.add((key.session, payload.id))
             elif isinstance(payload, ev.PendingVoted):
-                votes[payload.id] += 1
+                votes[key.session, payload.id] += 1
             elif isinstance(payload, ev.ToolFinished):
                 outcomes[payload.call] += 1
         for item, times in settled.items():
@@ -312,10 +312,10 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
     for item, times in said.items():
         if times > 1:
             yield f"{times} users got the reply that they decided {item}"
-    voted = Counter(told.item for told in outcome.told if told.status == "voted")
-    for item, times in voted.items():
-        if item in opened and times > votes[item]:
-            yield f"{times} users were told that they voted on {item}: {votes[item]} votes logged"
+    voted = Counter((t.session, t.item) for t in outcome.told if t.status == "voted")
+    for where, times in voted.items():
+        if where in opened and times > votes[where]:
+            yield f"{times} users were told that they voted on {where[1]}: {votes[where]} logged"
 
 
 def approved(outcome: SimulationOutcome) -> Iterator[str]:
@@ -486,8 +486,8 @@ def cuts(outcome: SimulationOutcome) -> Iterator[str]:
 def prompt(outcome: SimulationOutcome) -> Iterator[str]:
     """Check that while no fault is active, logs get a driver and timers fire without delay."""
     busy = outcome.scenario.slots < MANY  # a log may wait until a process has a free slot
-    most = QUIET if outcome.strikes or busy else CALM
     for key, walk in walked(outcome).items():
+        most = QUIET if outcome.strikes or busy or _upgraded(outcome.payloads[key]) else CALM
         for event, until in walk.needs:
             late = until is None or until > event.at + most * 1000
             if late and _quiet(outcome, event.at / 1000 - EPOCH):
@@ -503,6 +503,13 @@ def prompt(outcome: SimulationOutcome) -> Iterator[str]:
             delay = next((at - timer.at for at in fired if at >= event.at), 0)
             if delay > QUIET * 1000 and _quiet(outcome, timer.at / 1000 - EPOCH):
                 yield f"{_name(key)}: timer {timer.id} fired {delay} ms late"
+
+
+def _upgraded(log: Log) -> bool:
+    """Return whether a run calls a tool that only one version has. A process of another version
+    that records a decision about it leaves the run to others."""
+    said = (payload for _, payload in log if isinstance(payload, ev.MessageCompleted))
+    return any(call.name.startswith("added") for payload in said for call in payload.calls)
 
 
 def _busy(log: Log, at: int) -> bool:

@@ -18,7 +18,8 @@ Action = Literal[
     "send", "post", "steer", "interrupt", "limited", "typed", "modelled", "notify", "timer",
     "abort", "queue", "approve", "deny", "answer", "extend", "duel", "respond", "rule", "mode",
     "model", "state", "read", "vanish", "look", "find", "close", "attach", "fork", "edit",
-    "regenerate", "restore", "rewind", "copy", "delete", "delete_thread",
+    "regenerate", "restore", "rewind", "copy", "delete", "delete_thread", "erase",
+    "newer",
 ]  # fmt: skip
 
 MESSAGES = (
@@ -85,6 +86,7 @@ class Scenario(Struct, frozen=True):
     versions: tuple[
         int, ...
     ] = ()  # the version of the agent that each place starts with (default: 0)
+    lease_with_append: bool = True  # whether the store can take and release leases with appends
 
     @property
     def ends(self) -> float:

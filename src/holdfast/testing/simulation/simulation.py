@@ -44,6 +44,7 @@ class Simulation:
         self.agents, self._model = agents or AGENTS, model
         self.cluster = Cluster(scenario.seed)
         self.cluster.crashed = self._crashed
+        self.cluster.server.lease_with_append = scenario.lease_with_append
         self.users = Users(self.cluster, self.fault, self.deleted)
         self.problems: list[str] = []
         self.gone: dict[str, None] = {}  # sessions that users deleted

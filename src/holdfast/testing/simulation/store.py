@@ -13,6 +13,8 @@ from random import Random
 from types import AsyncGeneratorType
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from ... import environment
 from ...environment import Environment
 from ...errors import StoreUnavailable
@@ -90,6 +92,8 @@ class Notices(Wakes):
 
 class SimulatedServer(MemoryStore):
     """The database that all processes share."""
+
+    lease_with_append = True  # whether its clients may take and release leases with appends
 
     def __init__(self, scheduler: Scheduler, random: Random, notices: Notices) -> None:
         self._environment = ServerEnvironment(scheduler, random)
@@ -227,10 +231,11 @@ class Connection(WrappedStore):
     def __init__(self, network: Network, server: SimulatedServer, client: StoreClient) -> None:
         super().__init__(server)
         self._network, self._client = network, client
+        self._info = replace(server.info(), lease_with_append=server.lease_with_append)
 
     def _pass_on(self, method: str, *args: Any, **options: Any) -> Any:
         if method == "info":
-            return self.inner.info()
+            return self._info
         special: dict[str, Callable[..., Any]] = {
             "follow": self._follow,
             "read": self._read,

@@ -20,7 +20,7 @@ from ...errors import (
     SessionBusy,
     SessionNotFound,
 )
-from ...log.events import Event, Scope
+from ...log.events import Event, NewEvent, Scope
 from ...stores.copy import copy_session
 from ...values.media import Media
 from .loop import EPOCH
@@ -30,6 +30,10 @@ from .workload import OTHER_MODEL, this_process
 
 WATCH = 2.5  # seconds that an approver waits for an item to decide
 OPEN = ("approval", "question", "external")
+ERASABLE = (
+    *("message.received", "message.completed", "tool.started", "tool.finished", "tool.nested"),
+    *("pending.opened", "pending.settled", "timer.set"),
+)
 
 
 class Reply(Struct):
@@ -238,7 +242,7 @@ async def rule(harness: Any, request: UserRequest) -> Reply:
     if step.pick % 3 == 0:
         await session.grant_tool(tool)
     else:
-        which = ("allow", "ask", "deny", None)[step.pick % 4]
+        which = ("allow", "ask", "deny", None)[(step.pick + step.pick // 60) % 4]
         await session.permissions.set(tool=tool, rule=which)
     return Reply("accepted")
 
@@ -418,6 +422,33 @@ async def delete(harness: Any, request: UserRequest) -> Reply:
     return Reply("deleted")
 
 
+async def erase(harness: Any, request: UserRequest) -> Reply:
+    """Erase the data of some events, and stop the active run, which may not be able to continue
+    without them. Much of what the judges check is no longer in the log, as after a delete."""
+    step = request.step
+    session = await harness.open(step.session)
+    request.deleted(step.session)
+    events = await session.events()
+    seqs = [e.seq for e in events if e.kind in ERASABLE and (e.seq + step.pick) % 3]
+    await harness.store.erase(session.key, seqs, reason="a user asked for it")
+    await asyncio.sleep(0.5 + step.pick % 8)
+    await session.abort("erased", key=step.tag)
+    return Reply("erased", len(seqs))
+
+
+async def newer(harness: Any, request: UserRequest) -> Reply:
+    """Write an event of a newer version, after which no driver continues, and delete the session
+    some time later."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    request.deleted(step.session)
+    event = NewEvent.of("run.postponed", {}, id=step.tag)
+    await harness.store.append(session.key, [event])
+    await asyncio.sleep(4.0)
+    await harness.delete(step.session)
+    return Reply("deleted")
+
+
 async def delete_thread(harness: Any, request: UserRequest) -> Reply:
     """Delete a fork."""
     session = await harness.open(request.step.session)
@@ -438,5 +469,5 @@ VERBS: dict[str, Verb] = {
     "respond": respond, "rule": rule, "mode": mode, "model": model, "state": state,
     "read": read, "vanish": vanish, "look": look, "find": find, "close": close, "attach": attach,
     "fork": fork, "restore": restore, "rewind": rewind, "copy": copy, "delete": delete,
-    "delete_thread": delete_thread,
+    "delete_thread": delete_thread, "erase": erase, "newer": newer,
 }  # fmt: skip

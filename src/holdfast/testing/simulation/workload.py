@@ -32,6 +32,7 @@ from .cluster import ProcessEnvironment, SimulatedProcess
 
 MODEL, OTHER_MODEL = "simulated/model", "simulated/other"
 ODD = 13  # a number of input tokens for which the price cannot be computed
+MOST_SUMMARY = 4 << 20  # characters of a summary that a harness accepts
 LONG = 60  # answers with at least this many characters are streamed slowly
 CROWDS = {"many": "note", "crowd": "refund"}
 MESSAGE = re.compile(r"#(\S+) ?([\w+/]*)")
@@ -236,6 +237,13 @@ async def parker(n: int, context: ToolContext) -> str:
     return f"answered {context.answer.outcome}"
 
 
+@tool
+async def swarm(n: int, context: ToolContext) -> str:
+    """Call another tool many times at once."""
+    await asyncio.gather(*(context.invoke("hang", n=k) for k in range(600)))
+    return "back"
+
+
 @tool(concurrency=1)
 async def single(n: int, context: ToolContext) -> str:
     """Run one call at a time."""
@@ -254,7 +262,7 @@ async def _slow(messages: Any) -> str:
 
 
 def _long(messages: Any) -> str:
-    return "x" * 2_000_000
+    return "x" * (MOST_SUMMARY + 1)
 
 
 SUMMARISERS: dict[str, Any] = {"fails": _fails, "slow": _slow, "long": _long}
@@ -285,7 +293,7 @@ def _first(context: ToolContext) -> bool:
 TOOLS = [
     *(note, count, charge, mail, refund, publish, wire, ask, slow, hang, deaf, fail),
     *(die_before, die_after, nested, remember, die_always, stray, huge, bad, forbidden, risky),
-    *(parker, single, nested_ask),
+    *(parker, single, nested_ask, swarm),
 ]
 NAMES = tuple(each.name for each in TOOLS)
 
@@ -361,7 +369,7 @@ class ProgramModel:
             calls = [*calls, "unheard_of"]
         for name in calls * (2 if fault == "model_repeat" else 1):
             yield CallChunk(*_arguments(name))
-        if call.output is not None and not calls and tag_of(call) % 4:
+        if call.output is not None and not calls and tag_of(call) % 4 and not mute(call):
             yield CallChunk(call.output.name, {"value": {"good": True}})
         yield EndChunk(
             "calls" if calls else "stop",
@@ -384,6 +392,12 @@ def next_step(call: ModelCall) -> tuple[str, list[str]]:
         calls = [CROWDS[program]] * 300
     said = f"working on #{tag}" if calls else f"answered #{tag}"
     return said + " at length" * (20 if program.startswith("long") else 0), calls
+
+
+def mute(call: ModelCall) -> bool:
+    """Return whether the model never gives its typed answer, however often it is asked for it."""
+    asked = [part for m in call.messages if isinstance(m, FromUser) for part in m.content]
+    return any(isinstance(part, Text) and part.text.endswith(" mute") for part in asked)
 
 
 def tag_of(call: ModelCall) -> int:
