@@ -254,8 +254,10 @@ def _queue_changed(work: StateDraft, event: Event, p: ev.QueueChanged | None) ->
 
 def _tool_probed(work: StateDraft, event: Event, p: ev.ToolProbed) -> None:
     # A call that happened stays due: its outcome is in the next event, or the probe is asked again.
+    # If the start was erased, so were the arguments that the answer is about: it does not count.
     call = work.calls.get(p.call)
-    if call is not None and call.status == "started" and p.outcome != "happened":
+    due = call is not None and call.status == "started" and call.probe == "due"
+    if due and p.outcome != "happened":
         work.mark(p.call, event, "started", probe=p.outcome)
 
 
