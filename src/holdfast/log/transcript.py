@@ -48,7 +48,7 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call of a message. A call without an outcome is open, whether or not it was
-    started.
+    started. `probed` is the last answer of the tool's probe, if it was asked.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -59,6 +59,7 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider_id: str | None = None
     started: bool = False
     outcome: Outcome | None = None
+    probed: Literal["happened", "not_happened", "unknown"] | None = None
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,6 +120,10 @@ def transcript(events: Iterable[Event]) -> list[Message]:
             for id in [start.call] if isinstance(start, ev.ToolStarted) else open:
                 if id in open:
                     _change(*open[id], started=True)
+        elif event.kind == "tool.probed":
+            answer = typed(event)
+            if isinstance(answer, ev.ToolProbed) and answer.call in open:
+                _change(*open[answer.call], probed=answer.outcome)
         elif event.kind == "tool.finished":
             id, outcome = _outcome(event)
             if id in open:

@@ -78,7 +78,8 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call of the run. `progress` is the last progress report of the tool, `error` the error
     message. `thread` is the thread of the sub-agent that the call started, `parent` the call that
-    made this call. `over` is true if the call has an outcome."""
+    made this call. `over` is true if the call has an outcome. `probed` is the last answer of the
+    tool's probe, if it was asked."""
 
     name: str
     arguments: Any = None
@@ -89,6 +90,7 @@ class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: str | None = None
     thread: str | None = None
     over: bool = False
+    probed: Literal["happened", "not_happened", "unknown"] | None = None
 
 
 class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -352,6 +354,10 @@ def _tool_finished(display: Display, event: Event, p: ev.ToolFinished | None) ->
     return _with_call(display, p.call, status=status, result=result, error=error, over=True)
 
 
+def _tool_probed(display: Display, event: Event, p: ev.ToolProbed | None) -> Display:
+    return display if p is None else _with_call(display, p.call, probed=p.outcome)
+
+
 def _with_call(display: Display, call: str, **changes: Any) -> Display:
     shown = display.tools.get(call)
     if shown is None or shown.over:  # the first outcome of a call counts
@@ -391,6 +397,7 @@ _STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
     "tool.finished": _tool_finished,
     "progress.reported": _progress_reported,
     "pending.opened": _pending_opened,
+    "tool.probed": _tool_probed,
 }
 ENDS = ("run.started", "run.resumed", "run.waiting", "run.finished", "model.called")
 

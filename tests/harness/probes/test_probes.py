@@ -10,11 +10,23 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, Harness, InvalidValue, NewEvent, ToolContext, ToolMissing, connect, tool
+from holdfast import (
+    Agent,
+    Harness,
+    InvalidValue,
+    NewEvent,
+    Sessions,
+    ToolContext,
+    ToolMissing,
+    connect,
+    tool,
+)
 from holdfast import events as ev
+from holdfast.bundle import replay
 from holdfast.harness.faults import ErrorPolicy
 from holdfast.harness.tools import DontKnow, Happened, NotHappened, ToolResult
 from holdfast.log.events import ids
+from holdfast.values.audit import Probed
 
 from ..kernel.scene import Gate, only
 from .scene import AT, PAID, Bank, agent, ended, kinds, lost_call, model, place, taken_up
@@ -518,3 +530,31 @@ async def test_a_call_that_is_not_lost_asks_no_probe() -> None:
     async with Harness(agent(bank), default_model=model()) as harness:
         assert (await harness.send("s", "go")).text == "Done."
     assert (bank.asked, len(bank.made)) == ([], 1)
+
+
+# What others see
+
+
+@pytest.mark.parametrize("answer", [Happened(PAID), NotHappened(), DontKnow("the bank is closed")])
+async def test_what_a_probe_said_is_shown_audited_and_replayed(answer: Any) -> None:
+    said = {Happened: "happened", NotHappened: "not_happened", DontKnow: "unknown"}[type(answer)]
+    reason = getattr(answer, "reason", None)
+    async with connect("memory:") as store:
+        await lost_call(store)
+        shop = agent(Bank(answer))
+        async with Harness(shop, default_model=model(), store=store) as harness:
+            session = await harness.get_or_create("s")
+            result = await session.wait()
+            assert session.display.get().tools["c1"].probed == said
+            (message, *_) = [one for one in await session.transcript() if one.calls]
+            assert message.calls[0].probed == said
+            if result.pending:
+                await session.answer(PAID, result.pending[0].id, actor="ann")
+                await session.wait()
+            probed = next(e for e in await session.events() if e.kind == "tool.probed")
+        (audited,) = [one async for one in Sessions(store).audit("s")]
+        assert audited.probes == [Probed(outcome=said, at=probed.at, reason=reason)]
+        assert audited.outcome == "ok"
+        for known in (None, agent(Bank(breaks))):
+            replayed = await replay(store, "s", known)
+            assert (replayed.same, str(replayed.first)) == (True, "None")

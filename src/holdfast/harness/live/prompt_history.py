@@ -38,7 +38,7 @@ _OPENING = ("message.completed", "tool.nested")
 _KEPT = {
     *("message.received", "message.completed", "message.interrupted", "queue.changed"),
     *("run.started", "run.finished", "model.called", "thread.forked"),
-    *("tool.nested", "tool.started", "tool.finished"),
+    *("tool.nested", "tool.started", "tool.finished", "tool.probed"),
 }
 
 

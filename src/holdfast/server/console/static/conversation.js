@@ -3,6 +3,7 @@
  * attachments, and text as it is written. Few rows are in the page at once. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, address, may, send, sessionPath } from './api.js';
+import { PROBED } from './events.js';
 import { Copy, Time, count } from './format.js';
 import { cls, html } from './html.js';
 import { Live } from './live.js';
@@ -200,6 +201,7 @@ function Call({ call, about }) {
     <summary><${Status} run=${status} /><code class="name">${call.name}</code><span class="cut muted brief">${brief(call.arguments)}</span></summary>
     ${open && html`<div class="inside">
       <${Value} title="Arguments" value=${call.arguments} />
+      ${call.probed && html`<p class="muted small">The outcome was lost. Probe: ${PROBED[call.probed]}.</p>`}
       ${outcome?.error != null && html`<${Value} title="Error ${outcome.code ?? ''}" value=${outcome.error} bad=${true} />`}
       ${outcome && outcome.result !== undefined && html`<${Value} title="Result" value=${outcome.result} />`}
       ${outcome?.content != null && html`<${Value} title="What the model read" value=${outcome.content} />`}
