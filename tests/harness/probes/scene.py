@@ -65,7 +65,7 @@ async def lost_call(
         ("message.received", ev.MessageReceived(text="go")),
         ("run.started", ev.RunStarted(driver="gone", inputs=[2])),
         ("model.called", ev.ModelCalled(model="scripted/demo")),
-        ("message.completed", ev.MessageCompleted(calls=[call])),
+        ("message.completed", ev.MessageCompleted(calls=[call], model="scripted/demo")),
         ("tool.started", begun),
         *more,
     ]
