@@ -50,7 +50,9 @@ def agent(effects: Effects) -> Agent:
 
 def model() -> ScriptedModel:
     first = Say("First.", calls=[Use("pay", cents=5)])
-    return ScriptedModel.by_input({ASKED: [first, Say("Then.", calls=[Use("mail", to="ann")]), ANSWER]})
+    return ScriptedModel.by_input(
+        {ASKED: [first, Say("Then.", calls=[Use("mail", to="ann")]), ANSWER]}
+    )
 
 
 async def live(told: dict[str, Any]) -> dict[str, Any]:
