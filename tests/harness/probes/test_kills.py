@@ -118,8 +118,9 @@ class _Kills:
         outcome.equal(external, unknown, f"{when}: asked without need")
         approvals = [one for one in asked if one["what"] == "approval"]
         outcome.equal(len(approvals), 1, f"{when}: approvals")
-        replayed = await replay((store, place(tenant).scope), agent(Effects(Path("none"))))
-        outcome.equal(replayed.first, None, f"{when}: replayed")
+        for known in (None, agent(Effects(Path("none")))):
+            replayed = await replay((store, place(tenant).scope), known)
+            outcome.equal(replayed.first, None, f"{when}: replayed with {known}")
 
     async def _log(self, store: Store, tenant: str) -> list[Event]:
         if await store.row(place(tenant)) is None:
