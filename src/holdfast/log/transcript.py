@@ -31,7 +31,8 @@ QUEUEING = ("queue.changed", "run.started", "model.called")
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a call ended. `unknown` means that the call may or may not have had an effect; `result`
     is then the raw data if this version cannot read the outcome. `erased` means that the outcome
-    was erased.
+    was erased. If the result was too large, `content` is a preview, and `stored` refers to the blob
+    with the full text.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -44,6 +45,7 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str | None = None
     code: str | None = None
     refs: list[Any] = []
+    stored: list[Any] = []
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -195,7 +197,7 @@ def _outcome(event: Event) -> tuple[str, Outcome]:
     payload = typed(event)
     how: dict[str, Any]
     if isinstance(payload, ev.ToolFinished):
-        names = ("outcome", "result", "error", "content", "code", "refs")
+        names = ("outcome", "result", "error", "content", "code", "refs", "stored")
         how = {name: getattr(payload, name) for name in names}
         return payload.call, Outcome(seq=event.seq, at=event.at, **how)
     # The event's id still names the call, so that it stays closed.

@@ -13,9 +13,11 @@ from ...log import events as ev
 from ...log.events import NewEvent, ids
 from ...log.state import OpenCall
 from ..tools import Tool, ToolResult, as_result
+from ..tools.stored_results import StoredResult
 from ..tools.values import UNKNOWN
 from .decide import may_start_again
 from .driver import Driving
+from .large_results import whole_result
 from .probes import ask_probe
 from .proposed_calls import decision_events, outcome
 from .tool_call import Ready, carried_out, kept, prepared, refused, started
@@ -128,10 +130,12 @@ async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
         if event.kind == "tool.finished" and event.id == ids.done_id(id):
             said = event.payload(ev.ToolFinished)
             text = said.content if said.content is not None else said.result
-            return ToolResult(
+            found = StoredResult(
                 content=text if isinstance(text, str) else "",
                 data=said.result,
                 failed=said.outcome != "ok",
                 code=said.code,
+                stored=said.stored,
             )
+            return await whole_result(driving, found)
     return None

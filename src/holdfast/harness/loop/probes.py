@@ -20,6 +20,7 @@ from ..tools.thread_runner import asked_to_stop, escaped
 from ..tools.values import clean
 from .cancellation import GRACE
 from .driver import Driving
+from .large_results import shortened
 from .proposed_calls import outcome
 from .steps import AskProbe
 from .tool_call import call_of, failure_text, missing, terms_of
@@ -68,10 +69,17 @@ async def ask_probe(driving: Driving, id: str) -> None:
     if asked_to_stop() or driving.state.calls.get(id) != open:
         return  # the probe ignored its cancellation, and the call may have ended meanwhile
     try:
-        await driving.write(*_events(driving, id, answer))
+        await driving.write(*_events(driving, id, await _shortened(driving, id, open, answer)))
     except InvalidValue as error:  # the log cannot hold the result
         unknown = _failed(driving, open, error)
         await driving.write(*_events(driving, id, unknown))
+
+
+async def _shortened(driving: Driving, id: str, open: OpenCall, answer: ProbeAnswer) -> ProbeAnswer:
+    tool = driving.config.agent.tool(open.name, driving.config.mode(driving.state))
+    if tool is None or not isinstance(answer, Happened):
+        return answer
+    return Happened(await shortened(driving, tool, id, answer.result))
 
 
 def _events(driving: Driving, id: str, answer: ProbeAnswer) -> list[NewEvent]:

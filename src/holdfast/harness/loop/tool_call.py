@@ -29,6 +29,7 @@ from .cancellation import GRACE
 from .decide import may_start_again
 from .driver import Driving, model_called, step_after
 from .hooks import run_hooks
+from .large_results import shortened
 from .proposed_calls import TITLE, approval, asked, decision_events, denied, forbidden, outcome
 from .steps import CallModel, RunTools
 from .tool_context import Acting
@@ -267,7 +268,8 @@ async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool
     """Write the outcome of a call. If the model is called next, the same append records the intent
     to call it. Returns whether this intent was recorded."""
     with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
-        event = outcome(driving, ready.call.id, result)
+        logged = await shortened(driving, ready.tool, ready.call.id, result)
+        event = outcome(driving, ready.call.id, logged)
         if isinstance(step := step_after(driving, event), CallModel):
             called = model_called(driving, step)
             if await driving.write(event, called, expected=driving.state.head):
@@ -280,7 +282,8 @@ async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult
     """Write the outcome of a call, and return its result. If the result cannot be logged, because
     it is too large or not JSON, the tool counts as failed."""
     try:
-        await driving.write(outcome(driving, ready.call.id, result))
+        logged = await shortened(driving, ready.tool, ready.call.id, result)
+        await driving.write(outcome(driving, ready.call.id, logged))
     except InvalidValue as error:
         result = _failed(driving, ready.tool, error)
         await driving.write(outcome(driving, ready.call.id, result))

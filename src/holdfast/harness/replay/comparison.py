@@ -28,7 +28,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "context.built": ("hash", "system", "messages"),
     "tool.started": ("call", "name", "arguments", "by", "repeat", "tell", "probe"),
     "tool.probed": ("call", "outcome"),
-    "tool.finished": ("call", "outcome", "result", "content", "error", "code"),
+    "tool.finished": ("call", "outcome", "result", "content", "error", "code", "stored"),
     "pending.opened": ("what", "call", "title", "detail", "parked"),
     "pending.settled": ("id", "outcome"),
     "queue.changed": ("remove",),

@@ -10,6 +10,7 @@ from ...log import events as ev
 from ...log.events import ids
 from ...log.state import FINAL
 from ..tools import DontKnow, Happened, NotHappened, Park, ProbeAnswer, Ref, ToolResult
+from ..tools.stored_results import StoredResult
 from .track import Track
 
 
@@ -115,7 +116,8 @@ def result(said: ev.ToolFinished) -> ToolResult:
         except msgspec.ValidationError:  # refs of other programs are not compared
             continue
     plain = said.content is None and isinstance(said.result, str)
-    return ToolResult(
+    return StoredResult(
+        stored=said.stored,
         content=str(said.result) if plain else said.content or "",
         data=None if plain else said.result,
         failed=said.outcome == "failed",

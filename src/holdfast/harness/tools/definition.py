@@ -28,6 +28,7 @@ from .probes import DontKnow, Happened, NotHappened, ProbeAnswer
 from .signature import is_async, signature_of
 from .thread_runner import run_in_thread
 from .values import (
+    LEAST,
     ROOT,
     Approval,
     CallAnswer,
@@ -76,8 +77,9 @@ class Tool:
     required number of approvers. `repeat_safe` allows a call whose outcome is unknown to be
     repeated. Without it, `on_unknown` says whether to ask the user about the outcome (`ask`), or to
     report to the model that it is unknown (`tell`). Before any of this, `probe` is asked whether
-    the call took effect, if the tool has one. Times are in seconds; `concurrency` limits the
-    concurrent calls of this tool in one run.
+    the call took effect, if the tool has one. `result_limit` is the number of characters of a
+    result above which it is stored as a blob, in place of the harness's setting. Times are in
+    seconds; `concurrency` limits the concurrent calls of this tool in one run.
 
     See [tools](../tools.md).
     """
@@ -99,6 +101,7 @@ class Tool:
     version: str = "1"
     probe: Probe | None = None
     probe_timeout: float = PROBING
+    result_limit: int | None = None
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -269,6 +272,7 @@ class ToolOptions(TypedDict, total=False):
     version: str
     probe: Probe | None
     probe_timeout: float
+    result_limit: int | None
 
 
 @overload
@@ -360,6 +364,14 @@ def _check(tool: Tool) -> None:
                 problem=f"is {value}",
                 remedy="pass a number above 0, or None",
             )
+
+    limit = tool.result_limit
+    if limit is not None and (type(limit) is not int or limit < LEAST):
+        raise InvalidValue(
+            field=f"{where}.result_limit",
+            problem=f"is {limit!r}",
+            remedy=f"pass a whole number of at least {LEAST}, or None",
+        )
 
 
 def _check_name(name: str) -> None:

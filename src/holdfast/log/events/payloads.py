@@ -202,7 +202,9 @@ class ToolNested(Payload, frozen=True, kw_only=True):
 
 class ToolFinished(Payload, frozen=True, kw_only=True):
     """A tool call ended. `result` is for programs, and also for the model unless `content` is
-    present. `code` is the error code of a failed call.
+    present. `code` is the error code of a failed call. If the result was too large, `content` is a
+    preview, and `stored` has the reference to the blob with the full text: its hash, size, media
+    type and `length` in characters.
 
     Kind and fields: [events](../formats/log.md#kinds).
     """
@@ -215,6 +217,7 @@ class ToolFinished(Payload, frozen=True, kw_only=True):
     refs: list[Any] = []
     metadata: dict[str, Any] = {}
     code: str | None = None
+    stored: list[Any] = []
 
 
 class ProgressReported(Payload, frozen=True, kw_only=True):

@@ -205,6 +205,7 @@ function Call({ call, about }) {
       ${outcome?.error != null && html`<${Value} title="Error ${outcome.code ?? ''}" value=${outcome.error} bad=${true} />`}
       ${outcome && outcome.result !== undefined && html`<${Value} title="Result" value=${outcome.result} />`}
       ${outcome?.content != null && html`<${Value} title="What the model read" value=${outcome.content} />`}
+      ${(outcome?.stored ?? []).map((/** @type {any} */ one) => html`<p class="small"><a href=${address(sessionPath(about.id, 'blobs', one.sha256), { type: one.media_type })} download=${`${call.name}.${one.media_type === 'application/json' ? 'json' : 'txt'}`}>The whole result</a> <span class="muted">${count(one.length)} characters</span></p>`)}
       ${about.display?.tools?.[call.id]?.progress != null && !outcome && html`<${Value} title="Progress" value=${about.display.tools[call.id].progress} />`}
       ${(call.name === 'subagent' || about.display?.subagents?.[call.id]) && html`<${Nested} call=${call} about=${about} />`}
       ${outcome && about.live && !about.deep && html`<button class="quiet small" onClick=${() => amend({ at: outcome.seq })}>Show the session right after it (#${outcome.seq})</button>`}
