@@ -49,7 +49,8 @@ def agent(bank: Bank, **options: Any) -> Agent:
 
 def model(*steps: Any) -> ScriptedModel:
     """A model that pays and then says so; or that plays these steps."""
-    return ScriptedModel(steps or [use(cents=5), "Done."], per_turn=True)
+    played: list[Any] = [*steps] or [use(cents=5), "Done."]
+    return ScriptedModel(played, per_turn=True)
 
 
 async def lost_call(

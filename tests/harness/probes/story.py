@@ -64,7 +64,12 @@ async def live(told: dict[str, Any]) -> dict[str, Any]:
     async with connect(told["url"]) as inner:
         store, at = FaultyStore(inner, plan), place(told["tenant"])
         shop = agent(Effects(Path(told["effects"])))
-        settings = {"default_model": model(), "store": store, "tenant": at.tenant, "ttl": 0.5}
+        settings: dict[str, Any] = {
+            "default_model": model(),
+            "store": store,
+            "tenant": at.tenant,
+            "ttl": 0.5,
+        }
         async with Harness(shop, **settings) as harness:
             if told.get("send", True):
                 session = await harness.get_or_create("s")

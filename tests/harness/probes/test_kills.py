@@ -97,7 +97,7 @@ class _Kills:
             for id, item in list(row.pending.items()) if row is not None else ():
                 made = [done for done in effects.all() if done.key == item["call"]]
                 how: Any = "answered" if made and item["what"] == "external" else "approved"
-                say = {"answer": RESULTS["mail"]} if how == "answered" else {}
+                say: dict[str, Any] = {"answer": RESULTS["mail"]} if how == "answered" else {}
                 with contextlib.suppress(AlreadyDecided):
                     await settle_pending(store, place(tenant), id, how, actor="ann", **say)
             await asyncio.sleep(LOOK)

@@ -198,14 +198,14 @@ async def test_what_a_probe_found_is_stored_too() -> None:
 
 
 async def test_the_prompt_of_another_process_is_the_same_to_the_byte(tmp_path: Path) -> None:
-    script = model(read_on(search="line 7\n"), *["Fine."] * 2)
-    async with connect(f"sqlite:{tmp_path}/live.db") as store:
-        async with Harness(reader(), default_model=script, store=store) as harness:
-            session = await harness.get_or_create("s")
-            await session.send("go")
-            with contextlib.closing(sqlite3.connect(tmp_path / "live.db")) as file:
-                file.execute("VACUUM INTO ?", [f"{tmp_path}/copy.db"])
-            await session.send("well?")
+    script = asked_twice()
+    place = f"sqlite:{tmp_path}/live.db"
+    async with Harness(reader(), default_model=script, store=place) as harness:
+        session = await harness.get_or_create("s")
+        await session.send("go")
+        with contextlib.closing(sqlite3.connect(tmp_path / "live.db")) as file:
+            file.execute("VACUUM INTO ?", [f"{tmp_path}/copy.db"])
+        await session.send("well?")
     told = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__, f"sqlite:{tmp_path}/copy.db"), stdout=subprocess.PIPE
     )
@@ -215,6 +215,11 @@ async def test_the_prompt_of_another_process_is_the_same_to_the_byte(tmp_path: P
     assert "read_result" in [tool.name for tool in script.calls[-1].tools]
 
 
+def asked_twice() -> ScriptedModel:
+    first = [Say(calls=[Use("read_all")]), read_on(search="line 7\n"), "Done."]
+    return ScriptedModel.by_input({"go": first, "well?": "Fine."})
+
+
 def prompt(call: ModelCall) -> str:
     said = repr((call.system, call.messages, call.tools)).encode()
     return f"{len(said)} {hashlib.sha256(said).hexdigest()}"
@@ -222,7 +227,7 @@ def prompt(call: ModelCall) -> str:
 
 async def restarted(place: str) -> None:
     """What another process does: it sends the next message, and prints what the model got."""
-    script = ScriptedModel(["Fine."])
+    script = asked_twice()
     async with Harness(reader(), default_model=script, store=place) as harness:
         await harness.send("s", "well?")
     print(prompt(script.calls[-1]))

@@ -536,7 +536,8 @@ async def test_a_call_that_is_not_lost_asks_no_probe() -> None:
 
 @pytest.mark.parametrize("answer", [Happened(PAID), NotHappened(), DontKnow("the bank is closed")])
 async def test_what_a_probe_said_is_shown_and_audited(answer: Any) -> None:
-    said = {Happened: "happened", NotHappened: "not_happened", DontKnow: "unknown"}[type(answer)]
+    names: dict[Any, str] = {Happened: "happened", NotHappened: "not_happened"}
+    said = names.get(type(answer), "unknown")
     reason = getattr(answer, "reason", None)
     async with connect("memory:") as store:
         await lost_call(store)

@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, get_args, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, cast, get_args, overload
 
 import msgspec
 
@@ -177,7 +177,7 @@ class Tool:
         assert probe is not None, "the tool has no probe"
         given = _wanted(probe, {**arguments, "context": context})
         if is_async(probe):
-            said: Any = await probe(**given)
+            said: Any = await cast("Awaitable[ProbeAnswer]", probe(**given))
         else:
             said = await run_in_thread(functools.partial(probe, **given))
             if inspect.isawaitable(said):
