@@ -85,6 +85,7 @@ READERS = {
     "queue.changed": "transcript",
     "context.added": "search",
     "compaction.made": "search",
+    "tool.probed": "transcript audit",
 }
 UNREAD = """
 session.touched session.suspended session.resumed session.expired session.pinned
@@ -110,7 +111,7 @@ session.touched.surface surface.attached.surface surface.detached.surface thread
 thread.created.call thread.created.item thread.created.parent thread.forked.agent thread.forked.call
 thread.forked.item thread.forked.parent thread.reported.item timer.cleared.id timer.fired.id
 timer.set.id tool.finished.call tool.finished.code tool.nested.parent tool.started.call
-tool.started.key tool.started.name
+tool.started.key tool.started.name tool.probed.call
 """
 
 # Texts of events that a search does not look at: names, reasons, and what another event also holds.
@@ -125,7 +126,7 @@ session.created.workspace session.expired.reason session.held.hold
 session.held.reason session.moved.to session.pinned.reason session.reopened.reason
 session.resumed.reason session.suspended.reason session.timed.reason session.touched.reason
 state.changed.drop surface.attached.reason surface.detached.reason thread.rewound.first
-timer.set.text
+timer.set.text tool.probed.reason
 """
 
 # Content that an encrypted store keeps in clear text, because lists and queries go by it.

@@ -145,6 +145,7 @@ RUN: list[tuple[str, Any]] = [
     ("abort.requested", {"reason": "enough"}),
     ("timer.planned", {"due": START + 999}),
     ("thread.reported", {"item": "c!sub"}),
+    ("tool.probed", {"call": "c1", "outcome": "unknown", "reason": "the bank is closed"}),
 ]
 SURFACE = SURFACE_CLAIM + surface_name("slack", "D1")
 MARK = "first try"

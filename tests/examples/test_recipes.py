@@ -141,6 +141,12 @@ async def test_a_follow_up_is_sent_by_a_worker_that_starts_later(folder: Path) -
     assert "timer.fired" in {event.kind for event in seen}
 
 
+def test_a_refund_is_probed_after_a_crash_and_made_once(folder: Path) -> None:
+    crash = [sys.executable, "refund_probe.py", "crash"]
+    assert subprocess.run(crash, cwd=folder, check=False).returncode == 9
+    assert run(folder, "refund_probe.py") == "done 1 payment\n"
+
+
 def test_a_subagent_is_approved_and_reports(folder: Path) -> None:
     said = run(folder, "subagents.py").splitlines()
     assert said == ["approve: refund(order='42')", "Done.", "clerk done"]

@@ -54,6 +54,7 @@ def served(*steps: Any, **settings: Any) -> Harness:
         *(("window_tokens", bad) for bad in (0, -1, 1.5, "9", None, True)),
         *(("window_turns", bad) for bad in (0, -1, NAN)),
         *(("parallel_tools", bad) for bad in (0, -1, "2")),
+        *(("result_limit", bad) for bad in (0, 999, 1e4, "many")),
         *(("parallel_recovery", bad) for bad in (0, -1, "2")),
         *(("crashes", bad) for bad in (-1, "3", None)),
         *(("ttl", bad) for bad in (0, -1, NAN, float("inf"), "5", 0.0001, 86_401, None, True)),

@@ -27,7 +27,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from holdfast.errors import HeadMoved, StoreUnavailable
-from holdfast.harness import ToolResult
+from holdfast.harness import Tool, ToolResult
 from holdfast.harness.live import decisions, inputs, subscribers
 from holdfast.harness.live.inputs import accept
 from holdfast.harness.live.log import Live
@@ -46,6 +46,7 @@ from holdfast.harness.loop import (
     tool_call,
 )
 from holdfast.harness.session import base
+from holdfast.harness.tools import Happened, NotHappened
 from holdfast.harness.workers import drivers, recovery
 from holdfast.log import events as ev
 from holdfast.log.events import Event, NewEvent, ids, new_id
@@ -402,6 +403,36 @@ def skip_call() -> Iterator[None]:
         return await carried_out(driving, ready, outer)
 
     with patch.object(tool_call, "carried_out", skipping):
+        yield
+
+
+@mutation("a person is asked about a lost call without asking its probe")
+def skip_probes() -> Iterator[None]:
+    begun = decide._begun
+
+    def unprobed(calls: Any) -> Any:
+        return begun({id: replace(call, probe=None) for id, call in calls.items()})
+
+    with patch.object(decide, "_begun", unprobed):
+        yield
+
+
+@mutation("a lost call is repeated although its probe does not know whether it happened")
+def repeat_after_doubt() -> Iterator[None]:
+    may = decide.may_start_again
+    with patch.object(decide, "may_start_again", lambda c: c.probe == "unknown" or may(c)):
+        yield
+
+
+@mutation("a probe that says that the call happened is taken for one that says the opposite")
+def happened_is_not_happened() -> Iterator[None]:
+    probed = Tool.probed
+
+    async def opposite(self: Any, arguments: Any, context: Any) -> Any:
+        answer = await probed(self, arguments, context)
+        return NotHappened() if isinstance(answer, Happened) else answer
+
+    with patch.object(Tool, "probed", opposite):
         yield
 
 

@@ -71,8 +71,13 @@ def said(*calls: str, run: str = RUN, **rest: Any) -> Line:
                 run=run, **rest)  # fmt: skip
 
 
-def begun(call: str = "c1", name: str = "charge", **rest: Any) -> Line:
-    return line("tool.started", ev.ToolStarted(call=call, name=name, key=call), run=RUN, **rest)
+def begun(call: str = "c1", name: str = "charge", *, probe: bool = False, **rest: Any) -> Line:
+    payload = ev.ToolStarted(call=call, name=name, key=call, probe=probe)
+    return line("tool.started", payload, run=RUN, **rest)
+
+
+def said_by_probe(outcome: Any) -> Line:
+    return line("tool.probed", ev.ToolProbed(call="c1", outcome=outcome), run=RUN)
 
 
 def over(call: str = "c1", outcome: Any = "ok", **rest: Any) -> Line:
@@ -112,6 +117,7 @@ CREATED = line("session.created", ev.SessionCreated(agent="simulated"))
 PLAIN = (CREATED, received(), started(2), called(), said(), ended())
 CALL = (CREATED, received(), started(2), called(), said("c1 charge"), begun())
 DONE = (*CALL, over(), called(2), said(), ended())
+PROBED = (*CALL[:4], said("c1 transfer"), begun(name="transfer", probe=True))
 CHARGED = Effect(0.065, "p0.0", "s0", "main", "charge", "c1", "c1")
 LOST = (*CALL, resumed(at=at(600)), over(), called(2), said(), ended())
 CRASH = Strike(0.1, 5.0, "crash", 0)
@@ -284,6 +290,20 @@ BAD: dict[str, tuple[str, SimulationOutcome]] = {
     ),
     "an approval that waits": (
         "prompt", outcome(*ASKED, settled(actor=ANN, at=at(8)), resumed("answered", at=at(80)))
+    ),
+    "a repetition without need": (
+        "probed", outcome(*PROBED, resumed(at=at(600)), begun(name="transfer", probe=True), over())
+    ),
+    "a repetition after doubt": (
+        "probed", outcome(*PROBED, resumed(at=at(600)), said_by_probe("unknown"),
+                          begun(name="transfer", probe=True))
+    ),
+    "a question without a probe": (
+        "probed", outcome(*PROBED, resumed(at=at(600)), opened("c1@6"))
+    ),
+    "a probe of a call that is not lost": ("probed", outcome(*PROBED, said_by_probe("unknown"))),
+    "a call that happened and goes on": (
+        "probed", outcome(*PROBED, resumed(at=at(600)), said_by_probe("happened"), called(2))
     ),
     "a timer that is late": (
         "prompt", outcome(CREATED, TIMER, RANG, ("timer.fired", FIRED[1], {"at": at(90)}))

@@ -10,7 +10,7 @@ import pytest
 from . import mutations
 
 SAMPLE = (  # each is found within a few schedules
-    *("no_dedup", "take_live_lease", "forget_intent", "call_twice", "no_fence"),
+    *("no_dedup", "take_live_lease", "skip_probes", "forget_intent", "call_twice", "no_fence"),
     *("never_release", "lose_wakeups", "acknowledge_early"),
 )
 SCHEDULES = 15

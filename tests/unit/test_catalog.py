@@ -247,6 +247,7 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     (ev.TimerPlanned(due=9), (Op("set", "due", value=9),)),
     (ev.CheckpointMade(id="c"), ()),
     (ev.CheckpointDropped(id="c"), ()),
+    (ev.ToolProbed(call="c", outcome="unknown"), (ACTIVE,)),
     (ev.ToolFinished(call="c"), (ACTIVE,)),
     (
         ev.PendingOpened(id="p", what="plan"),

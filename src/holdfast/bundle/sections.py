@@ -218,6 +218,7 @@ class Digest(Overview):
             self._open.setdefault(call.id, _Open(place))
 
     def _finished(self, event: Event, p: ev.ToolFinished) -> None:
+        self._attached(event, p.stored)
         found = self._open.pop(p.call, None)
         if found is None or found.place is None:
             return

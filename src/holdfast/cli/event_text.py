@@ -59,6 +59,13 @@ def cut(text: str, full: bool, most: int = CUT) -> str:
     return f"{text[:most]}… and {len(text) - most:,} more characters (--full shows them)"
 
 
+PROBED = {
+    "happened": "the probe says that it happened",
+    "not_happened": "the probe says that it did not happen",
+    "unknown": "the probe does not know whether it happened",
+}
+
+
 def describe(event: Event) -> Iterator[str]:
     """Yield the content of an event as text, in one or more pieces, which may contain
     line feeds.
@@ -88,6 +95,9 @@ def _payload(payload: ev.Payload, data: Any) -> Iterator[str]:
         case ev.ToolFinished():
             said = payload.error if payload.error is not None else json_text(payload.result)
             yield f"{payload.outcome}: {said} (call {payload.call})"
+        case ev.ToolProbed():
+            why = f" ({payload.reason})" if payload.reason else ""
+            yield f"{PROBED[payload.outcome]}{why} (call {payload.call})"
         case ev.PendingOpened():
             yield f"{payload.what} {payload.id} {payload.title or ''}".rstrip()
             if payload.detail is not None:

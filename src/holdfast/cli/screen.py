@@ -17,6 +17,7 @@ from ..values.delta import Delta
 from ..values.risk import risk
 from ..values.stream_items import Item, Trouble
 from .error_report import scrubbed
+from .event_text import PROBED
 from .output import Output, json_text, plain_lines
 from .render import moment, warning
 
@@ -124,6 +125,9 @@ class Screen:
                 yield f"[interrupted: {said.reason or 'no reason given'}]", "dim"
             case ev.ToolFinished() as done:
                 yield f"← {_outcome(done)}", "yellow"
+            case ev.ToolProbed() as probed:
+                why = f": {probed.reason}" if probed.reason else ""
+                yield f"… {PROBED[probed.outcome]}{why}", "dim"
             case ev.ProgressReported() as progress:
                 yield f"… {json_text(progress.data)}", "dim"
             case ev.PendingOpened() as opened:

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..log.events import Key
 from ..log.transcript import Message, ToolCall
 from ..stores.conversation import messages_of
-from .event_text import cut
+from .event_text import PROBED, cut
 from .options import DEFAULTS, Common, Session, Thread
 from .output import json_text, plain, plain_lines
 from .render import moment
@@ -112,7 +112,7 @@ def _media(message: Message) -> Iterator[str]:
 def _outcome(call: ToolCall) -> str:
     done = call.outcome
     if done is None:
-        return "no result yet"
+        return PROBED.get(call.probed or "", "no result yet")
     said: Any = done.content if done.content is not None else done.result
     text = said if isinstance(said, str) else "" if said is None else json_text(said)
     return (

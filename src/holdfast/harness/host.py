@@ -47,6 +47,7 @@ from .session.subagents import thread_of_item
 from .session_eviction import evict
 from .setup import prepare
 from .telemetry.logs import LogConfig, Logs
+from .tools.stored_results import LIMIT
 from .workers.recovery import Slots
 from .workers.signals import ending, on_shutdown
 
@@ -92,6 +93,7 @@ class Harness:
         parallel_recovery: int = RECOVERING,
         price: Price | None = price,
         trace: bool | None = None,
+        result_limit: int | None = LIMIT,
         storage: str | Store | None = None,
     ) -> None:
         if storage is not None:  # the name of `store` before 0.2

@@ -31,7 +31,8 @@ QUEUEING = ("queue.changed", "run.started", "model.called")
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a call ended. `unknown` means that the call may or may not have had an effect; `result`
     is then the raw data if this version cannot read the outcome. `erased` means that the outcome
-    was erased.
+    was erased. If the result was too large, `content` is a preview, and `stored` refers to the blob
+    with the full text.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -44,11 +45,12 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str | None = None
     code: str | None = None
     refs: list[Any] = []
+    stored: list[Any] = []
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call of a message. A call without an outcome is open, whether or not it was
-    started.
+    started. `probed` is the last answer of the tool's probe, if it was asked.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -59,6 +61,7 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider_id: str | None = None
     started: bool = False
     outcome: Outcome | None = None
+    probed: Literal["happened", "not_happened", "unknown"] | None = None
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,6 +124,10 @@ def transcript(events: Iterable[Event]) -> list[Message]:
             for id in [start.call] if isinstance(start, ev.ToolStarted) else open:
                 if id in open:
                     _change(*open[id], started=True)
+        elif event.kind == "tool.probed":
+            answer = typed(event)
+            if isinstance(answer, ev.ToolProbed) and answer.call in open:
+                _change(*open[answer.call], probed=answer.outcome)
         elif event.kind == "tool.finished":
             id, outcome = _outcome(event)
             if id in open:
@@ -194,7 +201,7 @@ def _outcome(event: Event) -> tuple[str, Outcome]:
     payload = typed(event)
     how: dict[str, Any]
     if isinstance(payload, ev.ToolFinished):
-        names = ("outcome", "result", "error", "content", "code", "refs")
+        names = ("outcome", "result", "error", "content", "code", "refs", "stored")
         how = {name: getattr(payload, name) for name in names}
         return payload.call, Outcome(seq=event.seq, at=event.at, **how)
     # The event's id still names the call, so that it stays closed.

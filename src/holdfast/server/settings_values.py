@@ -78,6 +78,7 @@ HARNESS = {
     "fallback_models": TEXTS,
     "parallel_recovery": WHOLE,
     "parallel_tools": WHOLE,
+    "result_limit": WHOLE,
     "recovery": TEXT,
     "summarise": TEXT,
     "trace": FLAG,

@@ -12,7 +12,7 @@ from ..log import events as ev
 from ..log.catalog import Row
 from ..log.codec import typed
 from ..log.events import Event, Key
-from ..values.audit import Audited, Decided
+from ..values.audit import Audited, Decided, Probed
 from .changes import Changes
 from .queries import threads
 
@@ -83,6 +83,9 @@ class _Tally:
             )
         elif isinstance(payload, ev.ToolFinished):
             self._end(event, payload)
+        elif isinstance(payload, ev.ToolProbed) and payload.call in self.calls:
+            made = Probed(outcome=payload.outcome, at=event.at, reason=payload.reason)
+            self._change(payload.call, probes=[*self.calls[payload.call].probes, made])
 
     def _propose(
         self, event: Event, call: ev.Call, *, model: str | None = None, parent: str | None = None

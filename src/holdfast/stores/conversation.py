@@ -87,7 +87,7 @@ async def _outcomes(
     upto = min(last, after + OUTCOMES)
     async with aclosing(store.read(key, after=after, before=upto + 1, log=log)) as read:
         async for event in read:
-            if event.kind in ("tool.started", "tool.finished"):
+            if event.kind in ("tool.started", "tool.probed", "tool.finished"):
                 more.append(event)
                 if event.kind == "tool.finished":
                     open.discard(getattr(typed(event), "call", ids.done_call(event.id)))

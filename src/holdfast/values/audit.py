@@ -23,6 +23,18 @@ class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
+class Probed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer of a tool's probe about a call whose outcome was lost, its time (ms), and the
+    reason if the probe does not know.
+
+    See [what was done](../sessions.md#what-was-done-and-by-whose-leave).
+    """
+
+    outcome: str
+    at: int
+    reason: str | None = None
+
+
 class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The audit record of one tool call. `asked` are the senders of the messages of its run. Times
     are in ms. `changed` are the arguments that an approver changed; `result` and `error` come from
@@ -50,3 +62,4 @@ class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str | None = None
     result: Any = None
     error: str | None = None
+    probes: list[Probed] = []

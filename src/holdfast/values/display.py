@@ -78,7 +78,8 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call of the run. `progress` is the last progress report of the tool, `error` the error
     message. `thread` is the thread of the sub-agent that the call started, `parent` the call that
-    made this call. `over` is true if the call has an outcome."""
+    made this call. `over` is true if the call has an outcome. `probed` is the last answer of the
+    tool's probe, if it was asked. `stored` refers to the blob of a result that was too large."""
 
     name: str
     arguments: Any = None
@@ -89,6 +90,8 @@ class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: str | None = None
     thread: str | None = None
     over: bool = False
+    probed: Literal["happened", "not_happened", "unknown"] | None = None
+    stored: list[Any] = []
 
 
 class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -348,8 +351,12 @@ def _tool_finished(display: Display, event: Event, p: ev.ToolFinished | None) ->
         return _with_call(display, ids.done_call(event.id), status="unknown", over=True)
     result = p.content if p.result is None else p.result
     error = None if p.outcome == "ok" else p.error or p.content or p.code
-    status = ENDED[p.outcome]
-    return _with_call(display, p.call, status=status, result=result, error=error, over=True)
+    shown: dict[str, Any] = {"status": ENDED[p.outcome], "result": result, "error": error}
+    return _with_call(display, p.call, over=True, stored=p.stored, **shown)
+
+
+def _tool_probed(display: Display, event: Event, p: ev.ToolProbed | None) -> Display:
+    return display if p is None else _with_call(display, p.call, probed=p.outcome)
 
 
 def _with_call(display: Display, call: str, **changes: Any) -> Display:
@@ -391,6 +398,7 @@ _STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
     "tool.finished": _tool_finished,
     "progress.reported": _progress_reported,
     "pending.opened": _pending_opened,
+    "tool.probed": _tool_probed,
 }
 ENDS = ("run.started", "run.resumed", "run.waiting", "run.finished", "model.called")
 

@@ -71,6 +71,7 @@ KINDS = st.one_of(
     of("task.changed", tasks=TASKS),
     of("thread.forked", parent=st.just("main"), at=st.just(1)),
     of("thread.rewound", to=st.integers(0, 9), window=st.just({})),
+    of("tool.probed", call=CALLS, outcome=st.sampled_from(["not_happened", "unknown"])),
     st.tuples(st.sampled_from(["message.completed", "tool.finished"]), st.just({"odd": [1]})),
 )
 

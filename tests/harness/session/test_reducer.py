@@ -121,6 +121,7 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
     "timer.planned": ({}, set()),
     "checkpoint.made": ({"id": "x"}, set()),
     "checkpoint.dropped": ({"id": "x"}, set()),
+    "tool.probed": ({"call": "c", "outcome": "unknown"}, {"tools"}),
 }
 HIDDEN = {"head", "state", "said", "open"}
 NAMED = Display(session="s", modes={"plan": "p/p", "build": "b/b"}, default="d/d")

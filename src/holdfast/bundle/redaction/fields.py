@@ -61,6 +61,7 @@ _OWN: dict[tuple[type[ev.Payload], str], What] = {
     (ev.MessageReceived, "parts"): "parts",
     (ev.MessageReceived, "output"): "shape",
     (ev.ToolFinished, "refs"): "refs",
+    (ev.ToolFinished, "stored"): "parts",
     (ev.QueueChanged, "texts"): "numbered",
     (ev.ContextRemoved, "ids"): "id",
 }

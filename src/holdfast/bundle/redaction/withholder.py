@@ -41,6 +41,7 @@ def _full(pattern: re.Pattern[str]) -> Fits:
 _BLOB: dict[str, Fits] = {
     "type": lambda item: item == "blob",
     "size": _is_int,
+    "length": _is_int,
     "sha256": _full(re.compile(r"[0-9a-f]{64}")),
     "media_type": _full(re.compile(r"[a-z]{1,20}/[A-Za-z0-9.+-]{1,80}")),
     "name": _never,

@@ -22,6 +22,7 @@ from ...log.events import RESERVED_NAMESPACES
 from ...log.state import FINAL
 from ...models.port import split_ref
 from ..tools import Tool
+from ..tools.stored_results import READ, READ_RESULT
 from .userstate import begun
 
 Instructions: TypeAlias = str | Callable[..., str | Awaitable[str]]
@@ -238,7 +239,7 @@ class Agent:
         a mode change still finds its tool."""
         found = self.tools_in(mode).get(name)
         others = (self.tools_in(other).get(name) for other in self.modes)
-        return found or next(filter(None, others), None)
+        return found or next(filter(None, others), READ_RESULT if name == READ else None)
 
     def contexts_in(self, mode: Mode) -> list[Context]:
         """Return the contexts of a mode, in the order in which they are shown to the model."""

@@ -54,6 +54,7 @@ class Config:
     recovering: int = RECOVERING
     price: Price | None = None
     summarise: Callable[..., Any] | str | None = None
+    result_limit: int | None = None
     offered: Collection[str] | None = None
     clock: Callable[[Key], int] = lambda key: wall_clock()  # the time of a log, in ms
 

@@ -16,6 +16,7 @@ from ...models.port import split_ref
 from ...values.options import RunLimits
 from ..faults import ErrorPolicy
 from ..telemetry.logs import LogConfig
+from ..tools.values import LEAST
 
 SHORTEST, LONGEST = 0.001, 86_400  # seconds that a store allows for a lease
 LIMITS = ("steps", "tokens", "cost", "seconds")
@@ -177,6 +178,10 @@ _TESTS: dict[str, Test] = {
     ),
     "trace": _one_of(None, True, False),
     "providers": _rule(_is_list, "is {kind}: pass a list"),
+    "result_limit": _rule(
+        lambda value: value is None or (_is_whole(value) and value >= LEAST),
+        f"is {{value}}: pass a whole number of at least {LEAST}, or None",
+    ),
     "fallback_models": _rule(
         lambda value: _is_list(value) and all(isinstance(ref, str) for ref in value),
         "is {value}: pass a list of provider/model",

@@ -38,7 +38,7 @@ _OPENING = ("message.completed", "tool.nested")
 _KEPT = {
     *("message.received", "message.completed", "message.interrupted", "queue.changed"),
     *("run.started", "run.finished", "model.called", "thread.forked"),
-    *("tool.nested", "tool.started", "tool.finished"),
+    *("tool.nested", "tool.started", "tool.finished", "tool.probed"),
 }
 
 
@@ -174,6 +174,14 @@ class History:
             for part in parts
             if isinstance(part, dict) and part.get("type") == "blob"
         }
+
+    def stored(self) -> dict[str, list[Any]]:
+        """Return the references to stored results in the conversation, by call."""
+        messages = [message for turn in self.turns for message in turn.messages]
+        if any(e.kind == "tool.finished" and b'"stored"' in bytes(e.data) for e in self._open):
+            messages += self._in_order(self._open)
+        calls = [call for message in messages for call in message.calls]
+        return {c.id: c.outcome.stored for c in calls if c.outcome and c.outcome.stored}
 
     def _known(self, model: str) -> int:
         """Return how many turns are already rendered for this model."""

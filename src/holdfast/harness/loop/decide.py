@@ -16,6 +16,7 @@ from ...values.watch import Rest, rest
 from ..agents.limits import RunBounds
 from .steps import (
     AskOutcome,
+    AskProbe,
     CallModel,
     Compact,
     Conclude,
@@ -123,11 +124,19 @@ def _open_calls(state: State) -> Step | None:
 
 def _begun(calls: Mapping[str, OpenCall]) -> Step:
     """Return the step for calls that were started before a crash and whose outcome is unknown."""
-    if again := tuple(id for id, call in calls.items() if call.repeat and not call.parent):
+    outer = {id: call for id, call in calls.items() if not call.parent}
+    if due := tuple(id for id, call in outer.items() if call.probe == "due"):
+        return AskProbe(due)
+    if again := tuple(id for id, call in outer.items() if may_start_again(call)):
         return RunTools(again)
     if told := tuple(id for id, call in calls.items() if call.tell or call.parent):
         return Conclude(told)
     return AskOutcome(tuple(calls))
+
+
+def may_start_again(call: OpenCall) -> bool:
+    """Return whether a started call whose outcome is lost may be made again without asking."""
+    return call.probe == "not_happened" or (call.repeat and call.probe != "due")
 
 
 def _asking(state: State) -> Step:

@@ -20,6 +20,7 @@ from ...values.usage import normalised
 from ..faults import RunFault, classify, make, public, retry_after, retryable
 from ..live.debounce import Debounced
 from .driver import Driving, Flight
+from .large_results import offered
 from .model_stream import AnswerTooLong, ModelOutput, checked_chunks
 from .policy import hidden
 from .prompt_context import Built, ContextFailed, build
@@ -145,10 +146,10 @@ def _check_going(aborted: asyncio.Event) -> None:
 
 
 async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
-    config, live = driving.config, driving.live
-    rules = driving.shared.state.rules
-    known = config.agent.tools_in(config.mode(driving.state)).values()
-    tools = [tool for tool in known if not hidden(tool.name, tool.category, rules)]
+    live, rules = driving.live, driving.shared.state.rules
+    tools = [
+        tool for tool in offered(driving).values() if not hidden(tool.name, tool.category, rules)
+    ]
     output: ToolSpec | None = await output_spec(driving)
     return ModelCall(
         model=model.ref.partition("/")[2],

@@ -13,8 +13,12 @@ from ...log import events as ev
 from ...log.events import NewEvent, ids
 from ...log.state import OpenCall
 from ..tools import Tool, ToolResult, as_result
+from ..tools.stored_results import StoredResult
 from ..tools.values import UNKNOWN
+from .decide import may_start_again
 from .driver import Driving
+from .large_results import whole_result
+from .probes import ask_probe
 from .proposed_calls import decision_events, outcome
 from .tool_call import Ready, carried_out, kept, prepared, refused, started
 from .tool_context import DEPTH, Acting
@@ -53,7 +57,10 @@ async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult
     open = driving.state.calls.get(id)
     if open is None:
         return await _before(driving, call) or ToolResult(content="No result.", failed=True)
-    if open.status == "started" and not open.repeat:
+    if open.status == "started" and open.probe == "due":
+        await ask_probe(driving, id)
+        return await _settled(driving, outer, call)
+    if open.status == "started" and not may_start_again(open):
         result = ToolResult(content=UNKNOWN, failed=True, code="unknown")
         await driving.write(outcome(driving, id, result, "unknown"))
         return result
@@ -123,10 +130,12 @@ async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
         if event.kind == "tool.finished" and event.id == ids.done_id(id):
             said = event.payload(ev.ToolFinished)
             text = said.content if said.content is not None else said.result
-            return ToolResult(
+            found = StoredResult(
                 content=text if isinstance(text, str) else "",
                 data=said.result,
                 failed=said.outcome != "ok",
                 code=said.code,
+                stored=said.stored,
             )
+            return await whole_result(driving, found)
     return None

@@ -25,10 +25,12 @@ from .driver import Driving, model_called
 from .hooks import run_hooks
 from .model_call import call_model, finished, interrupted, steering_removed
 from .model_stream import checked_chunks
+from .probes import ask_probes
 from .proposed_calls import outcome, title, too_many
 from .run_start import start_driving, start_events
 from .steps import (
     AskOutcome,
+    AskProbe,
     CallModel,
     Compact,
     Conclude,
@@ -202,13 +204,23 @@ async def _ask_outcome(driving: Driving, step: AskOutcome) -> None:
             detail={
                 "tool": call.name,
                 "arguments": made.arguments if made else None,
-                "why": "the process crashed while the tool was running",
+                "why": await _why(driving, call),
                 "answers": "approve: run it again; deny: tell the model; answer: its result",
             },
         )
         events.append(driving.event("pending.opened", payload))
     if driving.still(step):
         await driving.write(*events, expected=driving.state.head)
+
+
+async def _why(driving: Driving, call: OpenCall) -> str:
+    """Return the reason why the outcome of a call is not known."""
+    why = "the process crashed while the tool was running"
+    if call.probe != "unknown":
+        return why
+    probed = await driving.live.payload(call.since, ev.ToolProbed)
+    reason = f" ({probed.reason})" if probed is not None and probed.reason else ""
+    return f"{why}, and its probe does not know whether it happened{reason}"
 
 
 async def _expire(driving: Driving, step: Expire) -> None:
@@ -362,4 +374,5 @@ _STEPS: dict[type[Any], Callable[[Driving, Any], Awaitable[None]]] = {
     Wait: _wait,
     Report: report,
     Finish: _finish,
+    AskProbe: ask_probes,
 }

@@ -17,7 +17,9 @@ from ...models.port import CallChunk
 from ...values.risk import level
 from ..agents.config import CALLS
 from ..tools import Approval, BadArguments, Tool, ToolResult
+from ..tools.stored_results import StoredResult
 from .driver import Driving
+from .large_results import offered
 from .policy import allowed, hidden
 from .tool_context import Acting
 from .typed_output import NUDGE, answer, answer_tool
@@ -31,8 +33,7 @@ async def proposed(
 ) -> tuple[list[ev.Call], list[NewEvent]]:
     """Return the calls that a model proposed, with new ids, and the events that record the
     decisions about them."""
-    config = driving.config
-    tools = config.agent.tools_in(config.mode(driving.state))
+    tools = offered(driving)
     output = await answer_tool(driving)
     if output is not None:
         tools = {**tools, FINAL: output}
@@ -170,11 +171,14 @@ def outcome(
     there is only one such event."""
     text = None if result.data is None else msgspec.json.encode(result.data).decode()
     same = text is None or text == result.content
+    stored = result.stored if isinstance(result, StoredResult) else []
+    plain = result.content or None if result.data is None and not stored else result.data
     payload = ev.ToolFinished(
         call=call,
         outcome=how or ("failed" if result.failed else "ok"),
-        result=result.content or None if result.data is None else result.data,
-        content=None if same or not result.content else result.content,
+        result=plain,
+        content=None if (same and not stored) or not result.content else result.content,
+        stored=stored,
         refs=[msgspec.to_builtins(ref) for ref in result.refs],
         metadata=result.metadata,
         code=result.code or ("tool_failed" if result.failed else None),

@@ -105,6 +105,13 @@ class Finish(Struct, frozen=True):
     code: str | None = None
 
 
+class AskProbe(Struct, frozen=True):
+    """Step: ask the probes of these calls whether they took effect, because their outcomes are
+    unknown."""
+
+    calls: tuple[str, ...]
+
+
 Step: TypeAlias = (
     Idle
     | SetDue
@@ -122,6 +129,7 @@ Step: TypeAlias = (
     | Wait
     | Report
     | Finish
+    | AskProbe
 )
 
 # Steps that need no run, or do not change a waiting run.

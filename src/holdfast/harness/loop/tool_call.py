@@ -26,8 +26,10 @@ from ..tools.signature import is_async
 from ..tools.thread_runner import asked_to_stop, escaped
 from ..tools.values import clean
 from .cancellation import GRACE
+from .decide import may_start_again
 from .driver import Driving, model_called, step_after
 from .hooks import run_hooks
+from .large_results import shortened
 from .proposed_calls import TITLE, approval, asked, decision_events, denied, forbidden, outcome
 from .steps import CallModel, RunTools
 from .tool_context import Acting
@@ -92,38 +94,48 @@ async def carry_out(driving: Driving, ready: list[Ready]) -> bool:
 def refused(driving: Driving, ready: Ready) -> bool:
     """Return whether a call that is about to start is no longer allowed."""
     open = driving.state.calls[ready.call.id]
-    begins = open.status in ("proposed", "approved") and not open.parked
+    begins = (open.status in ("proposed", "approved") or _not_made(open)) and not open.parked
     return begins and denied(driving, ready.tool)
+
+
+def _not_made(open: OpenCall) -> bool:
+    """Return whether a probe said that a started call did not take effect."""
+    return open.status == "started" and open.probe == "not_happened"
 
 
 def check_tools(driving: Driving) -> None:
     """Raise `ToolMissing` if a run that is about to resume needs a tool which does not exist."""
     config, state = driving.config, driving.state
     for call in state.calls.values():
-        needed = call.status == "approved" or (call.status == "started" and call.repeat)
+        lost = call.status == "started" and (may_start_again(call) or call.probe == "due")
+        needed = call.status == "approved" or lost
         if needed and config.agent.tool(call.name, config.mode(state)) is None:
-            session = driving.live.key.session
-            raise ToolMissing(session=session, agent=config.agent.key, tool=call.name)
+            raise missing(driving, call.name)
+
+
+def missing(driving: Driving, tool: str) -> ToolMissing:
+    """Create the error for a tool that a call needs, but that does not exist here."""
+    session = driving.live.key.session
+    return ToolMissing(session=session, agent=driving.config.agent.key, tool=tool)
 
 
 async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
     """Return a call that is ready to run, or the event to write instead. If the tool has changed
     since the decision, approval is requested again. Raises `ToolMissing` if the tool no longer
     exists."""
-    call = await _call(driving, id, open)
+    call = await call_of(driving, id, open)
     config = driving.config
     tool = config.agent.tool(open.name, config.mode(driving.state))
     if open.name == FINAL:
         tool = await answer_tool(driving)
     if tool is None and call.fingerprint is not None:
-        key = driving.live.key
-        raise ToolMissing(session=key.session, agent=config.agent.key, tool=open.name)
+        raise missing(driving, open.name)
     if tool is None or (open.status == "proposed" and id not in driving.judged):
         # Another driver checked it, but its decision is lost: check it again before it runs.
         if about := await decision_events(driving, call, tool, again=driving.state.head):
             return about[0]
         assert tool is not None, "the tool was not found, although it was checked before"
-    arguments, by, edited = await _terms(driving, call, open)
+    arguments, by, edited = await terms_of(driving, call, open)
     if call.fingerprint not in (None, tool.fingerprint) and not await _agreed(driving, open, tool):
         return asked(driving, replace(call, arguments=arguments), tool, again=open.since)
     try:
@@ -131,15 +143,15 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
     except BadArguments as error:
         return outcome(driving, id, error.result())
     # The arguments or the rules may have changed since the approval: a denial still wins.
-    said_yes = open.status == "approved" and not open.parked
-    if said_yes and await approval(driving, call, tool, parsed) == "deny":
+    allowed = (open.status == "approved" or _not_made(open)) and not open.parked
+    if allowed and await approval(driving, call, tool, parsed) == "deny":
         return forbidden(driving, id)
     if open.status == "proposed" and denied(driving, tool):
         return forbidden(driving, id)
     return Ready(call, tool, arguments, by, edited, await _answer(driving, open))
 
 
-async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, str, bool]:
+async def terms_of(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, str, bool]:
     """Return the arguments of a call, the reason why the call is allowed, and whether an approver
     has changed the arguments, either now or before an earlier attempt."""
     arguments, by, edited = call.arguments, "policy", False
@@ -180,7 +192,8 @@ async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
     return False
 
 
-async def _call(driving: Driving, id: str, open: OpenCall) -> ev.Call:
+async def call_of(driving: Driving, id: str, open: OpenCall) -> ev.Call:
+    """Return an open call with its arguments. Raises `LogDamaged` if they were erased."""
     if open.parent is not None:
         nested = await driving.live.payload(open.seq, ev.ToolNested)
         calls = [nested.call] if nested else []
@@ -217,6 +230,7 @@ def started(driving: Driving, ready: Ready) -> NewEvent:
         arguments=ready.arguments if ready.edited else None,
         repeat=tool.repeat_safe,
         tell=tool.on_unknown == "tell",
+        probe=tool.probe is not None,
     )
     return driving.event("tool.started", payload)
 
@@ -254,7 +268,8 @@ async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool
     """Write the outcome of a call. If the model is called next, the same append records the intent
     to call it. Returns whether this intent was recorded."""
     with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
-        event = outcome(driving, ready.call.id, result)
+        logged = await shortened(driving, ready.tool, ready.call.id, result)
+        event = outcome(driving, ready.call.id, logged)
         if isinstance(step := step_after(driving, event), CallModel):
             called = model_called(driving, step)
             if await driving.write(event, called, expected=driving.state.head):
@@ -267,7 +282,8 @@ async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult
     """Write the outcome of a call, and return its result. If the result cannot be logged, because
     it is too large or not JSON, the tool counts as failed."""
     try:
-        await driving.write(outcome(driving, ready.call.id, result))
+        logged = await shortened(driving, ready.tool, ready.call.id, result)
+        await driving.write(outcome(driving, ready.call.id, logged))
     except InvalidValue as error:
         result = _failed(driving, ready.tool, error)
         await driving.write(outcome(driving, ready.call.id, result))
@@ -379,10 +395,14 @@ def _failed(
 ) -> ToolResult:
     fault = classify(error, source="tool", policy=driving.config.policy)
     driving.log.warning("tool_failed", category="tool", tool=tool.name, error=fault)
-    if problem is None:
-        # Holdfast's own error messages are safe to show; others may contain secrets.
-        plain = isinstance(error, HoldfastError) or driving.config.policy.expose_internal_errors
-        problem = clean(f"The tool failed: {error}") if plain else "The tool failed."
+    problem = problem or failure_text(driving, "tool", error)
     code = code or fault.code
     data = {"error": {"code": code, "message": problem, "tool": tool.name}}
     return ToolResult(content=problem, data=data, failed=True, code=code)
+
+
+def failure_text(driving: Driving, what: str, error: BaseException) -> str:
+    """Describe a failed function of a tool. Holdfast's own error messages are safe to show; others
+    may contain secrets."""
+    plain = isinstance(error, HoldfastError) or driving.config.policy.expose_internal_errors
+    return clean(f"The {what} failed: {error}") if plain else f"The {what} failed."

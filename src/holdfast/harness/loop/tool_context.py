@@ -18,6 +18,7 @@ from ..tools.tasks import summary
 from .delegation import begin, stop
 from .driver import Driving
 from .effects import Effects
+from .large_results import stored_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +61,12 @@ class Acting(Effects):
         invoke, id = self._acts().invoke, f"{self.call}.{self._nested}"
         result: ToolResult = await invoke(self._driving, self, tool, arguments, id)
         return result
+
+    async def stored_text(self, call: str) -> str | None:
+        """Return the full text of a call's result that was stored; None if there is none in the
+        conversation."""
+        stored = self._driving.live.history.stored().get(call)
+        return None if stored is None else await stored_text(self._driving, stored)
 
     @property
     def depth(self) -> int:

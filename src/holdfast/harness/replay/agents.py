@@ -10,6 +10,7 @@ from typing import Any
 from ...log import events as ev
 from ..agents.agent import Agent, Context, Mode
 from ..tools import Tool
+from ..tools.stored_results import READ_RESULT
 from .outcomes import answers, threads
 from .recorded_tools import RecordedTools
 from .track import Track
@@ -27,6 +28,10 @@ class ReplayAgent(Agent):
         found = super().tools_in(mode)
         found.update({item.name: self.props.of(item) for item in self.delegation})
         return {**self.props.fitted(self.known), **found}
+
+    def tool(self, name: str, mode: Mode) -> Tool | None:
+        found = super().tool(name, mode)
+        return self.props.of(found) if found is READ_RESULT else found
 
 
 def quiet(agent: Agent, track: Track, props: RecordedTools) -> Agent:

@@ -26,8 +26,9 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "message.interrupted": ("text", "reason", "shown"),
     "message.received": ("text",),
     "context.built": ("hash", "system", "messages"),
-    "tool.started": ("call", "name", "arguments", "by", "repeat", "tell"),
-    "tool.finished": ("call", "outcome", "result", "content", "error", "code"),
+    "tool.started": ("call", "name", "arguments", "by", "repeat", "tell", "probe"),
+    "tool.probed": ("call", "outcome"),
+    "tool.finished": ("call", "outcome", "result", "content", "error", "code", "stored"),
     "pending.opened": ("what", "call", "title", "detail", "parked"),
     "pending.settled": ("id", "outcome"),
     "queue.changed": ("remove",),
@@ -47,7 +48,9 @@ class ComparisonTerms(Struct, frozen=True, kw_only=True):
     swapped: bool = False
 
     def skips(self, kind: str, name: str) -> bool:
-        if not self.whole and name in ("fingerprint", "by", "repeat", "tell", "limits", "detail"):
+        if not self.whole and name in (
+            *("fingerprint", "by", "repeat", "tell", "probe", "limits", "detail"),
+        ):
             return True
         if self.swapped and kind == "message.completed" and name == "model":
             return True

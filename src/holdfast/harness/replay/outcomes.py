@@ -9,7 +9,8 @@ import msgspec
 from ...log import events as ev
 from ...log.events import ids
 from ...log.state import FINAL
-from ..tools import Park, Ref, ToolResult
+from ..tools import DontKnow, Happened, NotHappened, Park, ProbeAnswer, Ref, ToolResult
+from ..tools.stored_results import StoredResult
 from .track import Track
 
 
@@ -24,6 +25,21 @@ def recorded_outcome(track: Track, call: str) -> ToolResult | Park | None:
         if isinstance(payload, ev.ToolFinished) and payload.call == call:
             return result(payload) if payload.outcome in ("ok", "failed") else None
     return None
+
+
+def probed(track: Track, call: str) -> ProbeAnswer | None:
+    """Return the recorded answer of the probe of a call; None if the recording has none."""
+    answers = (p for _, p in track.ahead() if isinstance(p, ev.ToolProbed) and p.call == call)
+    answer = next(answers, None)
+    if answer is None:
+        return None
+    if answer.outcome == "not_happened":
+        return NotHappened()
+    if answer.outcome == "unknown":
+        return DontKnow(answer.reason)
+    ends = (p for _, p in track.ahead() if isinstance(p, ev.ToolFinished) and p.call == call)
+    end = next(ends, None)
+    return None if end is None else Happened(result(end))
 
 
 def decision(track: Track, name: str, arguments: Any) -> str:
@@ -100,7 +116,8 @@ def result(said: ev.ToolFinished) -> ToolResult:
         except msgspec.ValidationError:  # refs of other programs are not compared
             continue
     plain = said.content is None and isinstance(said.result, str)
-    return ToolResult(
+    return StoredResult(
+        stored=said.stored,
         content=str(said.result) if plain else said.content or "",
         data=None if plain else said.result,
         failed=said.outcome == "failed",

@@ -11,12 +11,12 @@ from typing import Any
 from ...errors import InvalidValue
 from ...log import events as ev
 from ...log.state import FINAL
-from ..tools import Issue, Park, Tool, ToolResult, tool
+from ..tools import DontKnow, Issue, Park, ProbeAnswer, Tool, ToolResult, tool
 from ..tools.definition import DictForm
 from ..tools.signature import is_async
 from ..tools.values import ROOT
 from .comparison import masked
-from .outcomes import decision, fingerprint, recorded_outcome, result
+from .outcomes import decision, fingerprint, probed, recorded_outcome, result
 from .store import ReplayStore, forever
 from .track import Track
 
@@ -84,7 +84,8 @@ class RecordedTools:
             return decision(self._track, known.name, arguments) == "bad"
 
         form = LenientForm(known.form, refused)
-        return known.replace(form=form, function=function, approval=approval)
+        probe = None if known.probe is None else self._probed
+        return known.replace(form=form, function=function, approval=approval, probe=probe)
 
     def named(self, name: str, *, thread: bool = False) -> Tool:
         """Return a recorded tool that is known only by its name."""
@@ -93,6 +94,7 @@ class RecordedTools:
             description="",
             form=AnyForm({"type": "object"}),
             function=self._function(name, not thread),
+            probe=self._probed,
         )
 
     def fitted(self, known: Mapping[str, Tool]) -> dict[str, Tool]:
@@ -120,6 +122,14 @@ class RecordedTools:
             return await decided if inspect.isawaitable(decided) else decided
 
         return approval
+
+    async def _probed(self, context: Any) -> ProbeAnswer:
+        """Return the recorded answer of a probe. After the replay has stopped following the
+        recording there is none."""
+        answer = probed(self._track, context.call)
+        if answer is None and not self._track.free:
+            await forever()
+        return answer or DontKnow("The recording has no answer of the probe.")
 
     def _function(self, name: str, asynchronous: bool) -> Callable[..., Any]:
         async def recorded(arguments: GivenArguments, context: Any) -> ToolResult:

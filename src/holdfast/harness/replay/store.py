@@ -25,7 +25,11 @@ from .report import ReplayNotes, Stopped
 from .track import Track
 
 EMPTY = 1_000  # consecutive appends at one position without an event to compare
-TURNS = ("tool.finished", "pending.opened")  # kinds that may have to wait for their turn
+TURNS = (
+    "tool.finished",
+    "pending.opened",
+    "tool.probed",
+)  # kinds that may have to wait for their turn
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):

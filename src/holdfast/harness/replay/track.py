@@ -20,6 +20,7 @@ P = TypeVar("P", bound=ev.Payload)
 _ALWAYS = {
     *("run.started", "run.resumed", "run.waiting", "run.finished", "model.called"),
     *("message.completed", "message.interrupted", "tool.started", "queue.changed"),
+    "tool.probed",
 }
 
 

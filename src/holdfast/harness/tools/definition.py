@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import hashlib
 import inspect
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, get_args, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, cast, get_args, overload
 
 import msgspec
 
@@ -23,9 +24,11 @@ from ...log.codec import check_choice
 from ...log.events import Key
 from ...models.port import ToolSpec
 from .jsonschema import SchemaForm
+from .probes import DontKnow, Happened, NotHappened, ProbeAnswer
 from .signature import is_async, signature_of
 from .thread_runner import run_in_thread
 from .values import (
+    LEAST,
     ROOT,
     Approval,
     CallAnswer,
@@ -38,7 +41,9 @@ from .values import (
 )
 
 Approve: TypeAlias = Approval | Callable[..., Approval | bool | Awaitable[Approval | bool]]
+Probe: TypeAlias = Callable[..., ProbeAnswer | Awaitable[ProbeAnswer]]
 MOST_APPROVALS = 20
+PROBING = 30.0  # seconds that a probe may take by default
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HIDDEN = ("form", "function")  # fields that are not in the manifest
 
@@ -71,8 +76,10 @@ class Tool:
     `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments; `approvals` is the
     required number of approvers. `repeat_safe` allows a call whose outcome is unknown to be
     repeated. Without it, `on_unknown` says whether to ask the user about the outcome (`ask`), or to
-    report to the model that it is unknown (`tell`). Times are in seconds; `concurrency` limits the
-    concurrent calls of this tool in one run.
+    report to the model that it is unknown (`tell`). Before any of this, `probe` is asked whether
+    the call took effect, if the tool has one. `result_limit` is the number of characters of a
+    result above which it is stored as a blob, in place of the harness's setting. Times are in
+    seconds; `concurrency` limits the concurrent calls of this tool in one run.
 
     See [tools](../tools.md).
     """
@@ -92,6 +99,9 @@ class Tool:
     concurrency: int | None = None
     expires: float | None = None
     version: str = "1"
+    probe: Probe | None = None
+    probe_timeout: float = PROBING
+    result_limit: int | None = None
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,6 +135,7 @@ class Tool:
             **{name: getattr(self, name) for name in names},
             "permissions": msgspec.to_builtins([*self.permissions]),
             "approval": "dynamic" if callable(self.approval) else self.approval,
+            "probe": self.probe is not None,
             "schema": self.schema,
         }
 
@@ -156,6 +167,29 @@ class Tool:
         if isinstance(said, bool):
             return "ask" if said else "auto"
         check_choice(f"{self.name}.approval", said, get_args(Approval))
+        return said
+
+    async def probed(self, arguments: dict[str, Any], context: ToolContext) -> ProbeAnswer:
+        """Ask the probe whether a call with these parsed arguments took effect; its exceptions
+        propagate. A value that is no answer of a probe is an `InvalidValue`. A result is returned
+        as a `ToolResult`."""
+        probe = self.probe
+        assert probe is not None, "the tool has no probe"
+        given = _wanted(probe, {**arguments, "context": context})
+        if is_async(probe):
+            said: Any = await cast("Awaitable[ProbeAnswer]", probe(**given))
+        else:
+            said = await run_in_thread(functools.partial(probe, **given))
+            if inspect.isawaitable(said):
+                said = await said
+        if isinstance(said, Happened):
+            return Happened(as_result(said.result))
+        if not isinstance(said, NotHappened | DontKnow):
+            raise InvalidValue(
+                field=f"{self.name}.probe",
+                problem=f"returned a {type(said).__name__}",
+                remedy="return Happened(result), NotHappened() or DontKnow()",
+            )
         return said
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -236,6 +270,9 @@ class ToolOptions(TypedDict, total=False):
     concurrency: int | None
     expires: float | None
     version: str
+    probe: Probe | None
+    probe_timeout: float
+    result_limit: int | None
 
 
 @overload
@@ -309,7 +346,9 @@ def _check(tool: Tool) -> None:
     if not callable(tool.approval):
         check_choice(f"{where}.approval", tool.approval, get_args(Approval))
     else:
-        _check_approval(tool.approval, tool.schema, f"{where}.approval")
+        _check_function(tool.approval, tool.schema, f"{where}.approval")
+    if tool.probe is not None:
+        _check_function(tool.probe, tool.schema, f"{where}.probe")
     if type(tool.approvals) is not int or not 1 <= tool.approvals <= MOST_APPROVALS:
         raise InvalidValue(
             field=f"{where}.approvals",
@@ -317,7 +356,7 @@ def _check(tool: Tool) -> None:
             remedy=f"pass a whole number from 1 to {MOST_APPROVALS}",
             limit=MOST_APPROVALS,
         )
-    for name in ("timeout", "expires", "concurrency"):
+    for name in ("timeout", "expires", "concurrency", "probe_timeout"):
         value = getattr(tool, name)
         if value is not None and not value > 0:
             raise InvalidValue(
@@ -325,6 +364,14 @@ def _check(tool: Tool) -> None:
                 problem=f"is {value}",
                 remedy="pass a number above 0, or None",
             )
+
+    limit = tool.result_limit
+    if limit is not None and (type(limit) is not int or limit < LEAST):
+        raise InvalidValue(
+            field=f"{where}.result_limit",
+            problem=f"is {limit!r}",
+            remedy=f"pass a whole number of at least {LEAST}, or None",
+        )
 
 
 def _check_name(name: str) -> None:
@@ -336,8 +383,12 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_approval(function: Callable[..., Any], schema: dict[str, Any], where: str) -> None:
-    """Reject an approval function that requires a parameter the tool does not have."""
+def _check_function(function: Any, schema: dict[str, Any], where: str) -> None:
+    """Reject a function about calls that requires a parameter the tool does not have."""
+    if not callable(function):
+        raise InvalidValue(
+            field=where, problem=f"is {function!r}", remedy="pass a function of the arguments"
+        )
     known = {*schema.get("properties", {}), "context"}
     for parameter in inspect.signature(function).parameters.values():
         needed = parameter.default is parameter.empty and parameter.kind not in (

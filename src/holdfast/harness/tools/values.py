@@ -17,6 +17,7 @@ Approval: TypeAlias = Literal["auto", "ask", "deny"]
 UNKNOWN = "It is not known whether this call took effect. Do not repeat it unasked."
 ROOT = "(root)"
 ISSUES = 50  # issues that one error lists
+LEAST = 1_000  # characters: the smallest limit of a result
 
 
 class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -45,6 +45,7 @@ from .payloads import (
     TimerSet,
     ToolFinished,
     ToolNested,
+    ToolProbed,
     ToolStarted,
 )
 from .session_payloads import (
@@ -144,6 +145,7 @@ __all__ = [
     "TimerSet",
     "ToolFinished",
     "ToolNested",
+    "ToolProbed",
     "ToolStarted",
     "key",
     "new_id",

@@ -172,7 +172,8 @@ class ModelCalled(Payload, frozen=True, kw_only=True):
 class ToolStarted(Payload, frozen=True, kw_only=True):
     """A tool call was started. `key` is the idempotency key for the tool, `by` is the rule or
     decision that allowed the call, `arguments` are set if an approver changed the arguments.
-    `repeat` and `tell` say what to do if the outcome is lost: start the call again, or report the
+    If the outcome is lost, the tool's probe is asked first, if `probe` is set. `repeat` and `tell`
+    say what to do if there is none, or if it does not know: start the call again, or report the
     loss to the model. If neither is set, the user is asked.
 
     Kind and fields: [events](../formats/log.md#kinds).
@@ -185,6 +186,7 @@ class ToolStarted(Payload, frozen=True, kw_only=True):
     arguments: Any = None
     repeat: bool = False
     tell: bool = False
+    probe: bool = False
 
 
 class ToolNested(Payload, frozen=True, kw_only=True):
@@ -200,7 +202,9 @@ class ToolNested(Payload, frozen=True, kw_only=True):
 
 class ToolFinished(Payload, frozen=True, kw_only=True):
     """A tool call ended. `result` is for programs, and also for the model unless `content` is
-    present. `code` is the error code of a failed call.
+    present. `code` is the error code of a failed call. If the result was too large, `content` is a
+    preview, and `stored` has the reference to the blob with the full text: its hash, size, media
+    type and `length` in characters.
 
     Kind and fields: [events](../formats/log.md#kinds).
     """
@@ -213,6 +217,7 @@ class ToolFinished(Payload, frozen=True, kw_only=True):
     refs: list[Any] = []
     metadata: dict[str, Any] = {}
     code: str | None = None
+    stored: list[Any] = []
 
 
 class ProgressReported(Payload, frozen=True, kw_only=True):
@@ -506,6 +511,19 @@ class CheckpointDropped(Payload, frozen=True, kw_only=True):
     id: str
 
 
+class ToolProbed(Payload, frozen=True, kw_only=True):
+    """A tool's probe was asked whether a call whose outcome was lost took effect. If it
+    `happened`, `tool.finished` with the result follows in the same append. If it did not, the call
+    starts again. `reason` says why the outcome is still `unknown`.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
+    call: str
+    outcome: Literal["happened", "not_happened", "unknown"]
+    reason: str | None = None
+
+
 # Reserved namespaces of event kinds, which programs must not use for their own kinds. The list
 # never changes: kinds of later versions begin with one of these namespaces, so they never collide
 # with kinds of programs. A process does not drive a log with an unknown kind of a core namespace,
@@ -580,4 +598,5 @@ KINDS: dict[str, type[Payload]] = {
     "timer.planned": TimerPlanned,
     "checkpoint.made": CheckpointMade,
     "checkpoint.dropped": CheckpointDropped,
+    "tool.probed": ToolProbed,
 }

@@ -152,7 +152,9 @@ def _model_called(work: StateDraft, event: Event, p: ev.ModelCalled | None) -> N
 def _tool_started(work: StateDraft, event: Event, p: ev.ToolStarted | None) -> None:
     # If the payload was erased, any open call may have started, except those that were held back.
     able = [id for id, call in work.calls.items() if call.status not in ("waiting", "denied")]
-    more = {"repeat": p.repeat, "tell": p.tell} if p else {"repeat": False}
+    more: dict[str, Any] = {"repeat": False, "probe": None}
+    if p is not None:
+        more = {"repeat": p.repeat, "tell": p.tell, "probe": "due" if p.probe else None}
     for id in able if p is None else [p.call]:
         work.mark(id, event, "started", started=event.seq, **more)
 
@@ -250,6 +252,15 @@ def _queue_changed(work: StateDraft, event: Event, p: ev.QueueChanged | None) ->
     work.queue = tuple(replace(q, text=event.seq) if str(q.seq) in p.texts else q for q in queue)
 
 
+def _tool_probed(work: StateDraft, event: Event, p: ev.ToolProbed) -> None:
+    # A call that happened stays due: its outcome is in the next event, or the probe is asked again.
+    # If the start was erased, so were the arguments that the answer is about: it does not count.
+    call = work.calls.get(p.call)
+    due = call is not None and call.status == "started" and call.probe == "due"
+    if due and p.outcome != "happened":
+        work.mark(p.call, event, "started", probe=p.outcome)
+
+
 STEPS: dict[str, Step] = {
     "message.received": _message_received,
     "message.completed": _message_completed,
@@ -269,6 +280,7 @@ STEPS: dict[str, Step] = {
     "pending.warned": _pending_warned,
     "pending.extended": _pending_extended,
     "queue.changed": _queue_changed,
+    "tool.probed": _tool_probed,
 }
 
 UNREADABLE = (

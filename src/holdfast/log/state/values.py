@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .. import events as ev
 
-VERSION = "7"  # of this fold; snapshots of other versions are ignored
+VERSION = "8"  # of this fold; snapshots of other versions are ignored
 
 OPEN_CALLS = 256  # calls that are tracked individually; further calls of a message are `Excess`
 QUEUED = 256  # a driver takes far fewer; see _message_received
@@ -68,7 +68,8 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
     """A tool call without an outcome. `seq` is the number of its message, `since` the event that
     set its status, and `started` the event of its latest start, if any. `item` is the pending item
     that decided on the call, `parent` the call that made it. A `parked` call asked a question
-    itself; `answer` is the event with the latest answer.
+    itself; `answer` is the event with the latest answer. `probe` is the answer of the tool's probe
+    since the latest start: `due` means that the tool has a probe that did not answer yet.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -84,6 +85,7 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
     parent: str | None = None
     repeat: bool = False
     tell: bool = False
+    probe: Literal["due", "not_happened", "unknown"] | None = None
 
 
 class Excess(Struct, frozen=True):

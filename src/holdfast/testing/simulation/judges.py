@@ -20,6 +20,7 @@ from ...models.scripted import check_prompt
 from .effects import Effect
 from .loop import EPOCH
 from .outcome import SimulationOutcome
+from .probe_judge import probed
 
 Judge = Callable[[SimulationOutcome], Iterator[str]]
 Log = list[tuple[Event, Any]]
@@ -27,7 +28,12 @@ Log = list[tuple[Event, Any]]
 WATCHES = ("driver", "lease")  # judges that observe the server, see `watch`
 MESSAGES = ("send", "post", "steer", "interrupt")
 DECISIONS = ("approved", "denied", "answered")
-ACTING = ("charge", "mail", "refund")  # tools of the simulated agent that always have an effect
+ACTING = (
+    "charge",
+    "mail",
+    "refund",
+    "transfer",
+)  # tools of the simulated agent that always have an effect
 CRASHES = ("lost_process", "crash", "tool_crash")
 LOSSES = ("pause", "cut", "outage", "slow", "lost_read")  # a driver that cannot read ends
 MISSED = ("lost_request", "lost_reply")  # one of these costs no lease
@@ -242,6 +248,7 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
     names: dict[str, str] = {}
     again: Counter[str] = Counter()  # repetitions that a user approved
     said: set[str] = set()  # calls with an unknown outcome that was settled
+    slow = any(strike.kind not in CRASHES for strike in outcome.strikes)
     for key, log in outcome.payloads.items():
         for event, payload in log:
             if isinstance(payload, ev.ToolStarted):
@@ -253,6 +260,8 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
                 call = payload.id.rpartition("@")[0]
                 again[call] += payload.outcome == "approved"
                 said.add(call)
+            elif isinstance(payload, ev.ToolProbed) and payload.outcome == "not_happened":
+                again[payload.call] += slow  # the lost driver may still act after the probe
     count: Counter[str] = Counter()
     for effect in outcome.effects:
         if effect.session not in known or _was_deleted(outcome, effect):
@@ -582,6 +591,7 @@ JUDGES: dict[str, Judge] = {
     "cuts": cuts,
     "lost": lost,
     "prompt": prompt,
+    "probed": probed,
 }
 
 

@@ -49,6 +49,7 @@ MORE = (
     *("bad", "unknown", "forbidden", "parker", "single+single", "risky", "long"),
     *("nested_ask", "subremember", "long/refund", "risky+note", "added1/charge"),
 )
+PROBED = ("charge", "charge/note", "die_after/charge")  # two of three have a probe instead
 RARE = ("many", "crowd", "huge")  # rare, because they are slow
 
 
@@ -149,6 +150,8 @@ def _step(
         pick=random.randrange(60),
     )
     # Derived from values that are already drawn, so that other scenarios do not change.
+    if program in PROBED and step.pick % 3:
+        step = replace(step, program=program.replace("charge", "transfer"))
     if action in REWINDS and step.pick % 2:
         return replace(step, action="rewind")
     if full and action in LOOKUPS and step.pick % 3 == 0:

@@ -14,9 +14,14 @@ TAKING = ("run.started", "run.resumed")
 RUNNER = {
     *TAKING,
     *("run.waiting", "run.finished", "model.called", "tool.started", "tool.finished"),
-    *("message.completed", "message.interrupted", "compaction.made"),
+    *("message.completed", "message.interrupted", "compaction.made", "tool.probed"),
 }
-DRIVEN = {"model.called", "tool.started", "message.completed"}  # by the driver that took the run up
+DRIVEN = {
+    "model.called",
+    "tool.started",
+    "tool.probed",
+    "message.completed",
+}  # by the driver that took the run up
 
 
 class Watch:

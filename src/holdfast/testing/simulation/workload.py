@@ -16,6 +16,7 @@ from typing import Any, cast
 from ... import environment
 from ...errors import ModelError, ModelUnavailable
 from ...harness import Agent, Mode, Park, SubAgent, ToolContext, hook, tool
+from ...harness.tools import DontKnow, Happened, NotHappened, ProbeAnswer
 from ...models.port import (
     CallChunk,
     Chunk,
@@ -244,6 +245,32 @@ async def swarm(n: int, context: ToolContext) -> str:
     return "back"
 
 
+async def transferred(context: ToolContext) -> ProbeAnswer:
+    """Look for the transfer in the ledger; of some transfers, the bank says nothing."""
+    await asyncio.sleep(0.01)
+    if _number(context) % 5 == 4:
+        return DontKnow("the bank is closed")
+    made = any(effect.key == context.key for effect in this_process().cluster.effects.all)
+    return Happened("transferred") if made else NotHappened()
+
+
+@tool(probe=transferred)
+async def transfer(n: int, context: ToolContext) -> str:
+    """Transfer money. Some transfers crash the process, before or after the effect."""
+    if _number(context) % 3 == 0 and _first(context):
+        await crash()
+    await asyncio.sleep(0.01)
+    record_effect(context)
+    if _number(context) % 3 == 1 and _first(context):
+        await crash()
+    return "transferred"
+
+
+def _number(context: ToolContext) -> int:
+    """Return a number that is the same in all attempts of a call."""
+    return sum(map(ord, context.key))
+
+
 @tool(concurrency=1)
 async def single(n: int, context: ToolContext) -> str:
     """Run one call at a time."""
@@ -293,7 +320,7 @@ def _first(context: ToolContext) -> bool:
 TOOLS = [
     *(note, count, charge, mail, refund, publish, wire, ask, slow, hang, deaf, fail),
     *(die_before, die_after, nested, remember, die_always, stray, huge, bad, forbidden, risky),
-    *(parker, single, nested_ask, swarm),
+    *(parker, single, nested_ask, swarm, transfer),
 ]
 NAMES = tuple(each.name for each in TOOLS)
 

@@ -3,6 +3,7 @@
  * attachments, and text as it is written. Few rows are in the page at once. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, address, may, send, sessionPath } from './api.js';
+import { PROBED } from './events.js';
 import { Copy, Time, count } from './format.js';
 import { cls, html } from './html.js';
 import { Live } from './live.js';
@@ -216,9 +217,11 @@ function Call({ call, about }) {
       ${!open && outcome && html`<span class=${cls('cut', 'brief', 'result', !fine && 'problem')}>${brief(fine ? outcome.result ?? outcome.content : outcome.error ?? outcome.content ?? outcome.result)}</span>`}</summary>
     ${open && html`<div class="inside">
       <${Value} title="Arguments" value=${call.arguments} />
+      ${call.probed && html`<p class="muted small">The outcome was lost. Probe: ${PROBED[call.probed]}.</p>`}
       ${outcome?.error != null && html`<${Value} title="Error ${outcome.code ?? ''}" value=${outcome.error} bad=${true} />`}
       ${outcome && outcome.result !== undefined && html`<${Value} title="Result" value=${outcome.result} />`}
       ${outcome?.content != null && html`<${Value} title="What the model read" value=${outcome.content} />`}
+      ${(outcome?.stored ?? []).map((/** @type {any} */ one) => html`<p class="small"><a href=${address(sessionPath(about.id, 'blobs', one.sha256), { type: one.media_type })} download=${`${call.name}.${one.media_type === 'application/json' ? 'json' : 'txt'}`}>The whole result</a> <span class="muted">${count(one.length)} characters</span></p>`)}
       ${about.display?.tools?.[call.id]?.progress != null && !outcome && html`<${Value} title="Progress" value=${about.display.tools[call.id].progress} />`}
       ${(call.name === 'subagent' || about.display?.subagents?.[call.id]) && html`<${Nested} call=${call} about=${about} />`}
       ${outcome && about.live && !about.deep && html`<button class="quiet small" onClick=${() => amend({ at: outcome.seq })}>Show the session right after it (#${outcome.seq})</button>`}

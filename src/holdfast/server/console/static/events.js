@@ -78,6 +78,9 @@ export class Events {
   }
 }
 
+/** What a probe says about a call whose outcome was lost. @type {Record<string, string>} */
+export const PROBED = { happened: 'it happened', not_happened: 'it did not happen', unknown: 'the probe does not know' };
+
 /** What an event says, in a few words. @param {any} event @param {Map<string, string>} [tools]  names of tools, by their calls */
 export const summary = (event, tools) => visible(said(event, tools).slice(0, 160));
 
@@ -87,6 +90,7 @@ function said({ kind, data }, tools) {
   const text = d.text ?? d.title ?? d.summary ?? d.name ?? d.error ?? d.reason ?? d.label ?? d.mode ?? d.model ?? '';
   if (kind === 'message.completed') return d.text || (d.calls ?? []).map((/** @type {any} */ one) => one.name).join(', ');
   if (kind === 'tool.finished') return [tools?.get(d.call), d.outcome && d.outcome !== 'ok' ? d.error ?? d.result?.error?.message ?? d.outcome : brief(d.result ?? d.content)].filter(Boolean).join(': ');
+  if (kind === 'tool.probed') return [tools?.get(d.call), [PROBED[d.outcome], d.reason].filter(Boolean).join(', ')].filter(Boolean).join(': ');
   if (!text && d.call) return tools?.get(d.call) ?? '';
   if (kind === 'run.finished') return [d.status, d.code].filter(Boolean).join(': ');
   if (kind === 'pending.settled') return [d.outcome, d.reason].filter(Boolean).join(': ');

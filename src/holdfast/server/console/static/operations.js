@@ -4,6 +4,7 @@
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { address, get, may, me, send, sessionPath } from './api.js';
+import { PROBED } from './events.js';
 import { Copy, Time, cost, count, duration } from './format.js';
 import { cls, html } from './html.js';
 import { navigate, to, toSession } from './router.js';
@@ -121,7 +122,7 @@ function Audit({ id, thread }) {
       <td><strong>${visible(one.tool ?? '')}</strong> <${Text} class="mono small" value=${JSON.stringify(one.changed ?? one.arguments ?? {})} limit=${160} />${one.changed != null && html` <span class="pill warn">changed</span>`}</td>
       <td>${visible((one.asked ?? []).map((/** @type {any} */ who) => who ?? '–').join(', '))}</td>
       <td>${(one.decisions ?? []).map((/** @type {any} */ made) => html`<div>${made.outcome} by <${Text} value=${made.by ?? '–'} limit=${80} />, <${Time} at=${made.at} />${made.channel && ` over ${made.channel}`}${made.reason && html`: <${Text} value=${made.reason} limit=${200} />`}</div>`)}
-        ${!one.decisions?.length && (one.allowed_by ?? '')}</td>
+        ${!one.decisions?.length && (one.allowed_by ?? '')}${(one.probes ?? []).map((/** @type {any} */ made) => html`<div>probe: ${PROBED[made.outcome] ?? made.outcome}, <${Time} at=${made.at} />${made.reason && html`: <${Text} value=${made.reason} limit=${200} />`}</div>`)}</td>
       <td>${one.outcome ?? '–'}${one.ended && html` <span class="small muted"><${Time} at=${one.ended} /></span>`}</td></tr>`)}</tbody></table></div>`
       : html`<p class="muted">No tool was called${after ? ' after these' : ' yet'}.</p>`}
     <div class="row">${after > 0 && html`<button class="small" onClick=${() => setAfter(0)}>First</button>`}${value?.after && html`<button class="small" onClick=${() => setAfter(value.after)}>Next</button>`}</div><//>`;

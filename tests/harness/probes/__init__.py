@@ -1,0 +1,1 @@
+"""Probes of tools, and results too large for a prompt."""
