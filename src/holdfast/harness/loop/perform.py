@@ -27,6 +27,7 @@ from .model_call import call_model, finished, interrupted, steering_removed
 from .model_stream import checked_chunks
 from .proposed_calls import outcome, title, too_many
 from .run_start import start_driving, start_events
+from .schedule_firing import tick
 from .steps import (
     AskOutcome,
     CallModel,
@@ -42,6 +43,7 @@ from .steps import (
     Start,
     Step,
     Supersede,
+    Tick,
     Wait,
     Warn,
 )
@@ -362,4 +364,5 @@ _STEPS: dict[type[Any], Callable[[Driving, Any], Awaitable[None]]] = {
     Wait: _wait,
     Report: report,
     Finish: _finish,
+    Tick: tick,
 }

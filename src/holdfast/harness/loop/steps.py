@@ -105,6 +105,12 @@ class Finish(Struct, frozen=True):
     code: str | None = None
 
 
+class Tick(Struct, frozen=True):
+    """Step: write the messages of these due schedules, as their policies say."""
+
+    names: tuple[str, ...]
+
+
 Step: TypeAlias = (
     Idle
     | SetDue
@@ -122,7 +128,8 @@ Step: TypeAlias = (
     | Wait
     | Report
     | Finish
+    | Tick
 )
 
 # Steps that need no run, or do not change a waiting run.
-BESIDE = (Idle, SetDue, Fire, Warn, Expire, Start, Report)
+BESIDE = (Idle, SetDue, Fire, Warn, Expire, Start, Report, Tick)
