@@ -1,12 +1,14 @@
 """When a recurring schedule is due: an interval, or a cron expression in a time zone.
 
 Cron expressions need the package `cronsim`, which follows Debian's cron, also when clocks change.
-The times of a schedule do not depend on where you start to compute them.
+The times of a schedule do not depend on where you start to compute them. All of it may block: use a
+thread.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -70,9 +72,14 @@ class Recurrence:
                 return found
         return least
 
+    def count(self, start: int, end: int, most: int) -> int:
+        """Return how many due times there are from `start` until before `end`, at most `most`."""
+        times = itertools.takewhile(lambda at: at < end, self.times(start - 1))
+        return sum(1 for _ in itertools.islice(times, most))
+
     def _simulated(self, after: int) -> Iterator[datetime]:
         with needing("schedules", "cronsim", needed_for="cron expressions"):
-            from cronsim import CronSim, CronSimError
+            from cronsim import CronSim, CronSimError  # noqa: PLC0415 - only where it is needed
         start = datetime.fromtimestamp(after // 1000, UTC).astimezone(self._zone)
         try:
             return CronSim(self._cron or "", start)
@@ -82,6 +89,11 @@ class Recurrence:
                 problem=f"is {self._cron!r}: {error}",
                 remedy="use five fields: minute, hour, day of month, month, day of week",
             ) from error
+
+
+def time_after(schedule: ev.TimerScheduled, at: int) -> int | None:
+    """Return the first time after `at` at which a schedule is due, or None if there is none."""
+    return Recurrence(schedule).after(at)
 
 
 def first_time(cron: Any, every: Any, timezone: Any, now: int) -> tuple[int, int | None, str]:

@@ -7,10 +7,10 @@ log has not grown; otherwise it is decided again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from ..environment import wall_clock
@@ -23,7 +23,7 @@ from ..stores.pages import existing_row
 from ..stores.port import Store
 from ..values.schedule import MISSED, OVERLAP, Missed, Overlap, Scheduled
 from .changes import check_live
-from .recurrence import Recurrence, first_time
+from .recurrence import first_time, time_after
 from .rewind import folded
 
 P = TypeVar("P", bound=Payload)
@@ -106,7 +106,9 @@ class Schedules:
         `queue` its message.
         """
         _check(name, message, missed, overlap, metadata)
-        first, interval, zone = first_time(cron, every, timezone, self._clock())
+        first, interval, zone = await asyncio.to_thread(
+            first_time, cron, every, timezone, self._clock()
+        )
         wanted = ev.TimerScheduled(
             name=name,
             text=message,
@@ -178,7 +180,9 @@ class Schedules:
                 raise InvalidValue(field="name", problem=problem, remedy="list the schedules")
             if known.paused == paused:
                 return _shown(payload, known)
-            coming = known.next if paused else Recurrence(payload).after(self._clock())
+            coming = known.next
+            if not paused:
+                coming = await asyncio.to_thread(time_after, payload, self._clock())
             change = ev.TimerPaused(name=name, paused=paused, next=None if paused else coming)
             event = NewEvent.of("timer.paused", change, id=id, actor=actor)
             if await self._log.append_at(event, state.head):
@@ -200,9 +204,7 @@ def _check(name: Any, message: Any, missed: Any, overlap: Any, metadata: Any) ->
     )
     if not strings:
         problem = f"is {type(metadata).__name__}"
-        raise InvalidValue(
-            field="metadata", problem=problem, remedy="pass a mapping with str keys"
-        )
+        raise InvalidValue(field="metadata", problem=problem, remedy="pass a mapping with str keys")
 
 
 def _shown(payload: ev.TimerScheduled, schedule: Schedule) -> Scheduled:

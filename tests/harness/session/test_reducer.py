@@ -121,6 +121,10 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
     "timer.planned": ({}, set()),
     "checkpoint.made": ({"id": "x"}, set()),
     "checkpoint.dropped": ({"id": "x"}, set()),
+    "timer.scheduled": ({"name": "x", "text": "t", "next": 9, "every": 60_000}, {"schedules"}),
+    "timer.unscheduled": ({"name": "x"}, set()),  # of none
+    "timer.paused": ({"name": "x"}, set()),
+    "timer.ticked": ({"name": "x", "due": 9, "next": 60_009}, set()),
 }
 HIDDEN = {"head", "state", "said", "open"}
 NAMED = Display(session="s", modes={"plan": "p/p", "build": "b/b"}, default="d/d")

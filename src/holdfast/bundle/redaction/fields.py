@@ -63,6 +63,8 @@ _OWN: dict[tuple[type[ev.Payload], str], What] = {
     (ev.ToolFinished, "refs"): "refs",
     (ev.QueueChanged, "texts"): "numbered",
     (ev.ContextRemoved, "ids"): "id",
+    (ev.TimerScheduled, "cron"): "name",
+    (ev.TimerScheduled, "timezone"): "name",
 }
 
 

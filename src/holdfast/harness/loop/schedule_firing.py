@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import asyncio
 from typing import Any, NamedTuple
 
 from ...errors import InvalidValue
@@ -45,9 +45,7 @@ def firing(
         busy = _busy(state, at)
         if at < now - LATE and not busy and payload.missed != "all":
             end = _missed_until(state, at, now)
-            due = times.last_before(end, at)
-            missed = itertools.islice(times.times(at - 1), COUNTED)
-            skipped += sum(1 for _ in itertools.takewhile(lambda time: time < end, missed))
+            due, skipped = times.last_before(end, at), skipped + times.count(at, end, COUNTED)
             wanted = payload.missed == "once"
         else:
             due, skipped, wanted = at, skipped + 1, True
@@ -92,12 +90,19 @@ async def _made(driving: Driving, state: State, name: str, room: int) -> list[Ne
     if payload is None or driving.shared.state.expired:
         ended, id = ev.TimerUnscheduled(name=name), ids.unscheduled_id(schedule.seq)
         return [NewEvent.of("timer.unscheduled", ended, id=id)]
-    fits = max(1, LIMITS.append_bytes // 8 // (len(payload.text) * 4 + 1_000))
     try:
-        made = firing(state, schedule, payload, driving.now(), min(room, fits))
+        # In a thread: a time zone is read from a file, and rare times take a while to find.
+        return await asyncio.to_thread(fired, state, payload, driving.now(), room)
     except InvalidValue as error:
         driving.log.error("schedule_failed", category="run", error=error, schedule=name)
         return [NewEvent.of("timer.paused", ev.TimerPaused(name=name))]
+
+
+def fired(state: State, payload: ev.TimerScheduled, now: int, room: int) -> list[NewEvent]:
+    """Return the events of a schedule that is due at `now`."""
+    name, schedule = payload.name, state.schedules[payload.name]
+    fits = max(1, LIMITS.append_bytes // 8 // (len(payload.text) * 4 + 1_000))
+    made = firing(state, schedule, payload, now, min(room, fits))
     events = [_message(payload, schedule, due) for due in made.sent]
     ticked = ev.TimerTicked(
         name=name, due=made.due, next=made.next, sent=len(made.sent), skipped=made.skipped

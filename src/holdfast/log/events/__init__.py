@@ -41,16 +41,13 @@ from .payloads import (
     TaskChanged,
     TimerCleared,
     TimerFired,
-    TimerPaused,
     TimerPlanned,
-    TimerScheduled,
     TimerSet,
-    TimerTicked,
-    TimerUnscheduled,
     ToolFinished,
     ToolNested,
     ToolStarted,
 )
+from .schedule_payloads import TimerPaused, TimerScheduled, TimerTicked, TimerUnscheduled
 from .session_payloads import (
     LabelAdded,
     LabelRemoved,
