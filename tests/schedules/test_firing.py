@@ -36,8 +36,8 @@ def state(next: int, **fields: Any) -> State:
 def sent(
     payload: TimerScheduled, now: int, room: int = MOST, **fields: Any
 ) -> tuple[list[int], int, int | None, int]:
-    """The hours (of the first due time) that get a message, the last that was handled, the next one,
-    and how many were skipped."""
+    """The hours (after the first due time) that get a message, the last that was handled, the next
+    one, and how many were skipped."""
     before = state(payload.next, **fields)
     made = firing(before, before.schedules["s"], payload, now, room)
     hours = [(at - payload.next) // HOUR for at in made.sent]

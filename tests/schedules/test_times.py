@@ -153,7 +153,7 @@ def test_the_times_of_a_schedule_do_not_depend_on_where_you_start(
 ) -> None:
     times, begin = by_cron(cron, zone), ms(start)
     at = begin + minutes * MINUTE + seconds * 1000
-    whole = [time for time in itertools.takewhile(lambda time: time <= at, times.times(begin))]
+    whole = list(itertools.takewhile(lambda time: time <= at, times.times(begin)))
     assert whole == sorted(set(whole))
     later = next(time for time in times.times(begin) if time > at)
     assert times.after(at) == later
