@@ -141,6 +141,12 @@ async def test_a_follow_up_is_sent_by_a_worker_that_starts_later(folder: Path) -
     assert "timer.fired" in {event.kind for event in seen}
 
 
+def test_a_daily_report_is_set_once(folder: Path) -> None:
+    first = run(folder, "daily_report.py").splitlines()
+    assert [line.split()[0] for line in first] == ["daily", "hourly"]
+    assert run(folder, "daily_report.py").splitlines() == first
+
+
 def test_a_subagent_is_approved_and_reports(folder: Path) -> None:
     said = run(folder, "subagents.py").splitlines()
     assert said == ["approve: refund(order='42')", "Done.", "clerk done"]
