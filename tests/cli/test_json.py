@@ -64,11 +64,11 @@ person export ann --out ann.jsonl
 person export ann
 person erase ann --reason r --dry-run
 person erase ann --reason r --yes
-schedules set customer-43 check --message go --every 1h
-schedules list customer-43
-schedules pause customer-43 check
-schedules resume customer-43 check
-schedules remove customer-43 check
+schedules set third check --message go --every 1h
+schedules list third
+schedules pause third check
+schedules resume third check
+schedules remove third check
 keys create ann
 keys list
 keys rotate KEY

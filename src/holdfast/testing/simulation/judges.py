@@ -20,6 +20,7 @@ from ...models.scripted import check_prompt
 from .effects import Effect
 from .loop import EPOCH
 from .outcome import SimulationOutcome
+from .schedules import fires_once
 
 Judge = Callable[[SimulationOutcome], Iterator[str]]
 Log = list[tuple[Event, Any]]
@@ -575,6 +576,7 @@ JUDGES: dict[str, Judge] = {
     "cuts": cuts,
     "lost": lost,
     "prompt": prompt,
+    "schedules": fires_once,
 }
 
 
