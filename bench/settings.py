@@ -69,6 +69,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     sent: int = 40  # messages of each of them, a round
     searched: int = 20_000  # sessions that are searched
     turns_searched: int = 100  # of each session at once, while the index is updated, a round
+    idle: float = 10.0  # seconds for which an idle worker is watched
     browsed: int = 20_000  # events of a session that is shown in a browser
 
 
@@ -115,6 +116,7 @@ QUICK = Sizes(
     served=16,
     sent=5,
     searched=500,
+    idle=2.0,
     turns_searched=20,
     browsed=4_000,
 )
