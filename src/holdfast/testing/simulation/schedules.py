@@ -71,9 +71,9 @@ def _judged(courses: dict[str, _Course], event: Event, payload: Any) -> Iterator
     elif isinstance(payload, ev.TimerUnscheduled):
         courses.pop(payload.name, None)
     elif isinstance(payload, ev.TimerPaused):
-        course = courses[payload.name]
-        course.coming = course.coming if payload.paused else payload.next or 0
-        course.paused = payload.paused
+        known = courses[payload.name]
+        known.coming = known.coming if payload.paused else payload.next or 0
+        known.paused = payload.paused
     elif isinstance(payload, ev.TimerTicked):
         yield from _ticked(courses[payload.name], payload)
     elif isinstance(payload, ev.MessageReceived) and "schedule" in payload.metadata:
