@@ -27,6 +27,7 @@ from .postgres import postgres_one, postgres_together
 from .processes import postgres_processes
 from .redaction import redaction
 from .report import Progress, as_json, keep, machine, show
+from .schedules import schedules
 from .searching import search, search_postgres
 from .sessions import session_deltas, session_fork, session_threads
 from .settings import QUICK, Settings, Sizes, file_system
@@ -68,6 +69,7 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "harness-turn": harness_turn,
     "harness-late": harness_late,
     "harness-recovery": harness_recovery,
+    "schedules": schedules,
     "harness-streams": harness_streams,
     "harness-bytes": harness_bytes,
     "session-deltas": session_deltas,

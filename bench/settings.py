@@ -70,6 +70,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     searched: int = 20_000  # sessions that are searched
     turns_searched: int = 10  # of each session between two looks at the clock
     appending: float = 8.0  # seconds of such turns, while the index is updated, a round
+    idle: float = 10.0  # seconds for which an idle worker is watched
     browsed: int = 20_000  # events of a session that is shown in a browser
     consoles: int = 50  # that are open in browsers
 
@@ -117,6 +118,7 @@ QUICK = Sizes(
     served=16,
     sent=5,
     searched=500,
+    idle=2.0,
     appending=3.0,
     browsed=4_000,
     consoles=10,

@@ -94,7 +94,8 @@ thread.reported label.added label.removed metadata.changed surface.attached
 surface.detached run.resumed run.waiting abort.requested progress.reported pending.warned
 pending.extended mode.changed model.changed state.changed permission.changed grant.given
 grant.revoked task.changed context.built context.removed timer.set timer.cleared
-timer.fired timer.planned checkpoint.made checkpoint.dropped
+timer.fired timer.planned checkpoint.made checkpoint.dropped timer.scheduled timer.unscheduled
+timer.paused timer.ticked
 """
 
 # Texts of events that bundles keep as they are, because they are ids or names and not content.
@@ -110,7 +111,9 @@ session.adopted.agent session.created.agent
 session.touched.surface surface.attached.surface surface.detached.surface thread.created.agent
 thread.created.call thread.created.item thread.created.parent thread.forked.agent thread.forked.call
 thread.forked.item thread.forked.parent thread.reported.item timer.cleared.id timer.fired.id
-timer.set.id tool.finished.call tool.finished.code tool.nested.parent tool.started.call
+timer.paused.name timer.scheduled.cron timer.scheduled.name timer.scheduled.timezone
+timer.set.id timer.ticked.name timer.unscheduled.name
+tool.finished.call tool.finished.code tool.nested.parent tool.started.call
 tool.started.key tool.started.name tool.probed.call
 """
 
@@ -126,7 +129,7 @@ session.created.workspace session.expired.reason session.held.hold
 session.held.reason session.moved.to session.pinned.reason session.reopened.reason
 session.resumed.reason session.suspended.reason session.timed.reason session.touched.reason
 state.changed.drop surface.attached.reason surface.detached.reason thread.rewound.first
-timer.set.text tool.probed.reason
+timer.scheduled.text timer.set.text tool.probed.reason
 """
 
 # Content that an encrypted store keeps in clear text, because lists and queries go by it.

@@ -64,6 +64,11 @@ person export ann --out ann.jsonl
 person export ann
 person erase ann --reason r --dry-run
 person erase ann --reason r --yes
+schedules set third check --message go --every 1h
+schedules list third
+schedules pause third check
+schedules resume third check
+schedules remove third check
 keys create ann
 keys list
 keys rotate KEY

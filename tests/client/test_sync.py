@@ -48,6 +48,8 @@ def test_the_same_verbs_without_await(url: str) -> None:
         assert session.wait().text == "Paid."
         assert session.mode.get() == "counter"
         assert session.state.update(a=1) == {"a": 1}
+        made = session.schedules.set("check", message="Hi", every=3_600)
+        assert session.schedules.list() == [made]
         assert [row.session for row in client.list().items] == ["s"]
         with pytest.raises(SessionNotFound):
             client.open("nobody")

@@ -149,6 +149,21 @@ async def test_threads_are_made_forked_and_removed() -> None:
             await session.threads.switch("other").status()
 
 
+async def test_schedules_are_set_paused_resumed_and_removed() -> None:
+    async with connected() as client, asyncio.timeout(PATIENCE):
+        session = await client.get_or_create("s")
+        made = await session.schedules.set("check", message="Good day?", every=3_600)
+        assert (made.name, made.every, made.missed, made.paused) == ("check", 3_600, "once", False)
+        assert await session.schedules.list() == [made]
+        assert (await session.schedules.pause("check")).paused
+        assert (await session.display.get()).schedules["check"].paused
+        assert await session.schedules.resume("check") == made
+        assert await session.schedules.remove("check")
+        assert not await session.schedules.remove("check")
+        with pytest.raises(InvalidValue, match="60 or more"):
+            await session.schedules.set("check", message="Good day?", every=-1)
+
+
 async def test_a_display_is_fetched_once_and_then_made_of_what_happens() -> None:
     async with connected(delay=0.005) as client, asyncio.timeout(PATIENCE):
         session = await client.get_or_create("s")

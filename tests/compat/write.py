@@ -146,6 +146,14 @@ RUN: list[tuple[str, Any]] = [
     ("timer.planned", {"due": START + 999}),
     ("thread.reported", {"item": "c!sub"}),
     ("tool.probed", {"call": "c1", "outcome": "unknown", "reason": "the bank is closed"}),
+    (
+        "timer.scheduled",
+        {"name": "s", "text": "again", "next": START + 99_999, "cron": "0 9 * * *"},
+    ),
+    ("timer.scheduled", {"name": "u", "text": "never", "next": START + 1, "every": 60_000}),
+    ("timer.paused", {"name": "s", "paused": False, "next": START + 999_999}),
+    ("timer.unscheduled", {"name": "u"}),
+    ("timer.ticked", {"name": "s", "due": START + 999_999, "next": None, "skipped": 1}),
 ]
 SURFACE = SURFACE_CLAIM + surface_name("slack", "D1")
 MARK = "first try"

@@ -147,6 +147,12 @@ def test_a_refund_is_probed_after_a_crash_and_made_once(folder: Path) -> None:
     assert run(folder, "refund_probe.py") == "done 1 payment\n"
 
 
+def test_a_daily_report_is_set_once(folder: Path) -> None:
+    first = run(folder, "daily_report.py").splitlines()
+    assert [line.split()[0] for line in first] == ["daily", "hourly"]
+    assert run(folder, "daily_report.py").splitlines() == first
+
+
 def test_a_subagent_is_approved_and_reports(folder: Path) -> None:
     said = run(folder, "subagents.py").splitlines()
     assert said == ["approve: refund(order='42')", "Done.", "clerk done"]

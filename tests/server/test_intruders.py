@@ -38,6 +38,7 @@ BODIES: dict[str, Any] = {
     "edit_file": {"path": "a.txt", "search": "a", "replace": "b"},
     "make_folder": {"path": "b"},
     "move_file": {"path": "a.txt", "to": "b.txt"},
+    "set_schedule": {"message": "Hello", "every": 60},
 }
 OWN = ("get_or_create_session",)  # makes one where there is none
 

@@ -42,6 +42,7 @@ from holdfast.harness.loop import (
     proposed_calls,
     run_loop,
     run_start,
+    schedule_firing,
     steps,
     tool_call,
 )
@@ -50,6 +51,7 @@ from holdfast.harness.tools import Happened, NotHappened
 from holdfast.harness.workers import drivers, recovery
 from holdfast.log import events as ev
 from holdfast.log.events import Event, NewEvent, ids, new_id
+from holdfast.log.state import State
 from holdfast.stores import notify, rules
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.simulation import judges, simulation
@@ -848,6 +850,55 @@ def timer_never() -> Iterator[None]:
         yield
 
 
+@mutation("firings of schedules are written twice")
+def tick_twice() -> Iterator[None]:
+    write = driver.Driving.write
+
+    async def twice(self: Any, *events: NewEvent, expected: int | None = None, **rest: Any) -> bool:
+        fired = [e for e in events if e.id.startswith("tick:")]
+        again = [replace(event, id=new_id()) for event in fired]
+        return await write(self, *again, *events, expected=expected, **rest)
+
+    with patch.object(driver.Driving, "write", twice):
+        yield
+
+
+@mutation("schedules never fire")
+def tick_never() -> Iterator[None]:
+    by_the_clock = decide._by_the_clock
+
+    def silent(state: Any, now: int) -> Any:
+        step = by_the_clock(state, now)
+        return None if isinstance(step, steps.Tick) else step
+
+    with patch.object(decide, "_by_the_clock", silent):
+        yield
+
+
+@mutation("of several firings that were missed, only the first one is made")
+def tick_first_only() -> Iterator[None]:
+    firing = schedule_firing.firing
+
+    def first(*args: Any) -> Any:
+        made = firing(*args)
+        return made._replace(sent=made.sent[:1])
+
+    with patch.object(schedule_firing, "firing", first):
+        yield
+
+
+@mutation("a schedule that was paused fires all the same")
+def tick_paused() -> Iterator[None]:
+    ticking = State.ticking.fget  # type: ignore[attr-defined]
+
+    def all_of_them(self: State) -> Any:
+        awake = {name: replace(known, paused=False) for name, known in self.schedules.items()}
+        return ticking(replace(self, schedules=awake))
+
+    with patch.object(State, "ticking", property(all_of_them)):
+        yield
+
+
 @mutation("the result of a sub-agent reaches its parent twice")
 def report_twice() -> Iterator[None]:
     report = perform._STEPS[steps.Report]
@@ -1038,6 +1089,18 @@ def _counting(scenario: Scenario) -> Scenario:
     return replace(scenario, steps=(first, *steps), faults=())
 
 
+def _scheduled(scenario: Scenario) -> Scenario:
+    """Users who set, pause and remove schedules, in several processes; other steps and the faults
+    stay."""
+    steps = [
+        Step(at=round(0.4 + 1.1 * n, 1), action="schedule", tag=f"r{n}", place=n, pick=pick)
+        for n, pick in enumerate(Random(scenario.seed).sample(range(60), 6))
+    ]
+    kept = [step for step in scenario.steps if step.action not in ("delete", "copy")]
+    both = sorted([*kept, *steps], key=lambda step: step.at)
+    return replace(scenario, steps=tuple(both))
+
+
 def _results(scenario: Scenario) -> Scenario:
     """Runs with several calls, on a network that loses replies all the time."""
     steps = [
@@ -1097,6 +1160,7 @@ LEVELS: dict[str, Callable[[Scenario], Scenario]] = {
     "cut off": _only("lost_request"),
     "stalled": _only("model_stall"),
     "crashing": _only("crash", 1.0),
+    "scheduled": _scheduled,
 }
 
 

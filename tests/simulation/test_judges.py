@@ -129,6 +129,34 @@ WIRED = (resumed("answered"), begun(name="wire"), over(), called(2), said(), end
 TIMER = line("timer.set", ev.TimerSet(id="t", at=at(3), text="#t"))
 RANG = line("message.received", ev.MessageReceived(text="#t", metadata={"timer": "t"}))
 FIRED = line("timer.fired", ev.TimerFired(id="t"))
+EVERY = 60_000
+SCHEDULED = line("timer.scheduled", ev.TimerScheduled(
+    name="r", text="#r", next=at(3), every=EVERY, missed="all", overlap="queue"))  # fmt: skip
+
+
+def again(count: int) -> Line:
+    """The message of the schedule for its `count`-th due time."""
+    metadata = {"schedule": "r", "due": at(3) + count * EVERY}
+    return line("message.received", ev.MessageReceived(text="#r", metadata=metadata))
+
+
+def ticked(count: int, sent: int, skipped: int = 0) -> Line:
+    """The schedule was due so many times."""
+    due, coming = at(3) + (count - 1) * EVERY, at(3) + count * EVERY
+    return line("timer.ticked", ev.TimerTicked(
+        name="r", due=due, next=coming, sent=sent, skipped=skipped))  # fmt: skip
+
+
+def taken(*inputs: int) -> list[Line]:
+    """Runs that take these messages up, one after the other."""
+    return [
+        one
+        for n, seq in enumerate(inputs)
+        for one in (started(seq, run=f"r{n}"), called(run=f"r{n}"), said(run=f"r{n}"),
+                    ended(run=f"r{n}"))
+    ]  # fmt: skip
+
+
 ABORT = line("abort.requested", ev.AbortRequested(run=RUN))
 REPORTED = line("thread.reported", ev.ThreadReported(item="c1!sub"))
 CLEARED = line("thread.rewound", ev.ThreadRewound(to=0, window=ev.RewoundWindow()))
@@ -173,6 +201,7 @@ GOOD: dict[str, SimulationOutcome] = {
     "an approval": outcome(*ASKED, settled(actor=ANN), *REFUND, effects=[REFUNDED]),
     "two approvals": outcome(*WIRE, voted(ANN), voted(BOB), settled(actor=BOB), *WIRED),
     "a timer": outcome(CREATED, TIMER, RANG, FIRED, started(3), called(), said(), ended()),
+    "a schedule": outcome(CREATED, SCHEDULED, again(0), again(1), ticked(2, 2), *taken(3, 4)),
     "an abort": outcome(*PLAIN[:4], ABORT, ended("aborted")),
     "a rewind": outcome(CREATED, received("m1"), CLEARED, received(), started(4), called(), said(),
                         ended()),
@@ -214,6 +243,16 @@ BAD: dict[str, tuple[str, SimulationOutcome]] = {
                             ended())
     ),
     "a timer that never fires": ("accepted", outcome(CREATED, TIMER)),
+    "a schedule that fires twice": (
+        "schedules", outcome(CREATED, SCHEDULED, again(0), again(0), ticked(1, 2), *taken(3, 4))
+    ),
+    "a schedule that fires again later": (
+        "schedules", outcome(CREATED, SCHEDULED, again(0), ticked(1, 1), again(0), ticked(1, 1),
+                             *taken(3, 5))
+    ),
+    "a schedule that loses a firing": (
+        "schedules", outcome(CREATED, SCHEDULED, again(1), ticked(2, 1, 1), *taken(3))
+    ),
     "a message without a run": ("answered", outcome(CREATED, received())),
     "a message after a copy without a run": ("answered", outcome(CREATED, COPY, received())),
     "a message of a copy that a later run passed over": (

@@ -131,7 +131,7 @@ class Worker:
         )
         try:
             if ask.do == "settle":
-                await settle(self._harness, lambda *which: decided.append(which))
+                await settle(self._harness, lambda *which: decided.append(which), scheduled=True)
                 return Answer(decided=decided)
             if ask.do == "find":
                 return Answer(item=await find_item(self._harness, request))

@@ -248,6 +248,13 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     (ev.CheckpointMade(id="c"), ()),
     (ev.CheckpointDropped(id="c"), ()),
     (ev.ToolProbed(call="c", outcome="unknown"), (ACTIVE,)),
+    (
+        ev.TimerScheduled(name="t", text="hi", next=9, every=60_000),
+        (ACTIVE, Op("set", "due", value=NOW)),
+    ),
+    (ev.TimerUnscheduled(name="t"), (ACTIVE, Op("set", "due", value=NOW))),
+    (ev.TimerPaused(name="t"), (ACTIVE, Op("set", "due", value=NOW))),
+    (ev.TimerTicked(name="t", due=9, next=60_009), ()),
     (ev.ToolFinished(call="c"), (ACTIVE,)),
     (
         ev.PendingOpened(id="p", what="plan"),

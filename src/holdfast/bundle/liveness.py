@@ -34,7 +34,8 @@ def is_closed(state: State, closed: bool) -> bool:
 
 def is_quiet(state: State) -> bool:
     """Return whether nothing in a log is pending, running, queued or due."""
-    return state.safe and not state.queue and not state.timers and not state.owes
+    due = state.timers or state.schedules
+    return state.safe and not state.queue and not due and not state.owes
 
 
 def liveness(closed: Mapping[str, bool]) -> Liveness:

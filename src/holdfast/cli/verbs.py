@@ -110,6 +110,23 @@ holdfast person erase ann --reason "request 12"
             "erase": "Delete a user's sessions and erase their events in other sessions.",
         },
     ),
+    "schedules": (
+        RUNNING,
+        """Manage the recurring schedules of a session: messages that are sent again and again.
+
+```
+holdfast schedules set customer-42 check --message "Anything new?" --every 15min
+holdfast schedules list customer-42
+```
+""",
+        {
+            "list_": "List the schedules of a session.",
+            "set_": "Send a message to a session again and again.",
+            "pause": "Stop a schedule until it is resumed.",
+            "resume": "Let a paused schedule go on, at its next time after now.",
+            "remove": "Remove a schedule. Messages that it has sent stay.",
+        },
+    ),
     "keys": (
         RUNNING,
         """Manage the API keys of a server. A key is shown once, when it is created.

@@ -19,6 +19,7 @@ from ..values.result import Result
 from ..values.status import Status
 from .files import FilesPart
 from .location import ThreadLocation
+from .schedules import SchedulesPart
 from .session_parts import (
     DisplayPart,
     FollowUpsPart,
@@ -51,6 +52,7 @@ class Session:
         self.follow_ups = self.queue = FollowUpsPart(place)
         self.permissions = PermissionsPart(place)
         self.surfaces = SurfacesPart(place)
+        self.schedules = SchedulesPart(place)
         self.files = FilesPart(place)
         self.threads = self.thread = ThreadsPart(place, Session)
 

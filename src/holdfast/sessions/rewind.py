@@ -183,10 +183,10 @@ def _check(row: Row, state: State, to: int) -> None:
 
 def _due(state: State, to: int) -> int | None:
     """Return when a driver must process the log: now if a message stays in the queue, otherwise at
-    the time of the next timer, if there is one."""
+    the time of the next timer or schedule, if there is one."""
     if any(item.seq <= to for item in state.queue):
         return wall_clock() if state.due is None else state.due
-    return min((timer.at for timer in state.timers.values()), default=None)
+    return state.alarm
 
 
 class _Dropped(Struct):

@@ -116,6 +116,13 @@ class SubagentShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: ToolStatus = "proposed"
 
 
+class ScheduleShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A recurring schedule: the time (UTC, ms) of its next firing, and whether it is paused."""
+
+    next: int | None = None
+    paused: bool = False
+
+
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The error of a run that did not succeed: an error code and a description."""
 
@@ -157,6 +164,7 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     modes: dict[str, str | None] = {}
     default: str | None = None
     state: State = State()
+    schedules: dict[str, ScheduleShown] = {}
 
 
 def reduce(display: Display, item: Event | Delta) -> Display:
@@ -423,6 +431,7 @@ def _drawn(display: Display, state: State) -> Display:
         files=dict(state.files),
         tasks=state.tasks,
         previous_tasks=state.tasks_before,
+        schedules=_schedules(state),
         **_chosen(display, state),
     )
 
@@ -456,6 +465,13 @@ def _pending(display: Display, state: State) -> dict[str, ItemShown]:
                 shown, expires=item.expires, approvals=item.approvals, approved_by=item.voters
             )
     return found
+
+
+def _schedules(state: State) -> dict[str, ScheduleShown]:
+    return {
+        name: ScheduleShown(next=None if known.paused else known.next, paused=known.paused)
+        for name, known in state.schedules.items()
+    }
 
 
 def _subagent(shown: ToolShown) -> SubagentShown:

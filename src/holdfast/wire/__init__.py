@@ -64,6 +64,7 @@ from .requests import (
     StoreWish,
     SwitchMode,
 )
+from .schedules import ScheduleRemoved, SchedulesShown, SetSchedule
 from .streams import (
     CAUGHT_UP,
     DELTA,
@@ -155,9 +156,12 @@ __all__ = [
     "Rewind",
     "Rewound",
     "RowPage",
+    "ScheduleRemoved",
+    "SchedulesShown",
     "SendMessage",
     "SessionView",
     "SetRule",
+    "SetSchedule",
     "Source",
     "StateShown",
     "StoreWish",

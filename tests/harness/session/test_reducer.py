@@ -122,6 +122,10 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
     "checkpoint.made": ({"id": "x"}, set()),
     "checkpoint.dropped": ({"id": "x"}, set()),
     "tool.probed": ({"call": "c", "outcome": "unknown"}, {"tools"}),
+    "timer.scheduled": ({"name": "x", "text": "t", "next": 9, "every": 60_000}, {"schedules"}),
+    "timer.unscheduled": ({"name": "x"}, set()),  # of none
+    "timer.paused": ({"name": "x"}, set()),
+    "timer.ticked": ({"name": "x", "due": 9, "next": 60_009}, set()),
 }
 HIDDEN = {"head", "state", "said", "open"}
 NAMED = Display(session="s", modes={"plan": "p/p", "build": "b/b"}, default="d/d")

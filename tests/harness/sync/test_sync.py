@@ -141,6 +141,9 @@ def test_views_are_used_like_the_session(harness: Harness) -> None:
     session = harness.get_or_create("s")
     assert session.state.get() == {"seen": 0}
     assert session.state.update(seen=1, name="ann") == {"seen": 1, "name": "ann"}
+    daily = session.schedules.set("daily", message="Hi", every=86_400)
+    assert session.schedules.list() == [daily]
+    assert session.schedules.remove("daily")
     assert session.mode.name == "day"
     assert session.mode.switch("night") is True
     assert session.mode.name == "night"

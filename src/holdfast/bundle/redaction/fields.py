@@ -64,6 +64,8 @@ _OWN: dict[tuple[type[ev.Payload], str], What] = {
     (ev.ToolFinished, "stored"): "parts",
     (ev.QueueChanged, "texts"): "numbered",
     (ev.ContextRemoved, "ids"): "id",
+    (ev.TimerScheduled, "cron"): "name",
+    (ev.TimerScheduled, "timezone"): "name",
 }
 
 

@@ -31,6 +31,7 @@ from .steps import (
     Start,
     Step,
     Supersede,
+    Tick,
     Wait,
     Warn,
 )
@@ -50,7 +51,7 @@ def decide(state: State, bounds: RunBounds, now: int) -> Step:
 
 
 def _by_the_clock(state: State, now: int) -> Step | None:
-    if not (state.pending or state.timers):
+    if not (state.pending or state.timers or state.schedules):
         return None
     items = state.pending.items()
     if late := tuple(id for id, item in items if item.expires and item.expires <= now):
@@ -59,6 +60,8 @@ def _by_the_clock(state: State, now: int) -> Step | None:
         return Warn(soon)
     if rung := tuple(id for id, timer in state.timers.items() if timer.at <= now):
         return Fire(rung)
+    if ticking := tuple(name for name, at in state.ticking.items() if at <= now):
+        return Tick(ticking)
     return None
 
 
@@ -185,8 +188,9 @@ def deadline(run: Run, bounds: RunBounds) -> int | None:
 
 
 def next_due(state: State) -> int | None:
-    """Return the next time (ms) at which a timer, a warning or an expiry is due, or None."""
-    times = [timer.at for timer in state.timers.values()]
+    """Return the next time (ms) at which a timer, a schedule, a warning or an expiry is
+    due, or None."""
+    times = [] if state.alarm is None else [state.alarm]
     for item in state.pending.values():
         times.extend(at for at in (_warning(item), item.expires) if at is not None)
     return min(times, default=None)

@@ -325,8 +325,7 @@ def finished(
 ) -> NewEvent:
     """Create the event that ends the run. It also records when the log is due again."""
     state = driving.state
-    times = [timer.at for timer in state.timers.values()]
-    due = driving.now() if state.queue or state.owes else min(times, default=None)
+    due = driving.now() if state.queue or state.owes else state.alarm
     payload = ev.RunFinished(status=status, code=code, error=error, stack=stack, due=due)
     return driving.event("run.finished", payload)
 

@@ -28,6 +28,7 @@ from .model_stream import checked_chunks
 from .probes import ask_probes
 from .proposed_calls import outcome, title, too_many
 from .run_start import start_driving, start_events
+from .schedule_firing import tick
 from .steps import (
     AskOutcome,
     AskProbe,
@@ -44,6 +45,7 @@ from .steps import (
     Start,
     Step,
     Supersede,
+    Tick,
     Wait,
     Warn,
 )
@@ -375,4 +377,5 @@ _STEPS: dict[type[Any], Callable[[Driving, Any], Awaitable[None]]] = {
     Report: report,
     Finish: _finish,
     AskProbe: ask_probes,
+    Tick: tick,
 }

@@ -112,6 +112,12 @@ class AskProbe(Struct, frozen=True):
     calls: tuple[str, ...]
 
 
+class Tick(Struct, frozen=True):
+    """Step: write the messages of these due schedules, as their policies say."""
+
+    names: tuple[str, ...]
+
+
 Step: TypeAlias = (
     Idle
     | SetDue
@@ -130,7 +136,8 @@ Step: TypeAlias = (
     | Report
     | Finish
     | AskProbe
+    | Tick
 )
 
 # Steps that need no run, or do not change a waiting run.
-BESIDE = (Idle, SetDue, Fire, Warn, Expire, Start, Report)
+BESIDE = (Idle, SetDue, Fire, Warn, Expire, Start, Report, Tick)

@@ -133,4 +133,6 @@ def _by_the_clock(payload: Any) -> bool:
     if isinstance(payload, ev.PendingSettled):
         return payload.outcome == "expired"
     # A message from a driver is always caused by a timer.
-    return isinstance(payload, (ev.PendingWarned, ev.TimerFired, ev.MessageReceived))
+    return isinstance(
+        payload, (ev.PendingWarned, ev.TimerFired, ev.TimerTicked, ev.MessageReceived)
+    )

@@ -25,6 +25,7 @@ from .display import DisplayView
 from .message_stream import Streaming, wait
 from .notifications import Notifications
 from .pending_answers import Approvals, Response, Suspensions, asks, extend_item, settle_item
+from .schedules import schedules_of
 from .state_views import FollowUps, RunView, SessionIdentity, UsageView, status_of
 from .subagents import Subagents, used
 from .threads import Threads, rewind_thread
@@ -75,6 +76,8 @@ class Session:
         """Rules that allow, ask about or deny tools."""
         self.timers = Timers(core)
         """Messages that are sent at a given time."""
+        self.schedules = schedules_of(core)
+        """Messages that are sent again and again, at the times of a schedule."""
         self.checkpoints = Checkpoints(core)
         """Named events that the conversation can be rewound to."""
         self.subagents = Subagents(core)

@@ -30,11 +30,16 @@ QUIET = {
     "timer.planned",
     "checkpoint.made",
     "checkpoint.dropped",
+    "timer.ticked",
 }
 
 
 Change: TypeAlias = Callable[[Event, Any, list[Op]], None]
 
+WANTED = (
+    *("pending.extended", "timer.set", "timer.cleared"),
+    *("timer.scheduled", "timer.unscheduled", "timer.paused"),
+)
 _MESSAGE = Op("add", "counts", "messages", 1)
 _TOUCH = Op("move", "phase", value="touch")
 
@@ -66,7 +71,7 @@ def _without_data(event: Event, ops: list[Op]) -> None:
     if event.kind == "pending.settled":
         ops.append(Op("drop", "pending", ids.settled_item(event.id)))
         ops.append(Op("set", "due", value=event.at))
-    elif event.kind in ("pending.extended", "timer.set", "timer.cleared"):
+    elif event.kind in WANTED:
         ops.append(Op("set", "due", value=event.at))
     elif event.kind == "session.adopted":
         ops.append(Op("set", "due", value=None))
@@ -225,4 +230,7 @@ _CHANGES: dict[str, Change] = {
     "timer.planned": _sets("due"),
     "pending.opened": _pending_opened,
     "pending.settled": _pending_settled,
+    "timer.scheduled": _wanted,
+    "timer.unscheduled": _wanted,
+    "timer.paused": _wanted,
 }

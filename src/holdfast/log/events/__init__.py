@@ -48,6 +48,7 @@ from .payloads import (
     ToolProbed,
     ToolStarted,
 )
+from .schedule_payloads import TimerPaused, TimerScheduled, TimerTicked, TimerUnscheduled
 from .session_payloads import (
     LabelAdded,
     LabelRemoved,
@@ -141,8 +142,12 @@ __all__ = [
     "ThreadRewound",
     "TimerCleared",
     "TimerFired",
+    "TimerPaused",
     "TimerPlanned",
+    "TimerScheduled",
     "TimerSet",
+    "TimerTicked",
+    "TimerUnscheduled",
     "ToolFinished",
     "ToolNested",
     "ToolProbed",

@@ -21,6 +21,8 @@ DERIVED = (
     "timer",
     "contact",
     "touch",
+    "tick",
+    "unscheduled",
 )
 
 
@@ -99,6 +101,22 @@ def reported_id(item: str) -> str:
 def timer_id(seq: int) -> str:
     """Return the id of the message of the timer that event `seq` set."""
     return f"timer:{seq}"
+
+
+def tick_id(seq: int, due: int) -> str:
+    """Return the id of the message that the schedule of event `seq` sends for the time `due`."""
+    return f"tick:{seq}:{due}"
+
+
+def unscheduled_id(seq: int) -> str:
+    """Return the id of the event that removes the schedule of event `seq`."""
+    return f"unscheduled:{seq}"
+
+
+def unscheduled_seq(event: str) -> int | None:
+    """Return the number of the event that set the schedule which the event with this id removes."""
+    seq = event.removeprefix("unscheduled:")
+    return int(seq) if seq.isascii() and seq.isdigit() and len(seq) < 20 else None
 
 
 def again_id(thread: str, number: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from .schedule_payloads import TimerPaused, TimerScheduled, TimerTicked, TimerUnscheduled
 from .session_payloads import (
     LabelAdded,
     LabelRemoved,
@@ -599,4 +600,8 @@ KINDS: dict[str, type[Payload]] = {
     "checkpoint.made": CheckpointMade,
     "checkpoint.dropped": CheckpointDropped,
     "tool.probed": ToolProbed,
+    "timer.scheduled": TimerScheduled,
+    "timer.unscheduled": TimerUnscheduled,
+    "timer.paused": TimerPaused,
+    "timer.ticked": TimerTicked,
 }

@@ -13,12 +13,14 @@ from msgspec.structs import replace
 
 from ..codec import typed, understood
 from ..events import CORE_NAMESPACES, Event
-from . import choices, life, runs
+from . import choices, life, runs, schedules
 from .values import State
 from .work import StateDraft, Step
 
-STEPS: dict[str, Step] = {**life.STEPS, **runs.STEPS, **choices.STEPS}
-UNREADABLE = frozenset((*life.UNREADABLE, *runs.UNREADABLE, *choices.UNREADABLE))
+STEPS: dict[str, Step] = {**life.STEPS, **runs.STEPS, **choices.STEPS, **schedules.STEPS}
+UNREADABLE = frozenset(
+    (*life.UNREADABLE, *runs.UNREADABLE, *choices.UNREADABLE, *schedules.UNREADABLE)
+)
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:

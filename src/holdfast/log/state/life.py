@@ -16,7 +16,7 @@ from .work import StateDraft, Step
 
 
 def _session_expired(work: StateDraft, event: Event, p: ev.SessionExpired | None) -> None:
-    work.expired = True
+    work.expired, work.schedules = True, {}
 
 
 def _session_reopened(work: StateDraft, event: Event, p: ev.SessionReopened | None) -> None:
@@ -46,6 +46,7 @@ def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) ->
     # As in the row of a fork: open items and counts of the parent are not inherited.
     work.run, work.abort, work.due, work.queue = None, None, None, ()
     work.calls, work.pending, work.usage, work.timers = {}, {}, {}, {}
+    work.schedules = {}
     work.total, work.cost, work.driven = 0, None, 0
     work.drop_contexts("step", "run")
 

@@ -16,6 +16,7 @@ QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # limit for timers, contexts, checkpoints and changed files, each
 OPERATIONS = 10  # changes that are kept per file
 PATH = 256  # characters of a file's path; files with longer paths are ignored
+WAITING = 100  # queued messages; to a longer queue, no schedule adds another
 FINAL = "final_result"  # the tool whose call is the typed answer of a run
 
 CallStatus: TypeAlias = Literal[
@@ -212,6 +213,20 @@ class Window(Struct, frozen=True, omit_defaults=True):
     turns: int = 0
 
 
+class Schedule(Struct, frozen=True, omit_defaults=True):
+    """A message that is sent again and again, next at `next` (ms); its text is in event `seq`.
+    `due` is the latest due time that was handled, `sent` the event of its latest message.
+
+    See [state and transcript](../the-log.md#state-and-transcript).
+    """
+
+    seq: int
+    next: int | None
+    paused: bool = False
+    due: int | None = None
+    sent: int | None = None
+
+
 class StateFields(Struct, kw_only=True, omit_defaults=True):
     """The fields of a state. See `State` for their meaning."""
 
@@ -246,6 +261,7 @@ class StateFields(Struct, kw_only=True, omit_defaults=True):
     sub: Sub | None = None
     expired: bool = False
     too_new: int | None = None
+    schedules: dict[str, Schedule] = {}
 
 
 class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a mutable copy
@@ -278,6 +294,21 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
     def owes(self) -> bool:
         """Whether the parent of this thread still waits for its result."""
         return self.sub is not None and self.sub.item is not None and not self.sub.reported
+
+    @property
+    def ticking(self) -> dict[str, int]:
+        """When (ms) each schedule is due that can fire: one that is not paused, while the queue has
+        room."""
+        if not self.schedules or len(self.queue) >= WAITING:
+            return {}
+        items = self.schedules.items()
+        return {name: s.next for name, s in items if s.next is not None and not s.paused}
+
+    @property
+    def alarm(self) -> int | None:
+        """The time (ms) at which the next timer or schedule is due."""
+        times = [timer.at for timer in self.timers.values()]
+        return min((*times, *self.ticking.values()), default=None)
 
     @property
     def safe(self) -> bool:

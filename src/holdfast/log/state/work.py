@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from ..events import Event
 from .values import CallStatus, Grants, State, StateFields
 
-CHANGED = ("calls", "pending", "usage", "contexts", "timers", "checkpoints")
+CHANGED = ("calls", "pending", "usage", "contexts", "timers", "checkpoints", "schedules")
 
 if TYPE_CHECKING:
     Fields = StateFields

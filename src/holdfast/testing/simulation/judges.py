@@ -21,6 +21,7 @@ from .effects import Effect
 from .loop import EPOCH
 from .outcome import SimulationOutcome
 from .probe_judge import probed
+from .schedules import fires_once
 
 Judge = Callable[[SimulationOutcome], Iterator[str]]
 Log = list[tuple[Event, Any]]
@@ -592,6 +593,7 @@ JUDGES: dict[str, Judge] = {
     "lost": lost,
     "prompt": prompt,
     "probed": probed,
+    "schedules": fires_once,
 }
 
 

@@ -18,6 +18,7 @@ Action = Literal[
     "send", "post", "steer", "interrupt", "limited", "typed", "modelled", "notify", "timer",
     "abort", "queue", "approve", "deny", "answer", "extend", "duel", "respond", "rule", "mode",
     "model", "state", "read", "vanish", "look", "find", "close", "attach", "fork", "edit",
+    "regenerate", "restore", "rewind", "copy", "delete", "delete_thread", "schedule",
     "regenerate", "restore", "rewind", "copy", "delete", "delete_thread", "erase",
     "newer",
 ]  # fmt: skip
@@ -38,6 +39,7 @@ SETTINGS = ("timer", "queue", "rule", "mode", "model", "state", "read", "look", 
 THREADS = ("fork", "edit", "regenerate", "restore", "copy", "delete_thread", "delete")
 
 REWINDS = ("restore", "look", "regenerate")  # half of these actions become a rewind
+SCHEDULES = ("mode", "model", "state")  # a third of these actions is about a schedule
 LOOKUPS = ("mode", "model", "state", "read")  # a third of these actions becomes a lookup
 
 PLAIN = ("", "", "note", "charge", "note+charge", "count", "refund", "mail", "fail", "charge/note")
@@ -156,6 +158,8 @@ def _step(
         return replace(step, action="rewind")
     if full and action in LOOKUPS and step.pick % 3 == 0:
         return replace(step, action="find")
+    if full and action in SCHEDULES and step.pick % 3 == 1:
+        return replace(step, action="schedule")
     return step
 
 

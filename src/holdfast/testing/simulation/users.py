@@ -36,9 +36,11 @@ class Users:
         self.told: list[Told] = []
         self.readings: list[ReaderView] = []
         self.busy: dict[asyncio.Task[None], None] = {}
+        self._scheduled = False  # whether a user was about to set a schedule
 
     def perform(self, step: Step) -> None:
         """Start a step. If `step.twice` is set, also send the same request to another process."""
+        self._scheduled |= step.action == "schedule"
         self._spawn(self._perform(step, step.place))
         if step.twice:
             self._spawn(self._perform(step, step.place + 1, "bob"))
@@ -120,10 +122,13 @@ class Users:
     async def _settle_all(self) -> None:
         for place in range(len(self._cluster.places)):
             try:
-                await self._ask(place, lambda harness: settle(harness, self._decided))
+                await self._ask(place, self._settle)
                 return
             except (*AGAIN, HoldfastError):
                 continue
+
+    async def _settle(self, harness: Any) -> None:
+        await settle(harness, self._decided, self._scheduled)
 
     def _decided(self, session: str, item: str) -> None:
         self._say(Step(0.0, "approve", session), Reply("decided", item=item))

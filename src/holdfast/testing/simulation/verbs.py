@@ -23,6 +23,7 @@ from ...errors import (
 from ...log.events import Event, NewEvent, Scope
 from ...stores.copy import copy_session
 from ...values.media import Media
+from . import schedules
 from .loop import EPOCH
 from .outcome import ReaderView
 from .scenario import Step
@@ -131,9 +132,21 @@ async def timer(harness: Any, request: UserRequest) -> Reply:
     if known and step.pick % 3 == 0:
         await session.timers.clear(known[0])
     else:
-        now = EPOCH + this_process().cluster.scheduler.now
-        await session.timers.set(_text(step), at=int((now + 1.5) * 1000), id=step.tag)
+        await session.timers.set(_text(step), at=_true_time() + 1_500, id=step.tag)
     return Reply("accepted")
+
+
+async def schedule(harness: Any, request: UserRequest) -> Reply:
+    """Set, pause, resume or remove a recurring schedule."""
+    step = request.step
+    session = await harness.get_or_create(step.session)
+    await schedules.change(session, step.tag, _text(step), step.pick, _true_time())
+    return Reply("accepted")
+
+
+def _true_time() -> int:
+    """Return the time (ms), whatever the clock of the process says."""
+    return int((EPOCH + this_process().cluster.scheduler.now) * 1000)
 
 
 async def abort(harness: Any, request: UserRequest) -> Reply:
@@ -205,9 +218,9 @@ async def respond(harness: Any, request: UserRequest) -> Reply:
     return Reply("accepted")
 
 
-async def settle(harness: Any, decided: Callable[[str, str], None]) -> None:
-    """Decide all pending items, as an operator would. `decided` is called with the session and the
-    id of each item.
+async def settle(harness: Any, decided: Callable[[str, str], None], scheduled: bool) -> None:
+    """Decide all pending items, as an operator would, and remove schedules that have fired if there
+    are any. `decided` is called with the session and the id of each item.
     """
     page = await harness.pending(limit=50)
     for n, item in enumerate(page.items):
@@ -216,6 +229,8 @@ async def settle(harness: Any, decided: Callable[[str, str], None]) -> None:
         with suppress(AlreadyDecided, NotPending, SessionNotFound, LogReplaced):
             if await _settle_one(harness, item, n):
                 decided(item.session, item.id)
+    if scheduled:
+        await schedules.remove_fired(harness, _true_time())
 
 
 async def _settle_one(harness: Any, item: Any, n: int) -> bool:
@@ -469,5 +484,6 @@ VERBS: dict[str, Verb] = {
     "respond": respond, "rule": rule, "mode": mode, "model": model, "state": state,
     "read": read, "vanish": vanish, "look": look, "find": find, "close": close, "attach": attach,
     "fork": fork, "restore": restore, "rewind": rewind, "copy": copy, "delete": delete,
+    "delete_thread": delete_thread, "schedule": schedule,
     "delete_thread": delete_thread, "erase": erase, "newer": newer,
 }  # fmt: skip
