@@ -44,6 +44,7 @@ def prepare(given: Mapping[str, Any]) -> dict[str, Any]:
         "recovering": given["parallel_recovery"],
         "price": given["price"],
         "summarise": given["summarise"],
+        "budgets": tuple(given["budgets"]),
     }
 
 

@@ -25,6 +25,7 @@ from ..tools.allowance import Allowance
 from ..tools.signature import is_async
 from ..tools.thread_runner import asked_to_stop, escaped
 from ..tools.values import clean
+from .budgets import read_again
 from .cancellation import GRACE
 from .driver import Driving, model_called, step_after
 from .hooks import run_hooks
@@ -253,6 +254,7 @@ async def _all(driving: Driving, ready: list[Ready]) -> bool:
 async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool:
     """Write the outcome of a call. If the model is called next, the same append records the intent
     to call it. Returns whether this intent was recorded."""
+    await read_again(driving)
     with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
         event = outcome(driving, ready.call.id, result)
         if isinstance(step := step_after(driving, event), CallModel):

@@ -186,6 +186,10 @@ def _pending_settled(event: Event, p: ev.PendingSettled, ops: list[Op]) -> None:
         ops.append(Op("move", "phase", value="revive"))
 
 
+def _run_charged(event: Event, p: ev.RunCharged, ops: list[Op]) -> None:
+    ops += [Op("add", "usage", name, n) for name, n in p.usage.items()]
+
+
 _CHANGES: dict[str, Change] = {
     "session.created": _session_created,
     "session.touched": _always(_TOUCH),
@@ -225,4 +229,5 @@ _CHANGES: dict[str, Change] = {
     "timer.planned": _sets("due"),
     "pending.opened": _pending_opened,
     "pending.settled": _pending_settled,
+    "run.charged": _run_charged,
 }

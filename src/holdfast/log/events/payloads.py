@@ -506,6 +506,29 @@ class CheckpointDropped(Payload, frozen=True, kw_only=True):
     id: str
 
 
+class RunCharged(Payload, frozen=True, kw_only=True):
+    """A model call or the start of a run was counted, or an operator extended a budget. The event
+    is in a log that counts the usage of a session, a user or a tenant; `usage` is added to its
+    counters.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
+    usage: dict[str, int] = {}
+
+
+class RunWarned(Payload, frozen=True, kw_only=True):
+    """A budget is nearly used up. `budget` is its scope and period, such as `user/day`, `measure`
+    says what it limits, and `share` is the used fraction.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
+    budget: str
+    measure: str
+    share: float = 0.0
+
+
 # Reserved namespaces of event kinds, which programs must not use for their own kinds. The list
 # never changes: kinds of later versions begin with one of these namespaces, so they never collide
 # with kinds of programs. A process does not drive a log with an unknown kind of a core namespace,
@@ -521,6 +544,7 @@ CORE_NAMESPACES = frozenset(
 ADAPTER_NAMESPACES = frozenset({"adk", "claude", "langgraph", "openai", "pydantic_ai"})
 RESERVED_NAMESPACES = CORE_NAMESPACES | ADAPTER_NAMESPACES
 ADK_STATE_TENANT = "~adk:"  # prefix of the tenant: state of users and apps of Google ADK
+USAGE_TENANT = "~usage:"  # prefix of the tenant: what sessions, users and tenants have used
 
 KINDS: dict[str, type[Payload]] = {
     "session.created": SessionCreated,
@@ -580,4 +604,6 @@ KINDS: dict[str, type[Payload]] = {
     "timer.planned": TimerPlanned,
     "checkpoint.made": CheckpointMade,
     "checkpoint.dropped": CheckpointDropped,
+    "run.charged": RunCharged,
+    "run.warned": RunWarned,
 }

@@ -8,8 +8,9 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from .. import events as ev
+from ..events import ids
 
-VERSION = "7"  # of this fold; snapshots of other versions are ignored
+VERSION = "8"  # of this fold; snapshots of other versions are ignored
 
 OPEN_CALLS = 256  # calls that are tracked individually; further calls of a message are `Excess`
 QUEUED = 256  # a driver takes far fewer; see _message_received
@@ -280,5 +281,6 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
     @property
     def safe(self) -> bool:
         """Whether no run, call or item is open, so that a fork or a window can begin at this
-        point."""
-        return not (self.active or self.calls or self.pending)
+        point. Questions about budgets do not count."""
+        asked = any(not ids.is_budget(id) for id in self.pending)
+        return not (self.active or self.calls or asked)
