@@ -12,18 +12,20 @@ import msgspec
 
 from ..errors import AlreadyDecided, SessionNotFound
 from ..log import events as ev
-from ..log.catalog import Query, Row
+from ..log.catalog import Page, Query, Row
 from ..log.catalog.rows import SKEW
 from ..log.codec import LIMITS, typed
 from ..log.events import USAGE_TENANT, Event, Key, NewEvent, ids
 from ..stores.pages import every_row
 from ..stores.port import Store
 from ..values.budgets import (
+    Budget,
     BudgetUsage,
     UsageLog,
     charge_of,
     counted,
     extension,
+    limits_of,
     period_of,
     source_of,
     usage_shown,
@@ -91,19 +93,42 @@ def log_of(row: Row) -> UsageLog | None:
         return None
 
 
+async def usage_page(
+    store: Store,
+    tenant: str,
+    *,
+    user: str | None = None,
+    at: int | None = None,
+    budgets: Iterable[Budget] = (),
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[BudgetUsage]:
+    """Return a page of what the sessions, the users and the tenant have used, most recently used
+    first. `user` selects the usage of one user and of the user's sessions, `at` the periods at this
+    time (ms), in which case a page may have fewer items. `budgets` tell which limits apply."""
+    if not has_usage_logs(tenant):
+        return Page(items=[], cursor=None)
+    query = Query(tenant=USAGE_TENANT + tenant, user=user)
+    page = await store.find(query, cursor=cursor, limit=limit)
+    items: list[BudgetUsage] = []
+    for row in page.items:
+        log = log_of(row)
+        if log is not None and (at is None or log.period == period_of(log.per, at)):
+            items.append(usage_shown(log, row.usage, limits_of(budgets, log)))
+    return Page(items=items, cursor=page.cursor)
+
+
 async def usage(
     store: Store, tenant: str, *, user: str | None = None, at: int | None = None
 ) -> AsyncGenerator[BudgetUsage, None]:
-    """Yield what the sessions, users and the tenant have used, newest first. `user` selects the
-    usage of one user and of the user's sessions, `at` the periods at this time (ms)."""
-    if not has_usage_logs(tenant):
-        return
-    query = Query(tenant=USAGE_TENANT + tenant, user=user)
-    async with aclosing(every_row(store, query)) as rows:
-        async for row in rows:
-            log = log_of(row)
-            if log is not None and (at is None or log.period == period_of(log.per, at)):
-                yield usage_shown(log, row.usage, {})
+    """Yield what `usage_page` returns, page by page."""
+    cursor: str | None = None
+    while True:
+        page = await usage_page(store, tenant, user=user, at=at, cursor=cursor, limit=LIMITS.page)
+        for one in page.items:
+            yield one
+        if (cursor := page.cursor) is None:
+            return
 
 
 # Extensions
@@ -112,8 +137,9 @@ async def usage(
 async def extend(
     store: Store, tenant: str, opened: ev.PendingOpened, answer: Any, actor: str | None
 ) -> None:
-    """Extend the budget that a pending item is about, before the item is settled. If several sessions ask about the same budget, the first answer counts: then
-    `AlreadyDecided` is raised, unless the answer is the same."""
+    """Extend the budget that a pending item is about, before the item is settled. If several
+    sessions ask about the same budget, the first answer counts: then `AlreadyDecided` is raised,
+    unless the answer is the same."""
     detail = opened.detail if isinstance(opened.detail, Mapping) else {}
     log = msgspec.convert(detail.get("budget"), UsageLog)
     added = extension(answer, detail.get("measures", ()))

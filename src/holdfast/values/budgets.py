@@ -202,6 +202,17 @@ def allowed(limits: Mapping[str, int | float], used: Mapping[str, int]) -> dict[
     return {name: value + _shown(name, used.get(EXTRA + name, 0)) for name, value in limits.items()}
 
 
+def limits_of(budgets: Iterable[Budget], log: UsageLog) -> dict[str, int | float]:
+    """Return the limits, without extensions, that apply to a usage log."""
+    same = [one for one in budgets if (one.scope, one.per) == (log.scope, log.per)]
+    named = [one for one in same if one.who == log.who]
+    found: dict[str, int | float] = {}
+    for budget in named or [one for one in same if one.who is None]:
+        for name, limit in budget.limits.items():
+            found[name] = min(limit, found.get(name, limit))
+    return found
+
+
 def shares(
     limits: Mapping[str, int | float], used: Mapping[str, int]
 ) -> Iterator[tuple[str, float]]:
