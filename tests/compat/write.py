@@ -145,6 +145,8 @@ RUN: list[tuple[str, Any]] = [
     ("abort.requested", {"reason": "enough"}),
     ("timer.planned", {"due": START + 999}),
     ("thread.reported", {"item": "c!sub"}),
+    ("run.warned", {"budget": "user/day", "measure": "tokens", "share": 0.9}),
+    ("run.charged", {"usage": {"tokens": 7, "calls": 1}}),
 ]
 SURFACE = SURFACE_CLAIM + surface_name("slack", "D1")
 MARK = "first try"

@@ -125,7 +125,8 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     belong to this run, all other fields to the thread. `message` is the streaming message, or else
     the last message of the run. Tools and sub-agents are keyed by the id of their call, pending
     items by their id, files by their path. `budgets` are those that the run has nearly used up: the
-    used fraction by scope, period and measure, such as `user/day tokens`. Treat a display as immutable.
+    used fraction by scope, period and measure, such as `user/day tokens`. Treat a display as
+    immutable.
 
     The last five fields are used by `reduce` only: the last complete message, whether the run is
     open (None if there is no run), the agent's modes with the model of each, the default model, and

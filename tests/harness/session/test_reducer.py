@@ -121,6 +121,8 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
     "timer.planned": ({}, set()),
     "checkpoint.made": ({"id": "x"}, set()),
     "checkpoint.dropped": ({"id": "x"}, set()),
+    "run.charged": ({"usage": {"tokens": 1}}, set()),
+    "run.warned": ({"budget": "user/day", "measure": "tokens", "share": 0.9}, {"budgets"}),
 }
 HIDDEN = {"head", "state", "said", "open"}
 NAMED = Display(session="s", modes={"plan": "p/p", "build": "b/b"}, default="d/d")

@@ -72,9 +72,8 @@ def warnings(driving: Driving, usage: Mapping[str, int], cost: float | None) -> 
         payload = ev.RunWarned(budget=budget, measure=measure, share=share)
         id = ids.warned_id(driving.run.id, budget, measure)
         found.append(driving.event("run.warned", payload, id=id))
-        driving.log.warning(
-            "budget_warning", category="run", budget=budget, measure=measure, share=share
-        )
+        said = f"{share:.0%} of the {measure} of budget {budget} are used"
+        driving.log.warning("budget_warning", category="run", message=said)
     return found
 
 

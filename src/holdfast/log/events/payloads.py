@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from .budget_payloads import RunCharged, RunWarned
 from .session_payloads import (
     LabelAdded,
     LabelRemoved,
@@ -504,29 +505,6 @@ class CheckpointDropped(Payload, frozen=True, kw_only=True):
     """
 
     id: str
-
-
-class RunCharged(Payload, frozen=True, kw_only=True):
-    """A model call or the start of a run was counted, or an operator extended a budget. The event
-    is in a log that counts the usage of a session, a user or a tenant; `usage` is added to its
-    counters.
-
-    Kind and fields: [events](../formats/log.md#kinds).
-    """
-
-    usage: dict[str, int] = {}
-
-
-class RunWarned(Payload, frozen=True, kw_only=True):
-    """A budget is nearly used up. `budget` is its scope and period, such as `user/day`, `measure`
-    says what it limits, and `share` is the used fraction.
-
-    Kind and fields: [events](../formats/log.md#kinds).
-    """
-
-    budget: str
-    measure: str
-    share: float = 0.0
 
 
 # Reserved namespaces of event kinds, which programs must not use for their own kinds. The list
