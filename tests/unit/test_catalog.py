@@ -247,6 +247,8 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     (ev.TimerPlanned(due=9), (Op("set", "due", value=9),)),
     (ev.CheckpointMade(id="c"), ()),
     (ev.CheckpointDropped(id="c"), ()),
+    (ev.RunCharged(usage={"tokens": 3}), (ACTIVE, Op("add", "usage", "tokens", 3))),
+    (ev.RunWarned(budget="user/day", measure="tokens"), (ACTIVE,)),
     (ev.ToolFinished(call="c"), (ACTIVE,)),
     (
         ev.PendingOpened(id="p", what="plan"),

@@ -176,7 +176,7 @@ def amounts(usage: Mapping[str, int], cost: float | None) -> dict[str, int]:
     tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
     found = {"calls": 1, "tokens": _bounded(tokens)}
     if cost is not None and math.isfinite(cost):
-        found["cost"] = _bounded(round(cost * NANO))
+        found["cost"] = _bounded(round(min(cost, LARGEST / NANO) * NANO))
     return found
 
 

@@ -65,6 +65,8 @@ def _idle(state: State, bounds: RunBounds) -> Step:
     if state.owes and (state.run is not None or (state.due is not None and not state.queue)):
         return Report()
     if state.queue:
+        if bounds.budget is None and (asked := tuple(filter(ids.is_budget, state.pending))):
+            return Supersede(asked)  # the budget was extended by an answer in another session
         apart = bounds.budget is not None or _full(state, bounds, more=1)
         return Start(state.queue[0].seq, apart)
     due = next_due(state)
@@ -76,8 +78,6 @@ def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
         return Refuse(excess.seq, excess.left)  # first: no other step handles these calls
     if (end := _ending(state, run, bounds, now)) is not None:
         return end
-    if bounds.budget is None and (asked := tuple(filter(ids.is_budget, state.pending))):
-        return Supersede(asked)
     if (step := _open_calls(state)) is not None:
         return step
     steering = tuple(q.seq for q in state.queue if q.how == "steer")
