@@ -166,16 +166,19 @@ async def _check_same(store: Store, key: Key, wanted: NewEvent, item: str) -> No
 
 
 async def charges_in(
-    store: Store, row: Row, *, after: int = 0, since: int = 0
+    store: Store, row: Row, *, since: int | None = None
 ) -> AsyncGenerator[tuple[Event, dict[str, int]], None]:
     """Yield the events of a thread that count, with what they count: those that were appended to
     it. Events that a fork shares, and events that were imported, were counted where they were
-    written. `since` is a time in ms."""
+    written. With `since`, a time in ms, only those that are newer, the newest first."""
     shared = row.parent.at if row.parent is not None else 0
     born = UUID(row.log).int >> 80  # an incarnation has the time at which this store created it
-    async with aclosing(store.read(row.key, after=max(after, shared), log=row.log)) as events:
+    read = store.read(row.key, after=shared, reverse=since is not None, log=row.log)
+    async with aclosing(read) as events:
         async for event in events:
-            if event.at >= max(since, born - SKEW) and (usage := counted(event)) is not None:
+            if since is not None and event.at < since:
+                return
+            if event.at >= born - SKEW and (usage := counted(event)) is not None:
                 yield event, usage
 
 

@@ -4,15 +4,15 @@ written in batches off the path of a turn, and the check before each model call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from contextlib import aclosing
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ...cancellation import cancellable, ended
+from ...cancellation import cancellable, ended, outcomes
 from ...environment import wall_clock
 from ...errors import HoldfastError
-from ...log.catalog import Query
-from ...log.events import USAGE_TENANT, Event, Key
+from ...log.catalog import Query, Row
+from ...log.events import USAGE_TENANT, Key
 from ...log.state import Run
 from ...sessions.budgets import Charge, charges_in, write
 from ...stores.pages import every_row
@@ -24,7 +24,6 @@ from ...values.budgets import (
     UsageLog,
     allowed,
     charge_of,
-    counted,
     effective,
     period_end,
     period_of,
@@ -36,6 +35,7 @@ from ..telemetry.logs import BoundLog
 FLUSH = 0.25  # seconds after which charges are written
 FRESH = 1.0  # seconds for which usage that was read is used for checks
 RETRY = 1.0  # seconds between two attempts to write charges
+LAST = 60_000  # ms before the last run of another process from which its usage is counted again
 LOST = 600  # seconds before the newest usage from which a start looks for charges that were lost
 KEPT = 10_000  # counters that are kept in memory
 
@@ -74,9 +74,10 @@ class Meter:
         self._waiting: list[Written] = []
         self._unread: list[Written] = []  # written, but the counters were not read since
         self._lock = asyncio.Lock()
+        self._recovering: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._known: dict[str, None] = {}  # drivers' parts of runs that were counted again
+        self._known: dict[str, None] = {}  # what was counted again
         self._closed = False
 
     def check_for(self, session: str, user: str | None) -> BudgetCheck | None:
@@ -146,7 +147,7 @@ class Meter:
 
     def start(self) -> None:
         """Write the charges that a crashed process may have lost."""
-        self._begin(self._recover())
+        self._recovering = self._begin(self._recover())
 
     async def _recover(self) -> None:
         usage = Query(tenant=USAGE_TENANT + self.tenant)
@@ -155,42 +156,37 @@ class Meter:
         recent = Query(tenant=self.tenant, active_from=max(0, since))
         async with aclosing(every_row(self._store, recent)) as sessions:
             async for session in sessions:
-                if (check := self.check_for(session.session, session.user)) is not None:
-                    async for event, usage_of in self._recent(session.session, since):
-                        check.charge(source_of(event), event.at, usage_of, again=True)
+                check = self.check_for(session.session, session.user)
+                if check is not None:
+                    threads = Query(tenant=self.tenant, session=session.session)
+                    async for row in every_row(self._store, threads):
+                        await self._again(check, row, since * 1000)
 
-    async def _recent(
-        self, session: str, since: int
-    ) -> AsyncGenerator[tuple[Event, dict[str, int]], None]:
-        query = Query(tenant=self.tenant, session=session, active_from=max(0, since))
-        async for row in every_row(self._store, query):
-            async for found in charges_in(self._store, row, since=since * 1000):
-                yield found
-
-    def again(self, check: BudgetCheck, key: Key, log: str, run: Run) -> None:
-        """Count what a run of another process has used. It may have been counted before."""
+    def again(self, check: BudgetCheck, row: Row, run: Run) -> None:
+        """Count what the drivers of another process have used in a log, in its last run and shortly
+        before. It may have been counted already."""
         mark = f"{run.id} {run.driver} {run.since}"
-        if run.id is not None and mark not in self._known:
+        if mark not in self._known:
             self._known[mark] = None
             while len(self._known) > KEPT:
                 del self._known[next(iter(self._known))]
-            self._begin(self._again(check, key, log, run.id, run.seq))
+            self._begin(self._again(check, row, run.at - LAST))
 
-    async def _again(self, check: BudgetCheck, key: Key, log: str, run: str, seq: int) -> None:
-        async with aclosing(self._store.read(key, after=seq - 1, log=log)) as events:
-            async for event in events:
-                if event.run == run and (usage := counted(event)) is not None:
-                    check.charge(source_of(event), event.at, usage, again=True)
+    async def _again(self, check: BudgetCheck, row: Row, since: int) -> None:
+        async with aclosing(charges_in(self._store, row, since=since)) as found:
+            async for event, usage in found:
+                check.charge(source_of(event), event.at, usage, again=True)
 
-    def _begin(self, work: object) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(self._quietly(work), name="charges")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _quietly(self, work: object) -> None:
+    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             with cancellable():
-                await work  # type: ignore[misc]  # a coroutine
+                await work
         except HoldfastError as error:  # a rebuild adds what is missing
             self._log.warning("charges_not_recovered", category="storage", error=error)
 
@@ -217,7 +213,9 @@ class Meter:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        await ended(*self._tasks)
+        if self._recovering is not None:
+            await ended(self._recovering)
+        await outcomes(*self._tasks)
         await self._flush()
 
 

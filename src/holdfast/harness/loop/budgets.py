@@ -55,8 +55,10 @@ def charge_again(check: BudgetCheck | None, config: Config, live: Live) -> None:
     """Count what the last run has used, if another process drove it: that process may have crashed
     before it did so."""
     run = live.state.run
-    if check is not None and run is not None and run.driver not in (None, config.owner):
-        check.meter.again(check, live.key, live.log, run)
+    if check is None or run is None or live.row is None:
+        return
+    if run.driver not in (None, config.owner):
+        check.meter.again(check, live.row, run)
 
 
 def warnings(driving: Driving, usage: Mapping[str, int], cost: float | None) -> list[NewEvent]:
