@@ -41,25 +41,21 @@ KEPT = 10_000  # counters that are kept in memory
 
 
 class Counter:
-    """One usage log as this process knows it: the counters when it was last read, and the charges
-    of this process that they do not include yet."""
+    """One usage log as this process knows it: the counters when it was last read, with the charges
+    of this process that the log did not have then."""
 
     def __init__(self) -> None:
-        self.used: Mapping[str, int] = {}
-        self.own: dict[str, int] = {}
+        self.total: Mapping[str, int] = {}
         self.read: float | None = None  # the loop's time
 
-    def total(self, more: Mapping[str, int] | None = None) -> dict[str, int]:
-        found = dict(self.used)
-        for part in (self.own, more or {}):
-            for name, count in part.items():
-                found[name] = found.get(name, 0) + count
-        return found
+    def add(self, usage: Mapping[str, int]) -> None:
+        self.total = {**self.total, **_sum(self.total, usage)}
 
 
 class Written(NamedTuple):
-    """A charge, and whether the counter in memory includes it until it is read again."""
+    """A charge with the key of its log, and what the counter in memory includes of it."""
 
+    key: Key
     charge: Charge
     usage: dict[str, int]
 
@@ -70,6 +66,7 @@ class Meter:
     def __init__(self, budgets: Iterable[Budget], store: Store, tenant: str, log: BoundLog) -> None:
         self.budgets, self.tenant = tuple(budgets), tenant
         self._store, self._log = store, log
+        self.version = 0  # rises when a counter changes
         self._counters: dict[Key, Counter] = {}
         self._waiting: list[Written] = []
         self._unread: list[Written] = []  # written, but the counters were not read since
@@ -89,58 +86,53 @@ class Meter:
     def counter(self, key: Key) -> Counter:
         return self._counters.setdefault(key, Counter())
 
-    def add(self, charges: Iterable[tuple[Key, Charge]], usage: dict[str, int]) -> None:
-        """Count charges at once, and write them soon. With empty `usage`, they are only written,
-        because the log may have them already."""
-        for key, charge in charges:
-            if usage:
-                own = self.counter(key).own
-                for name, count in usage.items():
-                    own[name] = own.get(name, 0) + count
-            self._waiting.append(Written(charge, usage))
+    def add(self, key: Key, charge: Charge, usage: dict[str, int]) -> None:
+        """Count a charge at once, and write it soon. With empty `usage`, it is only written,
+        because the log may have it already."""
+        if usage:
+            self.counter(key).add(usage)
+            self.version += 1
+        self._waiting.append(Written(key, charge, usage))
         self._schedule(FLUSH)
 
-    def fresh(self, keys: Collection[Key], since: float | None = None) -> bool:
-        """Return whether these counters were read recently, or after `since`."""
-        least = asyncio.get_running_loop().time() - FRESH if since is None else since
+    def fresh(self, keys: Iterable[Key], since: float) -> bool:
+        """Return whether these counters were read after `since`."""
         known = (self._counters.get(key) for key in keys)
-        return all(one is not None and one.read is not None and one.read >= least for one in known)
+        return all(one is not None and one.read is not None and one.read >= since for one in known)
 
     async def sync(self, keys: Iterable[Key] = ()) -> None:
-        """Write the charges that wait, and read the counters of these logs again."""
+        """Write the charges that wait, and read the counters of these logs and of those that were
+        written."""
         async with self._lock:
+            self._unread += self._waiting
             batch, self._waiting = self._waiting, []
-            wanted = dict.fromkeys(keys)
             try:
                 await write(self._store, self.tenant, (one.charge for one in batch))
             except BaseException:
+                del self._unread[len(self._unread) - len(batch) :]
                 self._waiting = [*batch, *self._waiting]
                 raise
-            self._unread += batch
-            for one in self._unread:
-                if one.usage:
-                    wanted[one.charge.log.key(self.tenant)] = None
-            if not wanted:
-                return
-            now = asyncio.get_running_loop().time()
-            rows = await self._store.rows([*wanted])
-            for key, row in zip(wanted, rows, strict=True):
-                counter = self.counter(key)
-                counter.used, counter.read = {} if row is None else row.usage, now
-            self._settle()
-            self._forget(wanted)
+            wanted = dict.fromkeys([*keys, *(one.key for one in self._unread if one.usage)])
+            if wanted:
+                begun = asyncio.get_running_loop().time()
+                rows = await self._store.rows([*wanted])
+                self._read(dict(zip(wanted, rows, strict=True)), begun)
+                self._forget(wanted)
+            self._unread.clear()
 
-    def _settle(self) -> None:
-        """Take charges out of the counters that were read since they were written."""
-        unread, self._unread = self._unread, []
-        for one in unread:
-            own = self.counter(one.charge.log.key(self.tenant)).own
-            for name, count in one.usage.items():
-                own[name] -= count
+    def _read(self, rows: Mapping[Key, Row | None], begun: float) -> None:
+        """Take over counters that were read, and add the charges that still wait."""
+        for key, row in rows.items():
+            counter = self.counter(key)
+            counter.total, counter.read = {} if row is None else row.usage, begun
+        for one in self._waiting:
+            if one.key in rows:
+                self.counter(one.key).add(one.usage)
+        self.version += 1
 
     def _forget(self, wanted: Collection[Key]) -> None:
         if len(self._counters) > KEPT:
-            kept = {one.charge.log.key(self.tenant) for one in self._waiting} | {*wanted}
+            kept = {one.key for one in self._waiting} | {*wanted}
             self._counters = {k: one for k, one in self._counters.items() if k in kept}
 
     # In the background
@@ -220,10 +212,11 @@ class Meter:
 
 
 class Current(NamedTuple):
-    """The usage log of a budget in the current period, and the time (ms) until which it applies."""
+    """The usage logs of a session's budgets in the current periods, one for each scope and period,
+    and the times (ms) between which they apply."""
 
-    log: UsageLog
-    key: Key
+    logs: dict[Key, UsageLog]
+    budgets: list[tuple[Budget, UsageLog, Key]]
     since: int
     until: float
 
@@ -235,45 +228,50 @@ class BudgetCheck:
         self, meter: Meter, budgets: list[Budget], whose: Mapping[str, str | None]
     ) -> None:
         self.meter, self._budgets, self._whose = meter, budgets, whose
-        self._current: dict[tuple[str, str], Current] = {}
+        self._known = self._at(0)
+        self._stop: tuple[int, Current, Literal["run", "call"] | None] | None = None
 
-    def _log(self, budget: Budget, at: int) -> Current:
-        place = (budget.scope, budget.per)
-        known = self._current.get(place)
-        if known is not None and known.since <= at < known.until:
-            return known
-        found = self._of(budget, at)
-        self._current[place] = found
-        return found
+    def _now(self, at: int) -> Current:
+        if not self._known.since <= at < self._known.until:
+            self._known = self._at(at)
+        return self._known
 
-    def _of(self, budget: Budget, at: int) -> Current:
-        who, end = self._whose[budget.scope], period_end(budget.per, at)
-        assert who is not None, "a budget without a name does not apply"
-        period = period_of(budget.per, at)
-        log = UsageLog(scope=budget.scope, who=who, per=budget.per, period=period)
-        until = float("inf") if end is None else end
-        # At an earlier time the period may be another one: the clock may be set back.
-        return Current(log, log.key(self.meter.tenant), at if end is not None else 0, until)
-
-    def _logs(self, at: int) -> dict[Key, UsageLog]:
-        return {now.key: now.log for now in (self._log(budget, at) for budget in self._budgets)}
+    def _at(self, at: int) -> Current:
+        found: list[tuple[Budget, UsageLog, Key]] = []
+        ends = [period_end(budget.per, at) for budget in self._budgets]
+        for budget in self._budgets:
+            who = self._whose[budget.scope]
+            assert who is not None, "a budget without a name does not apply"
+            log = UsageLog(
+                scope=budget.scope, who=who, per=budget.per, period=period_of(budget.per, at)
+            )
+            found.append((budget, log, log.key(self.meter.tenant)))
+        until = min((end for end in ends if end is not None), default=float("inf"))
+        # Before `at` the period may be another one: a clock may be set back.
+        since = at if until < float("inf") else 0
+        return Current({key: log for _, log, key in found}, found, since, until)
 
     async def ready(self, at: int) -> None:
         """Read the usage again if it is not fresh, or if a budget seems to be used up, which an
         operator may have extended."""
         begun = asyncio.get_running_loop().time()
-        keys = [*self._logs(at)]
-        if not self.meter.fresh(keys):
+        keys = self._now(at).logs
+        if not self.meter.fresh(keys, begun - FRESH):
             await self.meter.sync(keys)
         if self.stop(at) and not self.meter.fresh(keys, begun):
             await self.meter.sync(keys)
 
     def stop(self, at: int) -> Literal["run", "call"] | None:
         """Return what must not start because of a budget: a model call, or only a new run."""
+        now, known = self._now(at), self._stop
+        if known is None or known[0] != self.meter.version or known[1] is not now:
+            known = self._stop = (self.meter.version, now, self._found(now))
+        return known[2]
+
+    def _found(self, now: Current) -> Literal["run", "call"] | None:
         found: Literal["run", "call"] | None = None
-        for budget in self._budgets:
-            used = self.meter.counter(self._log(budget, at).key).total()
-            for measure, share in shares(budget.limits, used):
+        for budget, _, key in now.budgets:
+            for measure, share in shares(budget.limits, self.meter.counter(key).total):
                 if share >= 1 and measure != "runs":
                     return "call"
                 found = "run" if share >= 1 else found
@@ -282,31 +280,32 @@ class BudgetCheck:
     def reached(self, at: int) -> list[tuple[Budget, ReachedBudget]]:
         """Return the budgets that are used up, and how much they allow."""
         found: list[tuple[Budget, ReachedBudget]] = []
-        for budget in self._budgets:
-            now = self._log(budget, at)
-            used = self.meter.counter(now.key).total()
+        for budget, log, key in self._now(at).budgets:
+            used = self.meter.counter(key).total
             over = tuple(name for name, share in shares(budget.limits, used) if share >= 1)
             if over:
                 limits = allowed(budget.limits, used)
-                found.append((budget, ReachedBudget(log=now.log, measures=over, allowed=limits)))
+                found.append((budget, ReachedBudget(log=log, measures=over, allowed=limits)))
         return found
 
     def warnings(self, at: int, more: Mapping[str, int]) -> list[tuple[str, str, float]]:
         """Return the limits that are nearly used up after `more`: budget, measure and share."""
         found: list[tuple[str, str, float]] = []
-        for budget in self._budgets:
-            used = self.meter.counter(self._log(budget, at).key).total(more)
-            name = f"{budget.scope}/{budget.per}"
-            found += (
-                (name, measure, round(share, 4))
-                for measure, share in shares(budget.limits, used)
-                if share >= WARNING
-            )
+        for budget, _, key in self._now(at).budgets:
+            used = self.meter.counter(key).total
+            for measure, share in shares(budget.limits, {**used, **_sum(used, more)}):
+                if share >= WARNING:
+                    found.append((f"{budget.scope}/{budget.per}", measure, round(share, 4)))
         return found
 
     def charge(self, source: str, at: int, usage: dict[str, int], *, again: bool = False) -> None:
         """Count the message or run `source`, which was logged at a time (ms). With `again`, it may
         have been counted before."""
         made, user = charge_of(source, usage), self._whose["user"]
-        charges = ((key, Charge(log, user, made)) for key, log in self._logs(at).items())
-        self.meter.add(charges, {} if again else usage)
+        logs = (self._at(at) if again else self._now(at)).logs
+        for key, log in logs.items():
+            self.meter.add(key, Charge(log, user, made), {} if again else usage)
+
+
+def _sum(used: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {name: used.get(name, 0) + count for name, count in more.items()}
