@@ -18,6 +18,7 @@ from ...log.state import State, fold
 from ...models.port import FromTools, ModelCall, PromptMessage
 from ...models.scripted import check_prompt
 from .effects import Effect
+from .judge_budget import budget
 from .loop import EPOCH
 from .outcome import SimulationOutcome
 
@@ -575,6 +576,7 @@ JUDGES: dict[str, Judge] = {
     "cuts": cuts,
     "lost": lost,
     "prompt": prompt,
+    "budget": budget,
 }
 
 

@@ -85,6 +85,7 @@ class Scenario(Struct, frozen=True):
     versions: tuple[
         int, ...
     ] = ()  # the version of the agent that each place starts with (default: 0)
+    budget: int | None = None  # tokens that all sessions together may use
 
     @property
     def ends(self) -> float:
@@ -119,6 +120,7 @@ def draw(seed: str, level: Level = "plain") -> Scenario:
         fallback=full and random.random() < 0.5,
         slots=random.choice((1, 2, 1000)) if full else 1000,
         versions=tuple(random.choice((0, 0, 0, 1)) for _ in range(processes)) if full else (),
+        budget=random.choice((None, None, None, 60, 200)) if full else None,
     )
 
 

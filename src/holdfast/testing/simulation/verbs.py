@@ -20,7 +20,7 @@ from ...errors import (
     SessionBusy,
     SessionNotFound,
 )
-from ...log.events import Event, Scope
+from ...log.events import Event, Scope, ids
 from ...stores.copy import copy_session
 from ...values.media import Media
 from .loop import EPOCH
@@ -29,6 +29,7 @@ from .scenario import Step
 from .workload import OTHER_MODEL, this_process
 
 WATCH = 2.5  # seconds that an approver waits for an item to decide
+EXTENSION = {"extend": {"tokens": 45}}  # what an operator answers
 OPEN = ("approval", "question", "external")
 
 
@@ -223,7 +224,9 @@ async def _settle_one(harness: Any, item: Any, n: int) -> bool:
                 if decision.outcome != "voted":
                     return True
         return False
-    if item.what == "approval":
+    if ids.is_budget(item.id):
+        await harness.answer(item.session, EXTENSION, item.id, actor="cat", **where)
+    elif item.what == "approval":
         await harness.deny(item.session, item.id, reason="no", actor="cat", **where)
     else:
         await harness.answer(item.session, "yes", item.id, actor="cat", **where)
