@@ -68,6 +68,7 @@ class Meter:
         self._store, self._log = store, log
         self.version = 0  # rises when a counter changes
         self._counters: dict[Key, Counter] = {}
+        self._checks: dict[tuple[str, str | None], BudgetCheck | None] = {}
         self._waiting: list[Written] = []
         self._unread: list[Written] = []  # written, but the counters were not read since
         self._lock = asyncio.Lock()
@@ -79,9 +80,14 @@ class Meter:
 
     def check_for(self, session: str, user: str | None) -> BudgetCheck | None:
         """Return the check for a session of this user; None if no budget applies to it."""
-        whose = {"session": session, "user": user, "tenant": self.tenant}
-        found = effective(self.budgets, whose)
-        return BudgetCheck(self, found, whose) if found else None
+        place = (session, user)
+        if place not in self._checks:
+            if len(self._checks) > KEPT:
+                self._checks.clear()
+            whose = {"session": session, "user": user, "tenant": self.tenant}
+            found = effective(self.budgets, whose)
+            self._checks[place] = BudgetCheck(self, found, whose) if found else None
+        return self._checks[place]
 
     def counter(self, key: Key) -> Counter:
         return self._counters.setdefault(key, Counter())
