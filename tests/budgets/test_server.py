@@ -49,7 +49,7 @@ async def test_only_an_operator_decides_about_a_budget() -> None:
         ):
             fields = await api.fails("forbidden", "POST", f"{path}/{verb}", body)
             assert fields["scope"] == "admin"
-        decide = {"answer": {"extend": {"tokens": -5}}}
+        decide: Any = {"answer": {"extend": {"tokens": -5}}}
         await api.fails("invalid_value", "POST", f"{path}/answer", decide, by=OPERATOR)
         decide = {"answer": {"extend": {"tokens": 1e300}}}
         await api.fails("invalid_value", "POST", f"{path}/answer", decide, by=OPERATOR)

@@ -24,7 +24,8 @@ from ..log.events import USAGE_TENANT, Event, Key, NewEvent, ids
 BudgetScope: TypeAlias = Literal["session", "user", "tenant"]
 Period: TypeAlias = Literal["day", "month", "total"]
 Measure: TypeAlias = Literal["tokens", "cost", "runs"]
-SCOPES, PERIODS = get_args(BudgetScope), get_args(Period)
+SCOPES: tuple[BudgetScope, ...] = get_args(BudgetScope)
+PERIODS: tuple[Period, ...] = get_args(Period)
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 NANO = 1_000_000_000  # costs are counted in billionths of a dollar, because counters are integers
 LARGEST = 10**15  # of a limit, and of what one event can count

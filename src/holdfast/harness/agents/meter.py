@@ -4,13 +4,13 @@ written in batches off the path of a turn, and the check before each model call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Literal, NamedTuple
 
-from ...cancellation import cancellable, ended, outcomes
+from ...cancellation import cancellable, ended
 from ...environment import wall_clock
-from ...errors import HoldfastError
+from ...errors import HoldfastError, StoreUnavailable
 from ...log.catalog import Query, Row
 from ...log.events import USAGE_TENANT, Key
 from ...log.state import Run
@@ -35,8 +35,10 @@ from ..telemetry.logs import BoundLog
 FLUSH = 0.25  # seconds after which charges are written
 FRESH = 1.0  # seconds for which usage that was read is used for checks
 RETRY = 1.0  # seconds between two attempts to write charges
+TRIES = 6  # attempts to find charges that were lost, each after twice the time of the one before
 LAST = 60_000  # ms before the last run of another process from which its usage is counted again
 LOST = 600  # seconds before the newest usage from which a start looks for charges that were lost
+DAY = 86_400_000  # ms; every period begins with a day
 KEPT = 10_000  # counters that are kept in memory
 
 
@@ -145,7 +147,7 @@ class Meter:
 
     def start(self) -> None:
         """Write the charges that a crashed process may have lost."""
-        self._recovering = self._begin(self._recover())
+        self._recovering = self._begin(self._recover)
 
     async def _recover(self) -> None:
         usage = Query(tenant=USAGE_TENANT + self.tenant)
@@ -168,25 +170,32 @@ class Meter:
             self._known[mark] = None
             while len(self._known) > KEPT:
                 del self._known[next(iter(self._known))]
-            self._begin(self._again(check, row, run.at - LAST))
+            self._begin(lambda: self._again(check, row, run.at - LAST))
 
     async def _again(self, check: BudgetCheck, row: Row, since: int) -> None:
         async with aclosing(charges_in(self._store, row, since=since)) as found:
             async for event, usage in found:
                 check.charge(source_of(event), event.at, usage, again=True)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._quietly(work), name="charges")
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._patiently(work), name="charges")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            with cancellable():
-                await work
-        except HoldfastError as error:  # a rebuild adds what is missing
-            self._log.warning("charges_not_recovered", category="storage", error=error)
+    async def _patiently(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do `work`, again while the store is unavailable. What is still missing, a rebuild
+        adds."""
+        for n in range(TRIES):
+            try:
+                with cancellable():
+                    await work()
+                return
+            except HoldfastError as error:
+                self._log.warning("charges_not_recovered", category="storage", error=error)
+                if self._closed or not isinstance(error, StoreUnavailable):
+                    return
+            await asyncio.sleep(RETRY * 2**n)
 
     def _schedule(self, seconds: float) -> None:
         if self._timer is None and not self._closed:
@@ -213,7 +222,8 @@ class Meter:
             self._timer.cancel()
         if self._recovering is not None:
             await ended(self._recovering)
-        await outcomes(*self._tasks)
+        _, late = await asyncio.wait(self._tasks, timeout=RETRY) if self._tasks else ((), ())
+        await ended(*late)
         await self._flush()
 
 
@@ -234,13 +244,13 @@ class BudgetCheck:
         self, meter: Meter, budgets: list[Budget], whose: Mapping[str, str | None]
     ) -> None:
         self.meter, self._budgets, self._whose = meter, budgets, whose
-        self._known = self._at(0)
+        self._current = self._at(wall_clock())
         self._stop: tuple[int, Current, Literal["run", "call"] | None] | None = None
 
     def _now(self, at: int) -> Current:
-        if not self._known.since <= at < self._known.until:
-            self._known = self._at(at)
-        return self._known
+        if not self._current.since <= at < self._current.until:
+            self._current = self._at(at)
+        return self._current
 
     def _at(self, at: int) -> Current:
         found: list[tuple[Budget, UsageLog, Key]] = []
@@ -253,8 +263,7 @@ class BudgetCheck:
             )
             found.append((budget, log, log.key(self.meter.tenant)))
         until = min((end for end in ends if end is not None), default=float("inf"))
-        # Before `at` the period may be another one: a clock may be set back.
-        since = at if until < float("inf") else 0
+        since = at - at % DAY if until < float("inf") else 0
         return Current({key: log for _, log, key in found}, found, since, until)
 
     async def ready(self, at: int) -> None:

@@ -1,6 +1,7 @@
 """Keys, events, derived ids, and the payload of each kind of event. Independent of stores."""
 
 from ...environment import new_id
+from .budget_payloads import RunCharged, RunWarned
 from .envelope import Appended, Event, Key, NewEvent, Scope, key, to_json
 from .payloads import (
     ADAPTER_NAMESPACES,
@@ -33,12 +34,10 @@ from .payloads import (
     PermissionChanged,
     ProgressReported,
     QueueChanged,
-    RunCharged,
     RunFinished,
     RunResumed,
     RunStarted,
     RunWaiting,
-    RunWarned,
     StateChanged,
     Task,
     TaskChanged,

@@ -309,8 +309,9 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
         for call, times in outcomes.items():
             if times > 1:
                 yield f"{_name(key)}: call {call} has {times} outcomes"
-    said = Counter(told.item for told in outcome.told if told.item and told.status == "decided")
-    for item, times in said.items():
+    made = (told for told in outcome.told if told.item and told.status == "decided")
+    said = Counter((told.session, told.item) for told in made)
+    for (_, item), times in said.items():
         if times > 1:
             yield f"{times} users got the reply that they decided {item}"
     voted = Counter(told.item for told in outcome.told if told.status == "voted")
