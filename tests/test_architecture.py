@@ -79,7 +79,7 @@ CORE = (
 DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb", "holdfast.stores.vault")
 
 PUBLIC = """
-Agent AlreadyDecided Appended Ask Attempts BlobNotFound BlobRef CaughtUp Context Damage
+Agent AlreadyDecided Appended Ask Attempts BlobNotFound BlobRef Budget CaughtUp Context Damage
 DeletionRefused Delta Draft ErrorPolicy Event Harness HarnessClosed HeadMoved HoldfastError Hook
 Inbound InvalidAgent InvalidBundle InvalidValue Key KeyMissing LIMITS Lease LeaseHeld LeaseLost
 Limits LogConfig LogDamaged LogReplaced Media MissingExtra Mode ModelError ModelRateLimited

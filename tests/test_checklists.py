@@ -61,6 +61,8 @@ CHANGE_NO_STATE = {
     "surface.attached",
     "surface.detached",
     "thread.renamed",
+    "run.charged",
+    "run.warned",
 }
 
 # Which readers of a log look at which kinds; the others have neither text nor decisions for them.
@@ -96,6 +98,7 @@ pending.extended mode.changed model.changed state.changed permission.changed gra
 grant.revoked task.changed context.built context.removed timer.set timer.cleared
 timer.fired timer.planned checkpoint.made checkpoint.dropped timer.scheduled timer.unscheduled
 timer.paused timer.ticked
+run.charged run.warned
 """
 
 # Texts of events that bundles keep as they are, because they are ids or names and not content.
@@ -130,6 +133,7 @@ session.held.reason session.moved.to session.pinned.reason session.reopened.reas
 session.resumed.reason session.suspended.reason session.timed.reason session.touched.reason
 state.changed.drop surface.attached.reason surface.detached.reason thread.rewound.first
 timer.scheduled.text timer.set.text tool.probed.reason
+run.warned.budget run.warned.measure
 """
 
 # Content that an encrypted store keeps in clear text, because lists and queries go by it.

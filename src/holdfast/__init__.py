@@ -47,6 +47,7 @@ from .errors import (
 from .log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from .log.codec import LIMITS, Limits
 from .log.events import Appended, Event, Key, NewEvent, Scope, key, new_id
+from .values.budgets import Budget
 from .values.delta import Delta
 from .values.media import Media
 from .values.options import RunLimits
@@ -149,6 +150,7 @@ __all__ = [
     "Attempts",
     "BlobNotFound",
     "BlobRef",
+    "Budget",
     "CaughtUp",
     "Context",
     "Damage",

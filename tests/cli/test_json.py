@@ -54,6 +54,8 @@ session metadata customer-43
 session expire customer-43
 session reopen customer-43
 sweep --ttl 1w --retention 90d --dry-run
+budgets
+budgets rebuild
 search hello
 search nothing --session customer-43 --since 2020-01-01 --limit 3
 reindex

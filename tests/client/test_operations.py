@@ -32,6 +32,7 @@ VERBS: dict[str, Verb] = {
     "export_any_person": lambda client, _: client.people.export("ada"),
     "resolve": lambda client, _: client.resolve("slack", "C1"),
     "search": lambda client, _: client.search("heron"),
+    "list_budgets": lambda client, _: client.budgets(current=True),
     "list_sessions": lambda client, _: client.list(),
     "create_session": lambda client, _: client.get_or_create(),
     "get_or_create_session": lambda client, _: client.get_or_create("s"),

@@ -154,6 +154,8 @@ RUN: list[tuple[str, Any]] = [
     ("timer.paused", {"name": "s", "paused": False, "next": START + 999_999}),
     ("timer.unscheduled", {"name": "u"}),
     ("timer.ticked", {"name": "s", "due": START + 999_999, "next": None, "skipped": 1}),
+    ("run.warned", {"budget": "user/day", "measure": "tokens", "share": 0.9}),
+    ("run.charged", {"usage": {"tokens": 7, "calls": 1}}),
 ]
 SURFACE = SURFACE_CLAIM + surface_name("slack", "D1")
 MARK = "first try"

@@ -68,6 +68,7 @@ def served(*steps: Any, **settings: Any) -> Harness:
         *(("sandbox", bad) for bad in (5, "docker", NoSandbox)),
         *(("store", bad) for bad in (5, None)),
         *(("price", bad) for bad in (5, "free")),
+        *(("budgets", bad) for bad in (None, "user", [{"scope": "user", "tokens": 5}], 5)),
         *(("trace", bad) for bad in ("x", 5)),
         *(("providers", bad) for bad in (5, "openai")),
         *(("fallback_models", bad) for bad in (5, "openai/gpt-5.1", [5])),

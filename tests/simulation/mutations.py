@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import HeadMoved, StoreUnavailable
 from holdfast.harness import Tool, ToolResult
+from holdfast.harness.agents import meter
 from holdfast.harness.live import decisions, inputs, subscribers
 from holdfast.harness.live.inputs import accept
 from holdfast.harness.live.log import Live
@@ -637,12 +638,39 @@ def forget_marks() -> Iterator[None]:
         yield
 
 
+@mutation("what a run used is never written to the usage logs")
+def forget_charges() -> Iterator[None]:
+    async def lose(*_: Any) -> int:
+        return 0
+
+    with patch.object(meter, "write", lose):
+        yield
+
+
+@mutation("a model call is counted each time that its message is read")
+def charge_twice() -> Iterator[None]:
+    charge_of = meter.charge_of
+    count = iter(range(10**9))
+
+    def anew(source: str, usage: dict[str, int]) -> Any:
+        return charge_of(f"{source}-{next(count)}", usage)
+
+    with patch.object(meter, "charge_of", anew):
+        yield
+
+
+@mutation("runs go on although a budget is used up")
+def ignore_budgets() -> Iterator[None]:
+    with patch.object(meter.BudgetCheck, "stop", lambda *_: None):
+        yield
+
+
 @mutation("a message is written with the start of its run although others are queued")
 def start_out_of_turn() -> Iterator[None]:
     candidate = run_start._candidate
 
-    def hasty(config: Any, live: Any, event: Any) -> Any:
-        return candidate(config, FreeOfQueue(live), event)  # type: ignore[arg-type]
+    def hasty(config: Any, live: Any, event: Any, check: Any) -> Any:
+        return candidate(config, FreeOfQueue(live), event, check)  # type: ignore[arg-type]
 
     class FreeOfQueue:
         def __init__(self, live: Any) -> None:

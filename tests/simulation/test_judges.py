@@ -188,9 +188,24 @@ def sub(*lines: Line) -> tuple[Line, ...]:
     return (line("thread.created", about), received("sub"), *lines)
 
 
+def budgeted(tokens: int | None, *later: Line) -> SimulationOutcome:
+    """A message that used ten tokens of a budget of five, and of which so many were counted."""
+    message = ev.MessageCompleted(text="hello there", usage={"input_tokens": 10})
+    lines = (*PLAIN[:4], line("message.completed", message, run=RUN), *later, ended())
+    charges = {f"charge:{RUN}": {"runs": 1}}
+    if tokens is not None:
+        charges["charge:e5"] = {"calls": 1, "tokens": tokens}
+    usage = [line("run.charged", ev.RunCharged(usage=u), id=id) for id, u in charges.items()]
+    logs = {MAIN: made(lines), Key("~usage:main", "tenant-total", "main"): made(usage)}
+    scenario = Scenario(seed="1", steps=(Step(0.0, "send", tag="m0"),), budget=5)
+    return outcome(logs=logs, scenario=scenario, seconds=30.0)
+
+
 GAP = [event for event in made(PLAIN) if event.seq != 3]
 
 GOOD: dict[str, SimulationOutcome] = {
+    "a budget that one call uses up": budgeted(10),
+    "a call in the second after that": budgeted(10, called(step=2, at=at(100))),
     "an answer": outcome(*PLAIN, told=[told("post", seq=2), told("send", "done", run=RUN)]),
     "a call": outcome(*DONE, effects=[CHARGED]),
     "a crash": outcome(*LOST, effects=[CHARGED], strikes=[CRASH]),
@@ -346,6 +361,11 @@ BAD: dict[str, tuple[str, SimulationOutcome]] = {
     ),
     "a timer that is late": (
         "prompt", outcome(CREATED, TIMER, RANG, ("timer.fired", FIRED[1], {"at": at(90)}))
+    ),
+    "usage that was counted wrongly": ("budget", budgeted(15)),
+    "usage that was never counted": ("budget", budgeted(None)),
+    "a call long after the budget was used up": (
+        "budget", budgeted(10, called(step=2, at=at(900)))
     ),
 }  # fmt: skip
 

@@ -255,6 +255,8 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     (ev.TimerUnscheduled(name="t"), (ACTIVE, Op("set", "due", value=NOW))),
     (ev.TimerPaused(name="t"), (ACTIVE, Op("set", "due", value=NOW))),
     (ev.TimerTicked(name="t", due=9, next=60_009), ()),
+    (ev.RunCharged(usage={"tokens": 3}), (ACTIVE, Op("add", "usage", "tokens", 3))),
+    (ev.RunWarned(budget="user/day", measure="tokens"), (ACTIVE,)),
     (ev.ToolFinished(call="c"), (ACTIVE,)),
     (
         ev.PendingOpened(id="p", what="plan"),

@@ -57,6 +57,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "delete": (UPKEEP, "delete:delete", "Delete a session or one of its threads permanently."),
     "purge": (UPKEEP, "delete:purge", "Remove deleted data from the files of a store."),
     "reindex": (UPKEEP, "search:reindex", "Rebuild the search index of a store."),
+    "budgets": (UPKEEP, "budgets:budgets", "List what was used of budgets, or count it again."),
     "copy": (UPKEEP, "copy:copy", "Copy or move sessions to another store."),
     "export": (UPKEEP, "export:export", "Export a session to a file."),
     "import": (UPKEEP, "import_bundle:import_", "Import a session from a file."),

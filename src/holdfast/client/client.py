@@ -202,6 +202,27 @@ class Client:
         async for change in list_changes(self._transport, {"user": user}):
             yield change
 
+    async def budgets(
+        self,
+        *,
+        user: str | None = None,
+        current: bool = False,
+        store: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> wire.BudgetPage:
+        """List what the key's user has used of budgets, or with the scope `sessions:all`, what the
+        tenant and all users have used, or only `user`. `current` lists only the current day and
+        month, and totals."""
+        query: Query = {
+            "user": user,
+            "current": current,
+            "store": store,
+            "cursor": cursor,
+            "limit": limit,
+        }
+        return await self._transport.call("GET", "/v1/budgets", wire.BudgetPage, query=query)
+
     async def me(self) -> wire.Me:
         """Return the principal, tenant and scopes of the key."""
         return await self._transport.call("GET", "/v1/me", wire.Me)

@@ -51,6 +51,7 @@ FAULT_CODES: dict[str, FaultKind] = {
     "limit_tokens": FaultKind("run", "warn", False, False, "The run exceeded its limit of tokens."),
     "limit_cost": FaultKind("run", "warn", False, False, "The run exceeded its cost limit."),
     "limit_time": FaultKind("run", "warn", False, False, "The run exceeded its time limit."),
+    "limit_budget": FaultKind("run", "warn", False, False, "A budget is used up."),
     "limit_size": FaultKind("run", "warn", False, False, "The model's answer was too long."),
     "no_output": FaultKind(
         "run", "error", False, False, "The model gave no answer of the requested type."

@@ -25,6 +25,7 @@ from ..sessions.lifecycle import Sessions
 from ..stores import connect
 from ..stores.event_loop import OwnLoop
 from ..stores.port import Store
+from ..values.budgets import Budget
 from ..values.options import Content, RunLimits, SendOptions, check_options
 from ..values.pending import Decision
 from ..values.records import Receipt
@@ -92,6 +93,7 @@ class Harness:
         parallel_tools: int = PARALLEL,
         parallel_recovery: int = RECOVERING,
         price: Price | None = price,
+        budgets: Sequence[Budget] = (),
         trace: bool | None = None,
         result_limit: int | None = LIMIT,
         storage: str | Store | None = None,
@@ -144,6 +146,8 @@ class Harness:
             self._check_open()
             if self._opened is None:
                 self._opened = await self._open()
+                if self._opened.meter is not None:
+                    self._opened.meter.start()
                 self._sweeping = asyncio.create_task(self._sweep(), name="sweep folders")
                 self._handle_signals()
                 if self._recovery != "leave":

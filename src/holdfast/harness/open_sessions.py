@@ -14,9 +14,11 @@ from ..log import events as ev
 from ..log.catalog import Row
 from ..log.codec import typed
 from ..log.events import Event, Key, NewEvent, key
+from ..sessions.budgets import has_usage_logs
 from ..stores.port import Store
 from ..values.records import Receipt
 from .agents.config import Config
+from .agents.meter import Meter
 from .agents.runtime import HarnessRuntime
 from .agents.subagents import family
 from .faults import FAULT_CODES
@@ -46,7 +48,12 @@ class OpenSessions:
         slots: Slots | None = None,
     ) -> None:
         self.config, self.store, self.tenant = config, store, tenant
-        self.runtime = HarnessRuntime(config, store, self._nudge)
+        self.meter = (
+            Meter(config.budgets, store, tenant, config.log)
+            if config.budgets and has_usage_logs(tenant)
+            else None
+        )
+        self.runtime = HarnessRuntime(config, store, self._nudge, self.meter)
         self.logs = OpenLogs(store, self._happened)
         self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
         self.drivers = Drivers(
@@ -236,6 +243,8 @@ class OpenSessions:
         is written afterwards."""
         self._closed = True
         await self.drivers.aclose(grace)
+        if self.meter is not None:
+            await self.meter.aclose()
         await self.close_all()
         await outcomes(*self._closing)
         await self.logs.aclose()

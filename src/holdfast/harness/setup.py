@@ -45,6 +45,7 @@ def prepare(given: Mapping[str, Any]) -> dict[str, Any]:
         "price": given["price"],
         "summarise": given["summarise"],
         "result_limit": given["result_limit"],
+        "budgets": tuple(given["budgets"]),
     }
 
 

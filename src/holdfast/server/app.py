@@ -25,6 +25,7 @@ from .http.middleware import RequestMiddleware
 from .http.outer_middleware import ASKED, App, OuterMiddleware
 from .protocols import ag_ui, ai_sdk, mcp
 from .routes import (
+    budgets,
     bundles,
     callers,
     changes,
@@ -60,6 +61,7 @@ MODULES = (
     schedules,
     surfaces,
     people,
+    budgets,
     bundles,
     files,
     ai_sdk,

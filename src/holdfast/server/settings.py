@@ -335,6 +335,8 @@ def _harness(
         given = dict(table)
     else:
         given = settings_values.fitting("harness", table, settings_values.HARNESS, faults)
+    if settings_values.TABLES.fits(given.get("budgets")):
+        given["budgets"] = tabled.budgets(given["budgets"], faults)
     return {**given, **tabled.sandbox(known["sandbox"], faults)}
 
 

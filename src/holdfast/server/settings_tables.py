@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import HoldfastError
 from ..errors.root import closest
 from ..harness import LocalSandbox, Tool
+from ..values.budgets import Budget
 from . import settings_values
 from .auth.audit import unmade
 from .engines import Engine
@@ -48,6 +49,22 @@ def named(at: Any, what: str, faults: list[str]) -> Any:
         faults.append(f"{what}: {module_name!r} has no {name!r}; {near}".rstrip("; "))
         return None
     return getattr(module, name)
+
+
+def budgets(tables: Sequence[Mapping[str, Any]], faults: list[str]) -> list[Budget]:
+    """Create the budgets of `[[harness.budgets]]`."""
+    found: list[Budget] = []
+    for n, table in enumerate(tables):
+        path = f"harness.budgets[{n}]"
+        given = fitting(path, table, settings_values.BUDGET, faults)
+        if "scope" not in table:
+            faults.append(f'{path}.scope is missing: write scope = "user", "session" or "tenant"')
+        elif len(given) == len(table):
+            try:
+                found.append(Budget(**given))
+            except HoldfastError as error:
+                faults.append(f"{path}: {error}")
+    return found
 
 
 def loaders(table: Mapping[str, Any], faults: list[str]) -> dict[str, Loader]:

@@ -50,6 +50,10 @@ FLAG = SettingType("true or false", lambda value: isinstance(value, bool))
 NUMBER = SettingType("a number", _is_number)
 SECONDS = SettingType("a number of seconds, as in 10.0", _is_number)
 WHOLE = SettingType("a whole number", lambda value: type(value) is int)
+TABLES = SettingType(
+    "a list of tables",
+    lambda values: isinstance(values, list) and all(isinstance(one, dict) for one in values),
+)
 TABLE = SettingType("a table", lambda value: isinstance(value, dict))
 
 AUTH = {
@@ -73,6 +77,7 @@ SERVER = {
 }
 RUN_LIMITS = {"steps": WHOLE, "tokens": WHOLE, "cost": NUMBER, "seconds": SECONDS}
 HARNESS = {
+    "budgets": TABLES,
     "crashes": WHOLE,
     "default_model": TEXT,
     "fallback_models": TEXTS,
@@ -85,6 +90,14 @@ HARNESS = {
     "ttl": SECONDS,
     "window_tokens": WHOLE,
     "window_turns": WHOLE,
+}
+BUDGET = {
+    "scope": TEXT,
+    "tokens": WHOLE,
+    "cost": NUMBER,
+    "runs": WHOLE,
+    "per": TEXT,
+    "who": TEXT,
 }
 SANDBOX = {
     "dir": TEXT,

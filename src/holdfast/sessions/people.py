@@ -1,7 +1,7 @@
 """Exports or erases all data stored about one user. The user's own sessions are included as a
 whole. In the sessions of other users, the events that the user authored (`actor`) are included,
 except events that define the session itself. To find them, every log of the tenant is read. The
-user state of Google ADK apps is included too."""
+user state of Google ADK apps and the usage that was counted for budgets are included too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from ..errors import DeletionRefused, SessionNotFound
 from ..log.catalog import Row
 from ..log.codec import LIMITS, check_name, erased
-from ..log.events import ADK_STATE_TENANT, Event
+from ..log.events import ADK_STATE_TENANT, USAGE_TENANT, Event
 from ..values.records import PersonErased, PersonRecord
 from .changes import Changes, ReceiptSum, check_deletable, delete
 from .queries import threads, walk
@@ -18,7 +18,7 @@ from .queries import threads, walk
 
 async def export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
     check_name("user", user)
-    for each in (changes, *_adk_state(changes)):
+    for each in (changes, *_reserved(changes)):
         async for record in _export(each, user, shared and each is changes):
             yield record
 
@@ -57,7 +57,7 @@ async def erase(
             refused[row.session] = error.reason
         except SessionNotFound:
             pass  # the session was deleted meanwhile
-    for state in _adk_state(changes):
+    for state in _reserved(changes):
         async for row in walk(state, user=user):
             try:
                 check_deletable(state, row)
@@ -77,14 +77,16 @@ async def erase(
     )
 
 
-def _adk_state(changes: Changes) -> list[Changes]:
-    """Return the `Changes` for the reserved tenant in which apps of Google ADK keep the state of
-    users. Empty if the tenant's name is too long for a reserved tenant."""
-    tenant = ADK_STATE_TENANT + changes.tenant
-    if len(tenant.encode()) > LIMITS.name_bytes:
-        return []
+def _reserved(changes: Changes) -> list[Changes]:
+    """Return the `Changes` for the reserved tenants that keep data of users: the state of Google
+    ADK's apps, and the counted usage. A tenant's name may be too long for a reserved tenant."""
+    names = (prefix + changes.tenant for prefix in (ADK_STATE_TENANT, USAGE_TENANT))
     actor, clock = changes.actor, changes.clock
-    return [Changes(changes.store, tenant, actor=actor, clock=clock, ttl=None, expiry=None)]
+    return [
+        Changes(changes.store, name, actor=actor, clock=clock, ttl=None, expiry=None)
+        for name in names
+        if len(name.encode()) <= LIMITS.name_bytes
+    ]
 
 
 async def _erase_events(

@@ -134,7 +134,9 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The display after event `head`. `run` is the latest run; message, tools, sub-agents and error
     belong to this run, all other fields to the thread. `message` is the streaming message, or else
     the last message of the run. Tools and sub-agents are keyed by the id of their call, pending
-    items by their id, files by their path. Treat a display as immutable.
+    items by their id, files by their path. `budgets` are those that the run has nearly used up: the
+    used fraction by scope, period and measure, such as `user/day tokens`. Treat a display as
+    immutable.
 
     The last five fields are used by `reduce` only: the last complete message, whether the run is
     open (None if there is no run), the agent's modes with the model of each, the default model, and
@@ -158,6 +160,7 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tasks: tuple[ev.Task, ...] = ()
     previous_tasks: tuple[ev.Task, ...] = ()
     error: Problem | None = None
+    budgets: dict[str, float] = {}
     head: int = 0
     said: Said | None = None
     open: bool | None = None
@@ -266,6 +269,7 @@ def _staged(display: Display, event: Event) -> Display:
 def _cleared(display: Display, event: Event, p: ev.RunStarted | None = None) -> Display:
     """Return the display at the start of a new run, without any content of earlier runs."""
     none: dict[str, Any] = {"message": None, "said": None, "error": None, "tools": {}}
+    none["budgets"] = {}
     return replace(display, run=event.run, open=True, **none)
 
 
@@ -391,6 +395,12 @@ def _pending_opened(display: Display, event: Event, p: ev.PendingOpened | None) 
     return replace(display, pending={**display.pending, p.id: item})
 
 
+def _run_warned(display: Display, event: Event, p: ev.RunWarned | None) -> Display:
+    if p is None or not _of_run(display, event):
+        return display
+    return replace(display, budgets={**display.budgets, f"{p.budget} {p.measure}": p.share})
+
+
 _STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
     "thread.forked": _forked,
     "thread.rewound": _rewound,
@@ -407,6 +417,7 @@ _STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
     "progress.reported": _progress_reported,
     "pending.opened": _pending_opened,
     "tool.probed": _tool_probed,
+    "run.warned": _run_warned,
 }
 ENDS = ("run.started", "run.resumed", "run.waiting", "run.finished", "model.called")
 

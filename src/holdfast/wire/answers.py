@@ -10,6 +10,7 @@ from ..log.catalog import Page, Pending, Row
 from ..log.events import Event
 from ..log.transcript import Message
 from ..values.audit import Audited
+from ..values.budgets import BudgetUsage
 from ..values.pending import Ask
 from ..values.records import PersonErased, Remains
 from ..values.search import SearchPage
@@ -47,6 +48,13 @@ class PendingPage(Struct, frozen=True, kw_only=True):
     items: list[Pending]
     cursor: str | None = None
     tag: str = ""
+    missing: list[str] = []
+
+
+class BudgetPage(Page[BudgetUsage], frozen=True, kw_only=True):
+    """A page of what was used of budgets, most recently used first within each store. `missing`
+    lists the stores that were unavailable for this page or an earlier one."""
+
     missing: list[str] = []
 
 

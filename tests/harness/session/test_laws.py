@@ -33,6 +33,7 @@ REF: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict, kind=st.just("file"), value=CALLS, role=st.sampled_from(["created", "read"])
 )
 KINDS = st.one_of(
+    of("run.warned", budget=st.just("user/day"), measure=st.just("tokens"), share=st.just(0.9)),
     of("message.received", text=st.just("go"), how=st.sampled_from(["queue", "interrupt"])),
     of("run.started", inputs=st.just([1]), model=st.sampled_from([None, "x/y"])),
     of("run.resumed"),

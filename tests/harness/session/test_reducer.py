@@ -126,6 +126,8 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
     "timer.unscheduled": ({"name": "x"}, set()),  # of none
     "timer.paused": ({"name": "x"}, set()),
     "timer.ticked": ({"name": "x", "due": 9, "next": 60_009}, set()),
+    "run.charged": ({"usage": {"tokens": 1}}, set()),
+    "run.warned": ({"budget": "user/day", "measure": "tokens", "share": 0.9}, {"budgets"}),
 }
 HIDDEN = {"head", "state", "said", "open"}
 NAMED = Display(session="s", modes={"plan": "p/p", "build": "b/b"}, default="d/d")

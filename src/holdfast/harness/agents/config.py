@@ -13,6 +13,7 @@ from ...log.state import State
 from ...models.port import Model
 from ...models.registry import Models, is_listed
 from ...redact import Redactor
+from ...values.budgets import Budget
 from ..faults import ErrorPolicy
 from ..sandbox.port import Sandbox
 from ..telemetry.logs import BoundLog
@@ -55,6 +56,7 @@ class Config:
     price: Price | None = None
     summarise: Callable[..., Any] | str | None = None
     result_limit: int | None = None
+    budgets: tuple[Budget, ...] = ()
     offered: Collection[str] | None = None
     clock: Callable[[Key], int] = lambda key: wall_clock()  # the time of a log, in ms
 

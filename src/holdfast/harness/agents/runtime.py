@@ -11,6 +11,7 @@ from ...log.events import Key
 from ...stores.port import Store
 from ..sandbox.port import Place, Reason
 from .config import Config
+from .meter import Meter
 
 OUTPUTS = 1_000  # output types kept in memory; older ones are read from the log
 
@@ -26,13 +27,18 @@ class Outputs(dict[tuple[str, int], Any]):
 
 
 class HarnessRuntime:
-    """The store, the open sandboxes and the output types of one harness. `nudge` opens a log in
-    this process if necessary, and ensures that a driver checks it."""
+    """The store, the open sandboxes and the output types of one harness, and the `meter` of its
+    budgets, if it has any. `nudge` opens a log in this process if necessary, and ensures that a
+    driver checks it."""
 
     def __init__(
-        self, config: Config, store: Store, nudge: Callable[[Key], None] = lambda key: None
+        self,
+        config: Config,
+        store: Store,
+        nudge: Callable[[Key], None] = lambda key: None,
+        meter: Meter | None = None,
     ) -> None:
-        self.config, self.store, self.nudge = config, store, nudge
+        self.config, self.store, self.nudge, self.meter = config, store, nudge, meter
         self.outputs = Outputs()
         self._places: dict[Key, Place] = {}
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()

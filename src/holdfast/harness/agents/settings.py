@@ -13,6 +13,7 @@ import msgspec
 from ...errors import InvalidValue
 from ...log.codec import check_name
 from ...models.port import split_ref
+from ...values.budgets import Budget
 from ...values.options import RunLimits
 from ..faults import ErrorPolicy
 from ..telemetry.logs import LogConfig
@@ -181,6 +182,10 @@ _TESTS: dict[str, Test] = {
     "result_limit": _rule(
         lambda value: value is None or (_is_whole(value) and value >= LEAST),
         f"is {{value}}: pass a whole number of at least {LEAST}, or None",
+    ),
+    "budgets": _rule(
+        lambda value: _is_list(value) and all(isinstance(one, Budget) for one in value),
+        "is {value}: pass a list of Budget(...)",
     ),
     "fallback_models": _rule(
         lambda value: _is_list(value) and all(isinstance(ref, str) for ref in value),

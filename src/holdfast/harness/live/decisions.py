@@ -13,6 +13,7 @@ from ...log import events as ev
 from ...log.catalog import Row
 from ...log.codec import typed
 from ...log.events import Event, Key, NewEvent, ids
+from ...sessions.budgets import extend
 from ...stores.port import Store
 from ...stores.rules import found
 from ...values.pending import Decision
@@ -56,6 +57,10 @@ async def settle_pending(
         id=item, outcome=outcome, answer=answer, reason=reason, channel=channel
     )
     late = await _late(store, key, item, about)
+    if ids.is_budget(item) and outcome != "denied" and opened is not None and not late:
+        if outcome == "approved":
+            raise _only_extended(item)
+        await extend(store, key.tenant, opened, answer, actor)
     if row is not None and opened is not None and opened.approvals > 1 and not late:
         return await _vote(store, row, opened, payload, actor)
     if late:  # no driver was active to expire it
@@ -65,6 +70,14 @@ async def settle_pending(
     if late or not done.fresh:
         raise await _decided(store, key, item, done.seqs[0])
     return Decision(item, outcome, actor, done.seqs[0])
+
+
+def _only_extended(item: str) -> InvalidValue:
+    return InvalidValue(
+        field="outcome",
+        problem=f"is 'approved', but item {item!r} asks for an extension of a budget",
+        remedy='answer it with {"extend": {...}}, or deny it',
+    )
 
 
 async def _vote(

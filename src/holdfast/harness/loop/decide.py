@@ -69,7 +69,10 @@ def _idle(state: State, bounds: RunBounds) -> Step:
     if state.owes and (state.run is not None or (state.due is not None and not state.queue)):
         return Report()
     if state.queue:
-        return Start(state.queue[0].seq, _full(state, bounds, more=1))
+        if bounds.budget is None and (asked := tuple(filter(ids.is_budget, state.pending))):
+            return Supersede(asked)  # the budget was extended by an answer in another session
+        apart = bounds.budget is not None or _full(state, bounds, more=1)
+        return Start(state.queue[0].seq, apart)
     due = next_due(state)
     return Idle() if due == state.due else SetDue(due)
 
@@ -86,6 +89,8 @@ def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
         return Finish("done")
     if (code := _spent(run, bounds)) is not None:
         return Finish("failed", code)
+    if bounds.budget == "call" or (bounds.budget == "run" and not run.steps):
+        return Finish("failed", "limit_budget")
     if _full(state, bounds):
         return Compact()
     return CallModel(run.steps + 1, steering)

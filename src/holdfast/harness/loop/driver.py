@@ -15,9 +15,11 @@ from ...log import events as ev
 from ...log.events import Event, NewEvent
 from ...log.state import Run, State, fold
 from ...stores.port import Lease
+from ...values.budgets import counted, source_of
 from ...values.delta import Growing
 from ..agents.config import Config
 from ..agents.limits import RunBounds
+from ..agents.meter import BudgetCheck
 from ..agents.runtime import HarnessRuntime
 from ..live.log import Live
 from ..telemetry.logs import BoundLog
@@ -71,6 +73,8 @@ class Driving(Stoppable):
         self.unhooked: list[Event] = []
         self.turn = asyncio.Lock()  # nested calls start one at a time
         self._gave_way = False  # the last write yielded to incoming messages
+        self.check = budget_check(runtime, live, shared)
+        self.warned: set[tuple[str, str]] = set()  # limits about which the run has warned
         self._span = RunSpan(config.tracing, live.key, config.agent.key)
 
     @property
@@ -88,6 +92,8 @@ class Driving(Stoppable):
         """The limits for the next decision. If the conversation cannot be compacted any further,
         the prompt has no limit; the model itself then rejects a prompt that is too long."""
         bounds, run = self.config.bounds, self.state.active
+        if self.check is not None and (stop := self.check.stop(self.now())) is not None:
+            bounds = replace(bounds, budget=stop)
         if run is None or self.uncut is None or run.id != self.uncut:
             return bounds
         return replace(bounds, tokens=sys.maxsize, turns=sys.maxsize)
@@ -112,6 +118,7 @@ class Driving(Stoppable):
 
     def take(self, run: str | None) -> None:
         """Record that this driver has started or resumed a run."""
+        self.warned.clear()
         self._span.end(self.state.run)
         self.took, self.log = run, self.log.bind(run=run)
         self._span.begin(run or "")
@@ -170,8 +177,10 @@ class Driving(Stoppable):
         return await self.within(left, work)
 
     def look(self, event: Event) -> None:
-        """Handle an event that has arrived: queue it for hooks, and halt the work if an abort was
-        requested."""
+        """Handle an event that has arrived: count what it has used, queue it for hooks, and halt
+        the work if an abort was requested."""
+        if self.check is not None and (usage := counted(event)) is not None:
+            self.check.charge(source_of(event), event.at, usage)
         if self.config.agent.hooks:
             self.unhooked.append(event)
         if self.live.state.abort is not None:
@@ -186,6 +195,15 @@ class Driving(Stoppable):
                     yield
                 finally:
                     self._span.end(self.state.run)
+
+
+def budget_check(runtime: HarnessRuntime, live: Live, shared: Live) -> BudgetCheck | None:
+    """Return the check of the budgets that apply to a log, or None if there are none. Threads,
+    including those of sub-agents, count for the user of the session."""
+    if runtime.meter is None:
+        return None
+    user = None if shared.row is None else shared.row.user
+    return runtime.meter.check_for(live.key.session, user)
 
 
 def step_after(driving: Driving, *events: NewEvent) -> Step | None:

@@ -19,6 +19,7 @@ from ...stores.port import BlobRef
 from ...values.usage import normalised
 from ..faults import RunFault, classify, make, public, retry_after, retryable
 from ..live.debounce import Debounced
+from .budgets import warnings
 from .driver import Driving, Flight
 from .large_results import offered
 from .model_stream import AnswerTooLong, ModelOutput, checked_chunks
@@ -270,6 +271,7 @@ async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> l
         cost=None if cost is None else float(cost),
     )
     events.append(driving.event("message.completed", message, id=flight.message))
+    events.extend(warnings(driving, usage, message.cost))
     events.extend(about)
     driving.flight = None
     ends = not (calls or about)

@@ -20,6 +20,7 @@ from ..faults import classify, make, public
 from ..tools import ToolResult
 from ..tools.thread_runner import asked_to_stop
 from ..tools.values import UNKNOWN, clean
+from .budgets import questions
 from .delegation import report, stop_all
 from .driver import Driving, model_called
 from .hooks import run_hooks
@@ -278,6 +279,8 @@ async def _finish(driving: Driving, step: Finish) -> None:
         fault = make(step.code or "run_failed")
         message = public(fault, driving.config.policy, driving.config.redactor).message
     events.append(finished(driving, step.status, step.code, message))
+    if step.code == "limit_budget":
+        events += questions(driving)
     if await driving.write(*events, expected=state.head, last=True):
         driving.flight = None
         driving.log.info("run_finished", category="run", status=step.status, code=step.code)
@@ -286,9 +289,11 @@ async def _finish(driving: Driving, step: Finish) -> None:
 
 
 def _closed(driving: Driving, step: Finish) -> list[NewEvent]:
-    """Create the events that settle all open items and calls of a run that ends."""
+    """Create the events that settle all open items and calls of a run that ends. Questions about
+    budgets stay open for an operator."""
     how: Any = "superseded" if step.status == "interrupted" else "abandoned"
-    events = [_settle(driving, id, how) for id in driving.state.pending]
+    open = (id for id in driving.state.pending if not ids.is_budget(id))
+    events = [_settle(driving, id, how) for id in open]
     for id, call in driving.state.calls.items():
         started = call.started is not None and not (call.parked and call.status != "started")
         text = UNKNOWN if started else f"The run was {step.status}; the call was not made."

@@ -16,8 +16,9 @@ from ..agents.config import Config
 from ..agents.runtime import HarnessRuntime
 from ..faults import classify
 from ..live.log import Live
+from .budgets import charge_again, charge_start, read_usage
 from .decide import decide
-from .driver import Driving
+from .driver import Driving, budget_check
 from .hooks import catch_up, run_hooks
 from .lease import acquire
 from .nested_calls import invoke
@@ -39,7 +40,10 @@ async def drive(
     long that lease still lasts (ms). With `first`, write this message and start its run in one
     step; if that is not possible, do nothing."""
     log = config.log.bind(session=live.key.session, thread=live.key.thread)
-    started = None if first is None else await start_run(config, live, log, first)
+    check = budget_check(runtime, live, shared)
+    charge_again(check, config, live)
+    await read_usage(check, config, live, log)
+    started = None if first is None else await start_run(config, live, log, first, check)
     if first is not None and started is None:
         return 0
     try:
@@ -66,6 +70,7 @@ async def drive(
 async def _continue(driving: Driving, started: StartedRun) -> None:
     """Call the model for a run that was started together with its first message."""
     start_driving(driving, started.run)
+    charge_start(driving)
     run = driving.state.active
     if run is not None and run.id == started.run and driving.state.abort is None:
         await _performed(take_turns(driving), driving)
@@ -92,6 +97,7 @@ async def _steps(driving: Driving) -> None:
     await run_hooks(driving)
     while not (driving.stopping or driving.hold.released):
         _must_be_understood(driving)
+        await read_usage(driving.check, driving.config, driving.live, driving.log)
         step = decide(driving.state, driving.bounds, driving.now())
         if isinstance(step, Idle):
             if await driving.hold.release_if_idle():

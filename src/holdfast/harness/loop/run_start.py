@@ -13,9 +13,11 @@ from ...log.events import NewEvent, new_id
 from ...log.state import State, fold
 from ...stores.port import Acquire, Lease
 from ..agents.config import Config
+from ..agents.meter import BudgetCheck
 from ..live.log import Live
 from ..live.log_loader import payload_of
 from ..telemetry.logs import BoundLog
+from .budgets import bounds_with
 from .decide import decide
 from .delegation import is_delegated
 from .driver import Driving
@@ -84,11 +86,15 @@ def start_events(
 
 
 async def start_run(
-    config: Config, live: Live, log: BoundLog, first: FirstMessage
+    config: Config,
+    live: Live,
+    log: BoundLog,
+    first: FirstMessage,
+    check: BudgetCheck | None = None,
 ) -> StartedRun | None:
     """Write a message and start its run in one append, which also acquires the lease. Returns None
     if that is not possible: then nothing was written, or the message is in the log already."""
-    events, head = _candidate(config, live, first.event), live.state.head
+    events, head = _candidate(config, live, first.event, check), live.state.head
     if events is None:
         return None
     acquire = Acquire(config.owner, config.ttl)
@@ -114,7 +120,9 @@ def start_driving(driving: Driving, run: str | None) -> None:
     driving.log.info("run_started", category="run", run=run)
 
 
-def _candidate(config: Config, live: Live, event: NewEvent) -> list[NewEvent] | None:
+def _candidate(
+    config: Config, live: Live, event: NewEvent, check: BudgetCheck | None
+) -> list[NewEvent] | None:
     """Return the events of a message and of the run that it starts. Return None if the run cannot
     start at once. This is decided as if the message were already in the log."""
     state, now = live.state, config.clock(live.key)
@@ -122,7 +130,7 @@ def _candidate(config: Config, live: Live, event: NewEvent) -> list[NewEvent] | 
         return None
     arrived = event.numbered(state.head + 1, now)
     after = fold((arrived,), state)
-    step = decide(after, config.bounds, now)
+    step = decide(after, bounds_with(check, config, now), now)
     if not isinstance(step, Start) or step.full or step.input != arrived.seq:
         return None
     message = payload_of(arrived, ev.MessageReceived)

@@ -36,14 +36,16 @@ class Expire(Struct, frozen=True):
 
 
 class Supersede(Struct, frozen=True):
-    """Step: close these pending items, because the user sent a message instead of an answer."""
+    """Step: close these pending items, because the user sent a message instead of an answer, or
+    because the budget that they are about is no longer used up."""
 
     items: tuple[str, ...]
 
 
 class Start(Struct, frozen=True):
     """Step: start a run with the queued message `input`. The model is called in the same step,
-    unless `full` is true, which means that the conversation must be compacted first."""
+    unless `full` is true, which means that the conversation must be compacted first, or that a
+    budget is used up."""
 
     input: int
     full: bool = False

@@ -25,6 +25,7 @@ from ..tools.allowance import Allowance
 from ..tools.signature import is_async
 from ..tools.thread_runner import asked_to_stop, escaped
 from ..tools.values import clean
+from .budgets import read_again
 from .cancellation import GRACE
 from .decide import may_start_again
 from .driver import Driving, model_called, step_after
@@ -267,6 +268,7 @@ async def _all(driving: Driving, ready: list[Ready]) -> bool:
 async def _kept_last(driving: Driving, ready: Ready, result: ToolResult) -> bool:
     """Write the outcome of a call. If the model is called next, the same append records the intent
     to call it. Returns whether this intent was recorded."""
+    await read_again(driving)
     with contextlib.suppress(InvalidValue):  # the log cannot hold the outcome
         logged = await shortened(driving, ready.tool, ready.call.id, result)
         event = outcome(driving, ready.call.id, logged)

@@ -43,6 +43,7 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "timer.planned": ("due",),
     "pending.opened": ("id", "what", "call", "assignee", "expires", "risk", "approvals"),
     "pending.settled": ("id", "outcome"),
+    "run.charged": ("usage",),
 }
 
 # The text field that is encrypted separately, and its name in the row, by kind.

@@ -191,6 +191,10 @@ def _pending_settled(event: Event, p: ev.PendingSettled, ops: list[Op]) -> None:
         ops.append(Op("move", "phase", value="revive"))
 
 
+def _run_charged(event: Event, p: ev.RunCharged, ops: list[Op]) -> None:
+    ops += [Op("add", "usage", name, n) for name, n in p.usage.items()]
+
+
 _CHANGES: dict[str, Change] = {
     "session.created": _session_created,
     "session.touched": _always(_TOUCH),
@@ -233,4 +237,5 @@ _CHANGES: dict[str, Change] = {
     "timer.scheduled": _wanted,
     "timer.unscheduled": _wanted,
     "timer.paused": _wanted,
+    "run.charged": _run_charged,
 }

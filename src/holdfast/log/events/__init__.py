@@ -1,6 +1,7 @@
 """Keys, events, derived ids, and the payload of each kind of event. Independent of stores."""
 
 from ...environment import new_id
+from .budget_payloads import RunCharged, RunWarned
 from .envelope import Appended, Event, Key, NewEvent, Scope, key, to_json
 from .payloads import (
     ADAPTER_NAMESPACES,
@@ -8,6 +9,7 @@ from .payloads import (
     CORE_NAMESPACES,
     KINDS,
     RESERVED_NAMESPACES,
+    USAGE_TENANT,
     AbortRequested,
     Call,
     CheckpointDropped,
@@ -39,16 +41,11 @@ from .payloads import (
     StateChanged,
     Task,
     TaskChanged,
-    TimerCleared,
-    TimerFired,
-    TimerPlanned,
-    TimerSet,
     ToolFinished,
     ToolNested,
     ToolProbed,
     ToolStarted,
 )
-from .schedule_payloads import TimerPaused, TimerScheduled, TimerTicked, TimerUnscheduled
 from .session_payloads import (
     LabelAdded,
     LabelRemoved,
@@ -74,6 +71,16 @@ from .session_payloads import (
     ThreadReported,
     ThreadRewound,
 )
+from .timer_payloads import (
+    TimerCleared,
+    TimerFired,
+    TimerPaused,
+    TimerPlanned,
+    TimerScheduled,
+    TimerSet,
+    TimerTicked,
+    TimerUnscheduled,
+)
 
 __all__ = [
     "ADAPTER_NAMESPACES",
@@ -81,6 +88,7 @@ __all__ = [
     "CORE_NAMESPACES",
     "KINDS",
     "RESERVED_NAMESPACES",
+    "USAGE_TENANT",
     "AbortRequested",
     "Appended",
     "Call",
@@ -114,10 +122,12 @@ __all__ = [
     "ProgressReported",
     "QueueChanged",
     "RewoundWindow",
+    "RunCharged",
     "RunFinished",
     "RunResumed",
     "RunStarted",
     "RunWaiting",
+    "RunWarned",
     "Scope",
     "SessionAdopted",
     "SessionCreated",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 
+BUDGET = "budget:"  # prefix of the item that asks an operator to extend a budget
 CHILD = "!sub"  # suffix of the item by which a call waits for its sub-agent
 # Prefixes of ids that are derived from another id; there may be more than one.
 DERIVED = (
@@ -23,6 +24,11 @@ DERIVED = (
     "touch",
     "tick",
     "unscheduled",
+    "charge",
+    "extend",
+    "budget",
+    "warned",
+    "asked",
 )
 
 
@@ -143,3 +149,28 @@ def is_child(item: str) -> bool:
 def child_call(item: str) -> str:
     """Return the call that waits for its sub-agent with this pending item."""
     return item.removesuffix(CHILD)
+
+
+def charge_id(source: str) -> str:
+    """Return the id of the event that counts a model call, derived from its message, or a run."""
+    return f"charge:{source}"
+
+
+def is_budget(item: str) -> bool:
+    """Return whether a pending item asks an operator to extend a budget."""
+    return item.startswith(BUDGET)
+
+
+def extend_id(item: str) -> str:
+    """Return the id of the event that extends a budget, derived from the pending item."""
+    return f"extend:{item}"
+
+
+def warned_id(run: str | None, budget: str, measure: str) -> str:
+    """Return the id of the event with which a run warns that a budget is nearly used up."""
+    return f"warned:{run}:{budget}:{measure}"
+
+
+def asked_id(item: str) -> str:
+    """Return the id of the event that asks an operator to extend a budget."""
+    return f"asked:{item}"

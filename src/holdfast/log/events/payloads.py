@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from .schedule_payloads import TimerPaused, TimerScheduled, TimerTicked, TimerUnscheduled
+from .budget_payloads import RunCharged, RunWarned
 from .session_payloads import (
     LabelAdded,
     LabelRemoved,
@@ -32,6 +32,16 @@ from .session_payloads import (
     ThreadRenamed,
     ThreadReported,
     ThreadRewound,
+)
+from .timer_payloads import (
+    TimerCleared,
+    TimerFired,
+    TimerPaused,
+    TimerPlanned,
+    TimerScheduled,
+    TimerSet,
+    TimerTicked,
+    TimerUnscheduled,
 )
 
 
@@ -450,46 +460,6 @@ class CompactionMade(Payload, frozen=True, kw_only=True):
     turns: int = 0
 
 
-class TimerSet(Payload, frozen=True, kw_only=True):
-    """A timer was set: at time `at` (ms) the text is received as a message.
-
-    Kind and fields: [events](../formats/log.md#kinds).
-    """
-
-    id: str
-    at: int
-    text: str
-    metadata: dict[str, Any] = {}
-
-
-class TimerCleared(Payload, frozen=True, kw_only=True):
-    """A timer was removed.
-
-    Kind and fields: [events](../formats/log.md#kinds).
-    """
-
-    id: str
-
-
-class TimerFired(Payload, frozen=True, kw_only=True):
-    """A timer is due: its text is a message now.
-
-    Kind and fields: [events](../formats/log.md#kinds).
-    """
-
-    id: str
-
-
-class TimerPlanned(Payload, frozen=True, kw_only=True):
-    """The time at which a driver must check the log again was set to `due`. None means that no
-    check is needed before the next event.
-
-    Kind and fields: [events](../formats/log.md#kinds).
-    """
-
-    due: int | None = None
-
-
 class CheckpointMade(Payload, frozen=True, kw_only=True):
     """A checkpoint was created. `shared` is the head of thread `main` at that time; None in thread
     `main` itself.
@@ -540,6 +510,7 @@ CORE_NAMESPACES = frozenset(
 ADAPTER_NAMESPACES = frozenset({"adk", "claude", "langgraph", "openai", "pydantic_ai"})
 RESERVED_NAMESPACES = CORE_NAMESPACES | ADAPTER_NAMESPACES
 ADK_STATE_TENANT = "~adk:"  # prefix of the tenant: state of users and apps of Google ADK
+USAGE_TENANT = "~usage:"  # prefix of the tenant: what sessions, users and tenants have used
 
 KINDS: dict[str, type[Payload]] = {
     "session.created": SessionCreated,
@@ -604,4 +575,6 @@ KINDS: dict[str, type[Payload]] = {
     "timer.unscheduled": TimerUnscheduled,
     "timer.paused": TimerPaused,
     "timer.ticked": TimerTicked,
+    "run.charged": RunCharged,
+    "run.warned": RunWarned,
 }

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from .. import events as ev
+from ..events import ids
 
 VERSION = "8"  # of this fold; snapshots of other versions are ignored
 
@@ -313,5 +314,6 @@ class State(StateFields, frozen=True):  # type: ignore[misc]  # a fold changes a
     @property
     def safe(self) -> bool:
         """Whether no run, call or item is open, so that a fork or a window can begin at this
-        point."""
-        return not (self.active or self.calls or self.pending)
+        point. Questions about budgets do not count."""
+        asked = any(not ids.is_budget(id) for id in self.pending)
+        return not (self.active or self.calls or asked)

@@ -91,6 +91,7 @@ async def extend(
     ctx: Context, session_id: SessionId, item: Item, data: JSONBody[Extend], thread: Thread = "main"
 ) -> Asks:
     """Set when a pending item expires: after this many seconds, or never."""
+    _check_operator(ctx, item)
     async with ctx.session(session_id, thread, current=True) as session:
         await _check_other_person(ctx, session, item)
         await session.extend(item, data.seconds, actor=ctx.actor)
@@ -106,7 +107,8 @@ async def decide(
     reason: str | None,
     answer: Any = None,
 ) -> Decision:
-    """Decide on a pending item of a session, for the caller."""
+    """Decide on a pending item of a session, for the caller. Only an operator extends a budget."""
+    _check_operator(ctx, item)
     async with ctx.reading(id, thread) as session:
         live = live_of(session)
         said = {"actor": ctx.actor, "reason": reason, "answer": answer, "channel": "http"}
@@ -121,6 +123,11 @@ async def decide(
             if known is None:
                 raise
             return known  # decided by an earlier attempt of this request
+
+
+def _check_operator(ctx: RequestContext, item: str) -> None:
+    if ids.is_budget(item):
+        ctx.caller.need("admin")
 
 
 async def _decide_unserved(

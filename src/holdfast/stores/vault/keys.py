@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InvalidValue
-from ...log.events import ADK_STATE_TENANT
+from ...log.events import ADK_STATE_TENANT, USAGE_TENANT
 
 RESERVED = "holdfast.vault"  # name of the session and tenant that store only keys
 ENV = "env:"
@@ -110,8 +110,9 @@ class Vault:
 
     def masters(self, tenant: str) -> tuple[Master, ...]:
         """Return the master keys of a tenant; the first encrypts. The state that Google ADK's
-        adapter keeps for a tenant is encrypted with the keys of that tenant."""
-        tenant = tenant.removeprefix(ADK_STATE_TENANT)
+        adapter keeps for a tenant, and the counted usage, are encrypted with the keys of that
+        tenant."""
+        tenant = tenant.removeprefix(ADK_STATE_TENANT).removeprefix(USAGE_TENANT)
         own = self._own(tenant, self)
         return self._keys if own is self else _masters(f"tenants.{tenant}", own)
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import HoldfastError
-from ...harness import History, RunBounds, decide
 from ...log import events as ev
-from ...log.conversation import REWOUND, conversation
 from ...log.events import Event, Key, ids
-from ...log.state import State, fold
-from ...models.port import FromTools, ModelCall, PromptMessage
-from ...models.scripted import check_prompt
 from .effects import Effect
+from .judge_budget import budget
+from .log_walk import BOUNDS, walked
 from .loop import EPOCH
 from .outcome import SimulationOutcome
 from .probe_judge import probed
@@ -29,23 +26,16 @@ Log = list[tuple[Event, Any]]
 WATCHES = ("driver", "lease")  # judges that observe the server, see `watch`
 MESSAGES = ("send", "post", "steer", "interrupt")
 DECISIONS = ("approved", "denied", "answered")
-ACTING = (
-    "charge",
-    "mail",
-    "refund",
-    "transfer",
-)  # tools of the simulated agent that always have an effect
+# Tools of the simulated agent that always have an effect.
+ACTING = ("charge", "mail", "refund", "transfer")
 CRASHES = ("lost_process", "crash", "tool_crash")
 LOSSES = ("pause", "cut", "outage", "slow", "lost_read")  # a driver that cannot read ends
 MISSED = ("lost_request", "lost_reply")  # one of these costs no lease
 QUIET = 0.5  # seconds within which work gets a driver while no fault is active
 CALM = 0.15  # … without any fault: a notice wakes the driver, not a search
 MANY = 100  # slots that no process needs all
-BOUNDS = RunBounds()
 RUNS = ("run.started", "run.resumed", "run.waiting", "run.finished")
-NO_RESULT = "There is no result yet."  # the result of an open call in a prompt
 COPIED = "copied"  # the error of the event that closes a thread in a copy
-RESTING = ("Idle", "SetDue")  # steps for which a log needs no driver
 
 
 def dense(outcome: SimulationOutcome) -> Iterator[str]:
@@ -318,8 +308,9 @@ def decided(outcome: SimulationOutcome) -> Iterator[str]:
         for call, times in outcomes.items():
             if times > 1:
                 yield f"{_name(key)}: call {call} has {times} outcomes"
-    said = Counter(told.item for told in outcome.told if told.item and told.status == "decided")
-    for item, times in said.items():
+    made = (told for told in outcome.told if told.item and told.status == "decided")
+    said = Counter((told.session, told.item) for told in made)
+    for (_, item), times in said.items():
         if times > 1:
             yield f"{times} users got the reply that they decided {item}"
     voted = Counter((t.session, t.item) for t in outcome.told if t.status == "voted")
@@ -399,90 +390,6 @@ def texts(outcome: SimulationOutcome) -> Iterator[str]:
             yield f"{_name(key)}: {text!r} of message {message} was streamed, but is not in the log"
     for key, messages in outcome.drafts.items():
         yield f"{_name(key)}: drafts of {messages} remain"
-
-
-class Need(NamedTuple):
-    """An event after which a log needed a driver, and the time (ms) at which it got one or no
-    longer needed one.
-    """
-
-    event: Event
-    until: int | None
-
-
-class Walk(NamedTuple):
-    """The results of `_walk` for one log: when the log needed a driver, and the first problem that
-    was found, if any.
-    """
-
-    needs: list[Need]
-    problem: str | None
-
-
-def walked(outcome: SimulationOutcome) -> dict[Key, Walk]:
-    """Return the result of `_walk` for each log that starts with event 1. Results are cached in the
-    outcome.
-    """
-    kept: dict[Key, Walk] | None = vars(outcome).get("walks")
-    if kept is None:
-        kept = {key: _walk(log) for key, log in outcome.whole.items()}
-        vars(outcome)["walks"] = kept
-    return kept
-
-
-def _walk(log: Log) -> Walk:
-    state, history = State(), History()
-    needs: list[Need] = []
-    since: Event | None = None
-    for number, (event, payload) in enumerate(log, 1):
-        try:
-            before, state = state, fold((event,), state)
-            step = decide(state, BOUNDS, event.at)
-            history.add(event)
-            if isinstance(payload, ev.ThreadRewound):
-                kept = conversation([event for event, _ in log[:number]])
-                history = History()
-                history.extend(kept, state)
-                if (wrong := _wrong_rewind(before, state, kept)) is not None:
-                    return Walk(needs, f"rewind {event.seq}: {wrong}")
-            if event.kind == "model.called":
-                messages = history.messages("simulated/model", {})
-                check_prompt(ModelCall(model="model", messages=tuple(messages)))
-                if not state.calls and any(_unfinished(message) for message in messages):
-                    return Walk(
-                        needs, f"the prompt of event {event.seq} lacks the result of a call"
-                    )
-        except Exception as error:
-            return Walk(
-                needs,
-                f"the log up to event {event.seq} ({event.kind}) cannot be processed: {error!r}",
-            )
-        free = state.active is None or state.active.status == "waiting"
-        if free and type(step).__name__ not in RESTING:
-            since = since or event
-        elif since is not None:
-            needs.append(Need(since, event.at))
-            since = None
-    if since is not None:
-        needs.append(Need(since, None))
-    return Walk(needs, None)
-
-
-def _wrong_rewind(before: State, after: State, kept: list[Event]) -> str | None:
-    """Return what is wrong with a rewind that kept these events, or None."""
-    if before.active is not None or before.pending:
-        return "a run or an item was open"
-    then = fold(event for event in kept if event.kind != REWOUND)
-    if after.window != then.window:
-        return f"the context window is {after.window} instead of {then.window}"
-    left = {item.seq for item in after.queue} - {event.seq for event in kept}
-    return f"the queue has {sorted(left)}, which the rewind should have removed" if left else None
-
-
-def _unfinished(message: PromptMessage) -> bool:
-    """Return whether a message of a prompt contains a call without a result."""
-    results = message.results if isinstance(message, FromTools) else ()
-    return any(result.content == NO_RESULT for result in results)
 
 
 def cuts(outcome: SimulationOutcome) -> Iterator[str]:
@@ -594,6 +501,7 @@ JUDGES: dict[str, Judge] = {
     "prompt": prompt,
     "probed": probed,
     "schedules": fires_once,
+    "budget": budget,
 }
 
 

@@ -18,8 +18,7 @@ Action = Literal[
     "send", "post", "steer", "interrupt", "limited", "typed", "modelled", "notify", "timer",
     "abort", "queue", "approve", "deny", "answer", "extend", "duel", "respond", "rule", "mode",
     "model", "state", "read", "vanish", "look", "find", "close", "attach", "fork", "edit",
-    "regenerate", "restore", "rewind", "copy", "delete", "delete_thread", "schedule",
-    "regenerate", "restore", "rewind", "copy", "delete", "delete_thread", "erase",
+    "regenerate", "restore", "rewind", "copy", "delete", "delete_thread", "schedule", "erase",
     "newer",
 ]  # fmt: skip
 
@@ -90,6 +89,7 @@ class Scenario(Struct, frozen=True):
         int, ...
     ] = ()  # the version of the agent that each place starts with (default: 0)
     lease_with_append: bool = True  # whether the store can take and release leases with appends
+    budget: int | None = None  # tokens that all sessions together may use
 
     @property
     def ends(self) -> float:
@@ -124,6 +124,7 @@ def draw(seed: str, level: Level = "plain") -> Scenario:
         fallback=full and random.random() < 0.5,
         slots=random.choice((1, 2, 1000)) if full else 1000,
         versions=tuple(random.choice((0, 0, 0, 1)) for _ in range(processes)) if full else (),
+        budget=random.choice((None, None, None, 60, 200)) if full else None,
     )
 
 

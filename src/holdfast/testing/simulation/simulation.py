@@ -14,6 +14,7 @@ from typing import Any
 from ...errors import HoldfastError
 from ...harness import Agent, Harness, LogConfig
 from ...redact import Redactor
+from ...values.budgets import Budget
 from .cluster import Cluster, SimulatedProcess
 from .faults import InjectedFault, Strike
 from .judges import judge
@@ -80,6 +81,7 @@ class Simulation:
                 recovery=self.scenario.recovery,
                 logging=QUIET,
                 price=price,
+                budgets=_budgets(scenario),
                 trace=False,
             )
             try:
@@ -249,6 +251,10 @@ class Simulation:
             seconds=self.cluster.scheduler.now,
             calls=self.cluster.network.calls,
         )
+
+
+def _budgets(scenario: Scenario) -> list[Budget]:
+    return [] if scenario.budget is None else [Budget(scope="tenant", tokens=scenario.budget)]
 
 
 def simulate(scenario: Scenario) -> SimulationOutcome:

@@ -20,7 +20,7 @@ from ...errors import (
     SessionBusy,
     SessionNotFound,
 )
-from ...log.events import Event, NewEvent, Scope
+from ...log.events import Event, NewEvent, Scope, ids
 from ...stores.copy import copy_session
 from ...values.media import Media
 from . import schedules
@@ -30,6 +30,7 @@ from .scenario import Step
 from .workload import OTHER_MODEL, this_process
 
 WATCH = 2.5  # seconds that an approver waits for an item to decide
+EXTENSION = {"extend": {"tokens": 45}}  # what an operator answers
 OPEN = ("approval", "question", "external")
 ERASABLE = (
     *("message.received", "message.completed", "tool.started", "tool.finished", "tool.nested"),
@@ -242,7 +243,9 @@ async def _settle_one(harness: Any, item: Any, n: int) -> bool:
                 if decision.outcome != "voted":
                     return True
         return False
-    if item.what == "approval":
+    if ids.is_budget(item.id):
+        await harness.answer(item.session, EXTENSION, item.id, actor="cat", **where)
+    elif item.what == "approval":
         await harness.deny(item.session, item.id, reason="no", actor="cat", **where)
     else:
         await harness.answer(item.session, "yes", item.id, actor="cat", **where)
@@ -484,6 +487,5 @@ VERBS: dict[str, Verb] = {
     "respond": respond, "rule": rule, "mode": mode, "model": model, "state": state,
     "read": read, "vanish": vanish, "look": look, "find": find, "close": close, "attach": attach,
     "fork": fork, "restore": restore, "rewind": rewind, "copy": copy, "delete": delete,
-    "delete_thread": delete_thread, "schedule": schedule,
-    "delete_thread": delete_thread, "erase": erase, "newer": newer,
+    "delete_thread": delete_thread, "schedule": schedule, "erase": erase, "newer": newer,
 }  # fmt: skip

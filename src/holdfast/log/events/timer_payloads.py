@@ -1,4 +1,4 @@
-"""The payloads of recurring schedules.
+"""The payloads of timers and recurring schedules.
 
 When a schedule is due next is part of the events, so that the fold needs neither a clock nor a
 library for cron expressions and time zones.
@@ -9,6 +9,46 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from .session_payloads import Payload
+
+
+class TimerSet(Payload, frozen=True, kw_only=True):
+    """A timer was set: at time `at` (ms) the text is received as a message.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
+    id: str
+    at: int
+    text: str
+    metadata: dict[str, Any] = {}
+
+
+class TimerCleared(Payload, frozen=True, kw_only=True):
+    """A timer was removed.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
+    id: str
+
+
+class TimerFired(Payload, frozen=True, kw_only=True):
+    """A timer is due: its text is a message now.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
+    id: str
+
+
+class TimerPlanned(Payload, frozen=True, kw_only=True):
+    """The time at which a driver must check the log again was set to `due`. None means that no
+    check is needed before the next event.
+
+    Kind and fields: [events](../formats/log.md#kinds).
+    """
+
+    due: int | None = None
 
 
 class TimerScheduled(Payload, frozen=True, kw_only=True):

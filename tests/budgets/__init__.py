@@ -1,0 +1,1 @@
+"""What sessions, users and tenants use is counted once, and budgets stop their runs."""
