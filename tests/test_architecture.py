@@ -31,6 +31,7 @@ events state transcript
 stores
 store
 sessions
+webhooks
 models
 harness
 sync

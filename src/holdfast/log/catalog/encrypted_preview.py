@@ -43,6 +43,9 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "timer.planned": ("due",),
     "pending.opened": ("id", "what", "call", "assignee", "expires", "risk", "approvals"),
     "pending.settled": ("id", "outcome"),
+    "surface.hooked": ("due",),
+    "surface.delivered": ("seq", "due", "looked"),
+    "surface.failed": ("seq", "due", "dead"),
 }
 
 # The text field that is encrypted separately, and its name in the row, by kind.

@@ -186,6 +186,18 @@ def _pending_settled(event: Event, p: ev.PendingSettled, ops: list[Op]) -> None:
         ops.append(Op("move", "phase", value="revive"))
 
 
+def _surface_delivered(event: Event, p: ev.SurfaceDelivered, ops: list[Op]) -> None:
+    if p.looked is not None:
+        ops.append(Op("put", "counts", "looked", p.looked))
+    ops += (Op("put", "counts", "delivered", p.seq), Op("set", "due", value=p.due))
+
+
+def _surface_failed(event: Event, p: ev.SurfaceFailed, ops: list[Op]) -> None:
+    ops.append(Op("set", "due", value=p.due))
+    if p.dead:
+        ops.append(Op("put", "counts", "delivered", p.seq))
+
+
 _CHANGES: dict[str, Change] = {
     "session.created": _session_created,
     "session.touched": _always(_TOUCH),
@@ -225,4 +237,7 @@ _CHANGES: dict[str, Change] = {
     "timer.planned": _sets("due"),
     "pending.opened": _pending_opened,
     "pending.settled": _pending_settled,
+    "surface.hooked": _sets("due"),
+    "surface.delivered": _surface_delivered,
+    "surface.failed": _surface_failed,
 }

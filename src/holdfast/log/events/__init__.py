@@ -72,6 +72,7 @@ from .session_payloads import (
     ThreadReported,
     ThreadRewound,
 )
+from .webhook_payloads import SurfaceDelivered, SurfaceFailed, SurfaceHooked, SurfaceUnhooked
 
 __all__ = [
     "ADAPTER_NAMESPACES",
@@ -130,7 +131,11 @@ __all__ = [
     "SessionTouched",
     "StateChanged",
     "SurfaceAttached",
+    "SurfaceDelivered",
     "SurfaceDetached",
+    "SurfaceFailed",
+    "SurfaceHooked",
+    "SurfaceUnhooked",
     "Task",
     "TaskChanged",
     "ThreadCreated",

@@ -32,6 +32,7 @@ from .session_payloads import (
     ThreadReported,
     ThreadRewound,
 )
+from .webhook_payloads import SurfaceDelivered, SurfaceFailed, SurfaceHooked, SurfaceUnhooked
 
 
 class Call(Payload, frozen=True, kw_only=True):
@@ -580,4 +581,8 @@ KINDS: dict[str, type[Payload]] = {
     "timer.planned": TimerPlanned,
     "checkpoint.made": CheckpointMade,
     "checkpoint.dropped": CheckpointDropped,
+    "surface.hooked": SurfaceHooked,
+    "surface.unhooked": SurfaceUnhooked,
+    "surface.delivered": SurfaceDelivered,
+    "surface.failed": SurfaceFailed,
 }

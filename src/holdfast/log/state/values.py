@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .. import events as ev
 
-VERSION = "7"  # of this fold; snapshots of other versions are ignored
+VERSION = "8"  # of this fold; snapshots of other versions are ignored
 
 OPEN_CALLS = 256  # calls that are tracked individually; further calls of a message are `Excess`
 QUEUED = 256  # a driver takes far fewer; see _message_received

@@ -1,0 +1,26 @@
+"""A store of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Store
+from tests import servers
+
+
+@pytest.fixture(params=["memory"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store, None]:
+    """An empty store. Whatever a test does in it, `verify` finds nothing wrong at its end."""
+    kind: str = request.param
+    url = {
+        "memory": "memory:",
+        "sqlite": f"sqlite:{tmp_path / 'a.db'}",
+        "file": f"file:{tmp_path / 'a'}",
+    }
+    async with holdfast.connect(url.get(kind) or servers.url(kind, tmp_path)) as store:
+        yield store
+        assert [damage async for damage in store.verify()] == []
