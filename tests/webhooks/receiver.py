@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -84,7 +83,7 @@ async def receiving(
                     pass
         finally:
             tasks.discard(task)
-            writer.close()
+            writer.transport.abort()
 
     server = await asyncio.start_server(handle, "127.0.0.1", port)
     try:
@@ -96,6 +95,7 @@ async def receiving(
         for task in [*tasks]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # connections are closed by now
 
 
 async def _one(
@@ -125,21 +125,3 @@ async def _one(
     writer.write(answer)
     await writer.drain()
     return True
-
-
-async def main(port: int, path: str) -> None:
-    """A receiver in a process of its own, which notes what it accepted in a file."""
-    with open(path, "a") as file:
-
-        def note(got: Delivery) -> int:
-            file.write(json.dumps([*got.place, got.id]) + "\n")
-            file.flush()
-            return 204
-
-        async with receiving(note, port) as receiver:
-            print(receiver.url, flush=True)
-            await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), sys.argv[2]))

@@ -12,6 +12,8 @@ import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from ..backoff import Backoff
 from ..cancellation import cancellable, ended
 from ..environment import wall_clock
@@ -145,7 +147,7 @@ class EndpointDelivery:
         if self._grew(main) or self._record is None:
             self._record = await record_of(self._store, main.key)
             if self._record.why == "removed":
-                await self._store.delete(Scope(main.tenant, self._id), fence=self._lease)
+                await self._store.delete(Scope(main.tenant, self._id))
                 return None
         if self._grew(secrets):
             self._secrets = await secrets_of(self._store, main.key)
@@ -365,16 +367,11 @@ class EndpointDelivery:
             async for event in read:
                 reply = await self._send(event, row, main)
                 if not reply.ok:
-                    error = ev.SurfaceFailed(
-                        session=failed.session,
-                        thread=failed.thread,
-                        log=failed.log,
-                        seq=failed.seq,
-                        since=failed.since,
+                    error = replace(
+                        failed,
                         attempts=failed.attempts + 1,
                         error=reply.problem,
                         status=reply.status,
-                        dead=True,
                     )
                     await bury(self._store, key, error)
                     return

@@ -91,7 +91,15 @@ class Webhooks:
         secret, now = secret or new_secret(), wall_clock()
         key = key_of(self._tenant, f"ep_{current().token_bytes(12).hex()}")
         since = now if since is None else since
-        hooked = ev.SurfaceHooked(url=url, give_up=give_up, since=since, due=now, **filters)
+        hooked = ev.SurfaceHooked(
+            url=url,
+            kinds=filters["kinds"],
+            agents=filters["agents"],
+            labels=filters["labels"],
+            give_up=give_up,
+            since=since,
+            due=now,
+        )
         # The secret first: an endpoint that is listed can sign.
         signed = self._event(ev.SurfaceHooked(secret=secret))
         secrets = key_of(self._tenant, key.session, SECRETS)
@@ -99,11 +107,6 @@ class Webhooks:
         created = self._event(ev.SessionCreated(agent=AGENT))
         await self._store.append(key, [created, self._event(hooked)], expected=0, create=True)
         return NewWebhook(endpoint=await self.get(key.session), secret=secret)
-
-    async def list(self) -> list[WebhookEndpoint]:
-        """Return all endpoints, the newest first."""
-        found = [await self._shown(row) for row in await self._rows()]
-        return [one for one in found if one is not None]
 
     async def get(self, id: str) -> WebhookEndpoint:
         """Return an endpoint. Raises `InvalidValue` if it does not exist."""
@@ -139,11 +142,11 @@ class Webhooks:
         await self._close_items(id, "superseded")
         try:
             # While a deliverer has the endpoint, the deliverer deletes it.
-            lease = await self._store.acquire(row.key, new_id(), ttl=5.0)
+            await self._store.acquire(row.key, new_id(), ttl=5.0)
         except LeaseHeld:
             return
         with contextlib.suppress(SessionNotFound, LogReplaced):
-            await self._store.delete(Scope(row.tenant, id), fence=lease)
+            await self._store.delete(Scope(row.tenant, id))
 
     async def redeliver(
         self,
@@ -273,6 +276,11 @@ class Webhooks:
             until += [] if payload.until is None else [payload.until]
         if expired:
             await self._store.erase(key, expired, reason="the secret was replaced")
+
+    async def list(self) -> list[WebhookEndpoint]:
+        """Return all endpoints, the newest first."""
+        found = [await self._shown(row) for row in await self._rows()]
+        return [one for one in found if one is not None]
 
 
 async def last(store: Store, row: Row) -> ev.Payload | None:

@@ -59,7 +59,7 @@ class HttpSender:
         verify: ssl.SSLContext | None = None,
     ) -> None:
         try:
-            import httpx
+            import httpx  # noqa: PLC0415
         except ImportError as error:
             raise MissingExtra(extra="client", needed_for="delivering webhooks") from error
         self._httpx = httpx

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..backoff import Backoff
 from ..environment import wall_clock
@@ -144,30 +145,24 @@ class LogDelivery:
         since = now if before is None else before.since
         attempts = 1 if before is None else before.attempts + 1
         end = since + self._endpoint.give_up * 1000
-        about = {"session": self._row.session, "thread": self._row.thread, "log": self._row.log}
-        said = {"since": since, "attempts": attempts, "status": reply.status}
         failed = ev.SurfaceFailed(
+            session=self._row.session,
+            thread=self._row.thread,
+            log=self._row.log,
             seq=event.seq,
+            since=since,
+            attempts=attempts,
             error=reply.problem,
-            due=min(now + int(delay(attempts, reply) * 1000), end),
-            **about,
-            **said,  # type: ignore[arg-type]  # of their fields
+            status=reply.status,
         )
-        if now >= end:
-            more = event.seq < self._row.head
-            dead = ev.SurfaceFailed(
-                seq=event.seq,
-                error=reply.problem,
-                dead=True,
-                **about,
-                **said,  # type: ignore[arg-type]  # of their fields
-            )
-            # First the dead letter: after a crash here, the event is sent once more.
-            await bury(self._store, self._dead, dead)
-            failed = ev.SurfaceFailed(
-                seq=event.seq, dead=True, due=now if more else None, since=since, **about
-            )
-        await self._append(failed)
+        if now < end:
+            due = min(now + int(delay(attempts, reply) * 1000), end)
+            await self._append(replace(failed, due=due))
+            return
+        # First the dead letter: after a crash here, the event is sent once more.
+        await bury(self._store, self._dead, replace(failed, dead=True))
+        more = event.seq < self._row.head
+        await self._append(replace(failed, dead=True, due=now if more else None))
 
     async def _append(self, payload: ev.SurfaceDelivered | ev.SurfaceFailed) -> None:
         events = [event_of(payload)]
