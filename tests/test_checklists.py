@@ -59,7 +59,11 @@ CHANGE_NO_STATE = {
     "session.timed",
     "session.touched",
     "surface.attached",
+    "surface.delivered",
     "surface.detached",
+    "surface.failed",
+    "surface.hooked",
+    "surface.unhooked",
     "thread.renamed",
 }
 
@@ -94,6 +98,7 @@ surface.detached run.resumed run.waiting abort.requested progress.reported pendi
 pending.extended mode.changed model.changed state.changed permission.changed grant.given
 grant.revoked task.changed context.built context.removed timer.set timer.cleared
 timer.fired timer.planned checkpoint.made checkpoint.dropped
+surface.hooked surface.unhooked surface.delivered surface.failed
 """
 
 # Texts of events that bundles keep as they are, because they are ids or names and not content.
@@ -139,7 +144,7 @@ surface.attached.detail surface.detached.address thread.rewound.window
 # Fields of a display that only `reduce` uses.
 FOR_REDUCE = {"said", "open", "modes", "default", "state"}
 
-# Scopes of routes that change nothing; `bundles` is for reading and for writing them.
+# Scopes of routes that change nothing; `bundles` and `webhooks` are for reading and for writing.
 READING = {"sessions:read", "files:read"}
 
 # The stores that are opened with the options of their URL as arguments.
@@ -378,7 +383,7 @@ def test_every_route_has_a_row_with_its_method() -> None:
 def test_every_route_has_a_scope_that_fits_its_method() -> None:
     for handler in ROUTES:
         scope, (method,) = handler.opt.get("scope"), handler.http_methods
-        if scope not in (None, "bundles"):
+        if scope not in (None, "bundles", "webhooks"):
             assert (scope in READING) == (method == "GET"), f"{handler.operation_id}: {scope}"
 
 

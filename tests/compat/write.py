@@ -143,6 +143,10 @@ RUN: list[tuple[str, Any]] = [
     ("checkpoint.dropped", {"id": "k2"}),
     ("compaction.made", {"upto": 4, "summary": "so far", "tokens": 40, "turns": 1}),
     ("abort.requested", {"reason": "enough"}),
+    ("surface.hooked", {"url": "https://example.com/hook", "kinds": ["run.*"], "since": START}),
+    ("surface.delivered", {"session": "s", "thread": "main", "log": "l", "seq": 4}),
+    ("surface.failed", {"session": "s", "thread": "main", "log": "l", "seq": 5, "since": START}),
+    ("surface.unhooked", {"why": "gone"}),
     ("timer.planned", {"due": START + 999}),
     ("thread.reported", {"item": "c!sub"}),
 ]

@@ -247,6 +247,21 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     (ev.TimerPlanned(due=9), (Op("set", "due", value=9),)),
     (ev.CheckpointMade(id="c"), ()),
     (ev.CheckpointDropped(id="c"), ()),
+    (ev.SurfaceHooked(url="u", due=9), (ACTIVE, Op("set", "due", value=9))),
+    (ev.SurfaceUnhooked(), (ACTIVE,)),
+    (
+        ev.SurfaceDelivered(looked=7, seq=3),
+        (
+            ACTIVE,
+            Op("put", "counts", "looked", 7),
+            Op("put", "counts", "delivered", 3),
+            Op("set", "due", value=None),
+        ),
+    ),
+    (
+        ev.SurfaceFailed(seq=3, due=9, dead=True),
+        (ACTIVE, Op("set", "due", value=9), Op("put", "counts", "delivered", 3)),
+    ),
     (ev.ToolFinished(call="c"), (ACTIVE,)),
     (
         ev.PendingOpened(id="p", what="plan"),

@@ -41,6 +41,7 @@ from .routes import (
     sessions,
     surfaces,
     threads,
+    webhooks,
 )
 from .service import Service
 from .settings import Settings
@@ -58,6 +59,7 @@ MODULES = (
     session_state,
     surfaces,
     people,
+    webhooks,
     bundles,
     files,
     ai_sdk,

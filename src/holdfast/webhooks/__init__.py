@@ -6,7 +6,7 @@ needed. Sending over HTTP needs the extra `client`.
 """
 
 from ..values.webhooks import NewWebhook, WebhookEndpoint, WebhookReply
-from .addresses import networks
+from .addresses import check_literal, networks
 from .deliverer import Deliverer
 from .endpoints import Webhooks
 from .http import HttpSender, Sender
@@ -20,6 +20,7 @@ __all__ = [
     "WebhookEndpoint",
     "WebhookReply",
     "Webhooks",
+    "check_literal",
     "networks",
     "new_secret",
     "signature",

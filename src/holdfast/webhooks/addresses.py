@@ -140,6 +140,14 @@ def _public(address: Address) -> bool:
     return address.is_global and not closed
 
 
+def check_literal(url: str, allowed: Iterable[Network] = ()) -> None:
+    """Raise `InvalidValue` for a URL that is not valid, or whose host is an address that is not
+    allowed."""
+    to, allowed = target(url), tuple(allowed)
+    if _is_address(to.host):
+        _check(to, to.host, allowed)
+
+
 async def resolve(host: str, port: int) -> list[str]:
     """Return all IP addresses of a host."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -151,21 +159,24 @@ async def checked(
 ) -> list[str]:
     """Return the IP addresses of a receiver. Raises `InvalidValue` if one of them is not allowed;
     plain `http:` needs an address in an allowed network."""
-    found = await resolver(to.host, to.port)
-    allowed = tuple(allowed)
+    found, allowed = await resolver(to.host, to.port), tuple(allowed)
     for address in found:
-        if not is_allowed(address, allowed):
-            raise InvalidValue(
-                field="url",
-                problem=f"{to.host} has the address {address}, which is not public",
-                remedy="use a public address, or allow its network in the settings of the sender",
-            )
-        if to.scheme == "http" and not any(
-            form in network for form in _forms(ipaddress.ip_address(address)) for network in allowed
-        ):
-            raise InvalidValue(
-                field="url",
-                problem="begins with http://, which sends conversations unencrypted",
-                remedy="use https://, or allow its network in the settings of the sender",
-            )
+        _check(to, address, allowed)
     return found
+
+
+def _check(to: Target, address: str, allowed: tuple[Network, ...]) -> None:
+    if not is_allowed(address, allowed):
+        raise InvalidValue(
+            field="url",
+            problem=f"{to.host} has the address {address}, which is not public",
+            remedy="use a public address, or allow its network in the settings of the sender",
+        )
+    if to.scheme == "http" and not any(
+        form in network for form in _forms(ipaddress.ip_address(address)) for network in allowed
+    ):
+        raise InvalidValue(
+            field="url",
+            problem="begins with http://, which sends conversations unencrypted",
+            remedy="use https://, or allow its network in the settings of the sender",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -71,9 +72,10 @@ class Webhooks:
         since: int | None = None,
         give_up: int = GIVE_UP,
         secret: str | None = None,
+        key: str | None = None,
     ) -> NewWebhook:
         """Add an endpoint, which gets the events from now on, or since a time (UTC ms). The secret
-        is returned only here."""
+        is returned only here. A call with the same idempotency `key` adds no second endpoint."""
         target(url)
         filters = _filters(kinds=kinds, agents=agents, labels=labels)
         check_count("give_up", give_up, least=LEAST_GIVE_UP, most=MOST_GIVE_UP)
@@ -81,7 +83,9 @@ class Webhooks:
             check_count("since", since, least=0, most=LARGEST)
         if secret is not None:
             secret_key(secret)
-        if len(await self._rows()) >= MOST:
+        name = current().token_bytes(12).hex() if key is None else _digest(key)
+        home = key_of(self._tenant, f"ep_{name}")
+        if await self._store.row(home) is None and len(await self._rows()) >= MOST:
             raise InvalidValue(
                 field="endpoint",
                 problem=f"would be number {MOST + 1} of this tenant",
@@ -89,7 +93,6 @@ class Webhooks:
                 limit=MOST,
             )
         secret, now = secret or new_secret(), wall_clock()
-        key = key_of(self._tenant, f"ep_{current().token_bytes(12).hex()}")
         since = now if since is None else since
         hooked = ev.SurfaceHooked(
             url=url,
@@ -101,12 +104,13 @@ class Webhooks:
             due=now,
         )
         # The secret first: an endpoint that is listed can sign.
-        signed = self._event(ev.SurfaceHooked(secret=secret))
-        secrets = key_of(self._tenant, key.session, SECRETS)
-        await self._store.append(secrets, [signed], expected=0, create=True)
-        created = self._event(ev.SessionCreated(agent=AGENT))
-        await self._store.append(key, [created, self._event(hooked)], expected=0, create=True)
-        return NewWebhook(endpoint=await self.get(key.session), secret=secret)
+        signed = [self._event(ev.SurfaceHooked(secret=secret))]
+        created = [self._event(ev.SessionCreated(agent=AGENT)), self._event(hooked)]
+        secrets = key_of(self._tenant, home.session, SECRETS)
+        for log, events in ((secrets, signed), (home, created)):
+            with contextlib.suppress(HeadMoved):  # an earlier call with this key created it
+                await self._store.append(log, events, expected=0, create=True)
+        return await self._new(home.session)
 
     async def get(self, id: str) -> WebhookEndpoint:
         """Return an endpoint. Raises `InvalidValue` if it does not exist."""
@@ -121,19 +125,22 @@ class Webhooks:
         letters = await self._dead(id)
         return [letter.failed for letter in letters.open.values()]
 
-    async def rotate(self, id: str, *, grace: int = GRACE, secret: str | None = None) -> NewWebhook:
+    async def rotate(
+        self, id: str, *, grace: int = GRACE, secret: str | None = None, key: str | None = None
+    ) -> NewWebhook:
         """Add a new secret to an endpoint. For `grace` seconds, deliveries are signed with the old
-        secret too."""
+        secret too. A call with the same idempotency `key` adds no second secret."""
         check_count("grace", grace, least=0, most=MOST_GIVE_UP)
         if secret is not None:
             secret_key(secret)
         await self._row(id)
-        secret, key = secret or new_secret(), key_of(self._tenant, id, SECRETS)
+        secrets = key_of(self._tenant, id, SECRETS)
+        await self._forget_secrets(secrets)
         until = wall_clock() + grace * 1000
-        await self._forget_secrets(key)
-        payload = ev.SurfaceHooked(secret=secret, until=until)
-        await self._store.append(key, [self._event(payload)])
-        return NewWebhook(endpoint=await self.get(id), secret=secret)
+        payload = ev.SurfaceHooked(secret=secret or new_secret(), until=until)
+        name = new_id() if key is None else f"rotated:{_digest(key)}"
+        await self._store.append(secrets, [event_of(payload, self._actor, id=name)])
+        return await self._new(id)
 
     async def remove(self, id: str) -> None:
         """Remove an endpoint with its secrets, positions and dead letters."""
@@ -197,6 +204,10 @@ class Webhooks:
         return [secret for secret, until in found if until is None or now < until]
 
     # Reading
+
+    async def _new(self, id: str) -> NewWebhook:
+        secret, _ = (await secrets_of(self._store, key_of(self._tenant, id)))[0]
+        return NewWebhook(endpoint=await self.get(id), secret=secret)
 
     async def _rows(self) -> list[Row]:
         query = Query(tenant=TENANT + self._tenant, agent=AGENT, order="created")
@@ -309,6 +320,10 @@ async def move_position(
     except HeadMoved:
         return False
     return True
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:24]
 
 
 def _filters(**given: Iterable[str]) -> dict[str, list[str]]:

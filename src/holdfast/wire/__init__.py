@@ -82,6 +82,7 @@ from .streams import (
     ListResync,
     Resync,
 )
+from .webhooks import AddWebhook, RedeliverWebhook, RotateWebhook, WebhookList
 
 __all__ = [
     "CAUGHT_UP",
@@ -97,6 +98,7 @@ __all__ = [
     "TROUBLE",
     "Abort",
     "Accepted",
+    "AddWebhook",
     "Answer",
     "Approve",
     "Asks",
@@ -147,6 +149,7 @@ __all__ = [
     "PendingPage",
     "PermissionsShown",
     "Readiness",
+    "RedeliverWebhook",
     "RenameThread",
     "Reorder",
     "ReplaceState",
@@ -154,6 +157,7 @@ __all__ = [
     "Resync",
     "Rewind",
     "Rewound",
+    "RotateWebhook",
     "RowPage",
     "SendMessage",
     "SessionView",
@@ -168,6 +172,7 @@ __all__ = [
     "UsageShown",
     "UsageTable",
     "Verified",
+    "WebhookList",
     "Written",
     "cursor",
     "error_of",
