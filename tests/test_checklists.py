@@ -131,6 +131,10 @@ session.held.reason session.moved.to session.pinned.reason session.reopened.reas
 session.resumed.reason session.suspended.reason session.timed.reason session.touched.reason
 state.changed.drop surface.attached.reason surface.detached.reason thread.rewound.first
 timer.set.text
+surface.hooked.agents surface.hooked.kinds surface.hooked.labels surface.hooked.reason
+surface.hooked.secret surface.hooked.url surface.unhooked.reason surface.delivered.log
+surface.delivered.session surface.delivered.thread surface.failed.error surface.failed.log
+surface.failed.session surface.failed.thread
 """
 
 # Content that an encrypted store keeps in clear text, because lists and queries go by it.

@@ -11,7 +11,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from holdfast import InvalidValue
 from holdfast.environment import wall_clock
 from holdfast.webhooks import new_secret, signature
-from holdfast.webhooks.signature import headers
+from holdfast.webhooks.signatures import headers
 
 
 def test_a_signature_is_the_one_of_the_reference_implementation() -> None:

@@ -6,7 +6,8 @@ from functools import cached_property
 
 from ..redact import Redactor
 from ..stores.port import Store
-from ..webhooks import Deliverer, HttpSender, check_literal, networks
+from ..webhooks import Deliverer, HttpSender, networks
+from ..webhooks.addresses import check_literal
 
 
 class WebhookDelivery:

@@ -6,11 +6,11 @@ needed. Sending over HTTP needs the extra `client`.
 """
 
 from ..values.webhooks import NewWebhook, WebhookEndpoint, WebhookReply
-from .addresses import check_literal, networks
+from .addresses import networks
 from .deliverer import Deliverer
 from .endpoints import Webhooks
 from .http import HttpSender, Sender
-from .signature import new_secret, signature
+from .signatures import new_secret, signature
 
 __all__ = [
     "Deliverer",
@@ -20,7 +20,6 @@ __all__ = [
     "WebhookEndpoint",
     "WebhookReply",
     "Webhooks",
-    "check_literal",
     "networks",
     "new_secret",
     "signature",

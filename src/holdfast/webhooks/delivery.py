@@ -46,7 +46,7 @@ from .records import (
     record_of,
     secrets_of,
 )
-from .signature import headers
+from .signatures import headers
 
 LOGGER = logging.getLogger("holdfast.webhooks")
 CONCURRENT = 8  # deliveries to one endpoint at a time

@@ -36,8 +36,8 @@ from .records import (
     record_of,
     secrets_of,
 )
-from .signature import headers, new_secret
-from .signature import key_of as secret_key
+from .signatures import headers, new_secret
+from .signatures import key_of as secret_key
 
 MOST = 100  # endpoints of a tenant, and entries of a filter
 LEAST_GIVE_UP, MOST_GIVE_UP = 60, 365 * DAY
