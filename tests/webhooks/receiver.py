@@ -92,10 +92,11 @@ async def receiving(
         yield receiver
     finally:
         server.close()
-        for task in [*tasks]:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # connections are closed by now
+        for _ in range(3):  # connections that were just accepted are ended too
+            await asyncio.sleep(0)
+            for task in [*tasks]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _one(
