@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import Store
+from holdfast import Store, Vault
 from tests import servers
 
 
@@ -16,7 +16,10 @@ from tests import servers
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store, None]:
     """An empty store. Whatever a test does in it, `verify` finds nothing wrong at its end."""
     kind: str = request.param
+    if kind == "sqlite+vault":
+        (tmp_path / "vault.toml").write_text(f'keys = ["{Vault.new_key("test")}"]\n')
     url = {
+        "sqlite+vault": f"sqlite:{tmp_path / 'v.db'}?vault={tmp_path / 'vault.toml'}",
         "memory": "memory:",
         "sqlite": f"sqlite:{tmp_path / 'a.db'}",
         "file": f"file:{tmp_path / 'a'}",

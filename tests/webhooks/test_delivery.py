@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
 
+import holdfast
 from holdfast import InvalidValue, Sessions, Store
 from holdfast.environment import Environment, use, wall_clock
 from holdfast.events import Key, NewEvent
 from holdfast.harness import settle_pending
 from holdfast.log.catalog import Pending, PendingQuery
+from holdfast.redact import Redactor
+from holdfast.stores.wrapped import WrappedStore
 from holdfast.webhooks import NewWebhook, Webhooks, new_secret
 from holdfast.webhooks import log_delivery as back_off
+from holdfast.webhooks.delivery import EndpointDelivery
 
 from .receiver import Delivery, receiving
 from .scene import delivering, say, sender
 
-KINDS = ["memory", "sqlite", "file", "postgres", "mongodb"]
+KINDS = ["memory", "sqlite", "file", "postgres", "mongodb", "sqlite+vault"]
 MESSAGES = ["message.received"]
 T = TypeVar("T")
 
@@ -365,3 +369,36 @@ async def test_what_is_deleted_is_forgotten(store: Store) -> None:
                 return not (await hooks.get(made.endpoint.id)).failing
 
             await until(forgotten)
+
+
+class Counting(WrappedStore):
+    """Counts the calls of a store."""
+
+    calls = 0
+
+    def _pass_on(self, method: str, *args: Any, **options: Any) -> Any:
+        self.calls += 1
+        return super()._pass_on(method, *args, **options)
+
+
+async def test_an_idle_endpoint_costs_the_same_with_few_and_with_many_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All but the review, whose share of a second is fixed."""
+    monkeypatch.setattr("holdfast.webhooks.feed.REVIEW_SECONDS", 1e9)
+    costs = []
+    for count in (3, 300):
+        async with holdfast.connect("memory:") as inner, receiving() as receiver:
+            store = cast(Store, counting := Counting(inner))
+            made = await Webhooks(store).add(receiver.url, kinds=["run.finished"])
+            for number in range(count):
+                await say(store, f"s{number}", "1")
+            lease = await store.acquire(Key("~webhooks:main", made.endpoint.id, "main"), "me")
+            one = EndpointDelivery(store, lease, sender(), Redactor(), poll=1)
+            while await one.round():
+                pass
+            counting.calls = 0
+            for _ in range(3):
+                assert not await one.round()
+            costs.append(counting.calls)
+    assert costs[0] == costs[1] <= 15

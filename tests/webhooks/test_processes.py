@@ -1,6 +1,5 @@
-"""Kill -9 of the process that delivers, at each step of a story in which a delivery fails, becomes
-a dead letter, and others succeed. Another process takes over: nothing is lost, and the order is
-kept."""
+"""Kill -9 of the process that delivers, at each step of a story in which a delivery fails once and
+others succeed. Another process takes over: nothing is lost, and the order is kept."""
 
 from __future__ import annotations
 

@@ -17,7 +17,14 @@ from msgspec.structs import replace
 from ..backoff import Backoff
 from ..cancellation import cancellable, ended
 from ..environment import wall_clock
-from ..errors import HeadMoved, LeaseLost, LogReplaced, SessionNotFound
+from ..errors import (
+    HeadMoved,
+    LeaseLost,
+    LogReplaced,
+    SessionNotFound,
+    StoreError,
+    StoreUnavailable,
+)
 from ..log import events as ev
 from ..log.catalog import Row
 from ..log.events import Event, Key, Scope
@@ -219,7 +226,13 @@ class EndpointDelivery:
                 if stop:
                     return False
                 found = LogDelivery(self._store, self._tenant, record.endpoint, work, self._send)
-                result: Result = await found.deliver()
+                try:
+                    result: Result = await found.deliver()
+                except StoreUnavailable:
+                    raise
+                except StoreError as error:  # this log cannot be read; the others can
+                    LOGGER.error("cannot read a log for webhooks: %s", _code(error))
+                    result = "done"
                 stop |= result == "gone"
                 stop |= result == "failed" and self._failures >= TOLERATED
                 if result == "gone":
@@ -252,9 +265,8 @@ class EndpointDelivery:
             key = Key(self._tenant, said.session or "", said.thread or "")
             row, main = await self._store.rows([key, Key(key.tenant, key.session, MAIN)])
             if row is None or main is None or row.log != place.thread:  # it was deleted
-                forgotten = event_of(ev.SurfaceDelivered(seq=position(place) or 0))
                 with contextlib.suppress(HeadMoved):
-                    await self._store.append(place.key, [forgotten], expected=place.head)
+                    await self._store.delete(place.key, expected=place.head)
                 continue
             works.append(LogWork(row=row, main=main, place=place))
         await self._deliver(record, works)

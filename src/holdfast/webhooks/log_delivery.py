@@ -8,7 +8,7 @@ as due in the same append, so that another process finds it after a crash.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -68,8 +68,8 @@ class LogDelivery:
         except HeadMoved:  # another process moved the position, and marked the log as due
             return "done"
         except (SessionNotFound, LogReplaced):  # the session was deleted
-            if self._place is not None and self._place.due is not None:
-                await self._forget()
+            with suppress(HeadMoved):
+                await self._store.delete(self._key, expected=self._head)
             return "done"
 
     async def _deliver(self) -> Result:
@@ -128,13 +128,6 @@ class LogDelivery:
                 due=wall_clock() if more else None,
             )
         )
-
-    async def _forget(self) -> None:
-        """Remove the mark of a log that was deleted."""
-        try:
-            await self._append(ev.SurfaceDelivered(seq=position(self._place) or 0))
-        except HeadMoved:
-            return
 
     async def _failed(
         self, event: Event, reply: WebhookReply, before: ev.SurfaceFailed | None
