@@ -33,10 +33,9 @@ from ..stores.port import Lease, Store
 from ..values.webhooks import WebhookReply
 from . import inbox
 from .addresses import target
-from .endpoints import last, move_position
 from .feed import Changed, Feed
 from .http import Sender
-from .log_delivery import LogDelivery, LogWork, Result, bury, first_event
+from .log_delivery import LogDelivery, LogWork, Result, bury
 from .message import body_of, message_id
 from .records import (
     CURSOR,
@@ -48,7 +47,10 @@ from .records import (
     DeadLetters,
     EndpointRecord,
     event_of,
+    first_event,
     inbox_of,
+    last,
+    move_back,
     position,
     record_of,
     secrets_of,
@@ -323,8 +325,8 @@ class EndpointDelivery:
             async for rows in pages:
                 for row in rows:
                     start = await first_event(self._store, row, since)
-                    while not await move_position(self._store, self._tenant, self._id, row, start):
-                        pass
+                    endpoint = record.endpoint
+                    await move_back(self._store, self._tenant, endpoint, row, start, None)
         await self._keep_cursor(record.replay_seq)
 
     # Dead letters

@@ -32,6 +32,8 @@ from .records import (
     event_of,
     inbox_of,
     key_of,
+    last,
+    move_back,
     no_endpoint,
     record_of,
     secrets_of,
@@ -178,15 +180,12 @@ class Webhooks:
         if session is not None:
             check_count("after", after, least=0, most=LARGEST)
             about = await existing_row(self._store, Key(self._tenant, session, thread))
-            await self._go_back(id, about, min(after, about.head))
+            endpoint = (await record_of(self._store, row.key)).endpoint
+            await move_back(self._store, self._tenant, endpoint, about, after, self._actor)
         else:
             await self._close_items(id, "approved")
         if (await record_of(self._store, row.key)).why is not None:
             await self._change(row.key, ev.SurfaceHooked(reason="redeliver"))
-
-    async def _go_back(self, id: str, about: Row, after: int) -> None:
-        while not await move_position(self._store, self._tenant, id, about, after, self._actor):
-            pass
 
     async def test(self, id: str, sender: Sender) -> WebhookReply:
         """Send a test delivery now, and return the result. Nothing is recorded."""
@@ -292,34 +291,6 @@ class Webhooks:
         """Return all endpoints, the newest first."""
         found = [await self._shown(row) for row in await self._rows()]
         return [one for one in found if one is not None]
-
-
-async def last(store: Store, row: Row) -> ev.Payload | None:
-    """Return the payload of the last event of a log."""
-    async for event in store.read(row.key, after=row.head - 1, log=row.log):
-        return typed(event)
-    return None
-
-
-async def move_position(
-    store: Store, tenant: str, id: str, about: Row, after: int, actor: str | None = None
-) -> bool:
-    """Set the position of an endpoint in the log `about`, and mark it as due. Returns False if it
-    was moved meanwhile."""
-    key = key_of(tenant, id, about.log)
-    row = await store.row(key)
-    moved = ev.SurfaceDelivered(
-        session=about.session, thread=about.thread, log=about.log, seq=after, due=wall_clock()
-    )
-    events = [event_of(moved, actor)]
-    if row is None:
-        events.insert(0, event_of(ev.ThreadCreated(agent=id), actor))
-    try:
-        head = 0 if row is None else row.head
-        await store.append(key, events, expected=head, create=row is None)
-    except HeadMoved:
-        return False
-    return True
 
 
 def _digest(key: str) -> str:

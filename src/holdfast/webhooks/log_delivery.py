@@ -22,9 +22,8 @@ from ..log.catalog import Row
 from ..log.events import Event, Key
 from ..stores.port import Store
 from ..values.webhooks import WebhookEndpoint, WebhookReply
-from .endpoints import last
 from .message import wants
-from .records import DEAD, event_of, key_of, position
+from .records import DEAD, event_of, first_event, key_of, last, position
 
 FIRST, LONGEST = 5.0, 3_600.0  # seconds between two attempts: the first wait, and the longest
 JITTER = 0.2
@@ -178,14 +177,3 @@ def delay(attempts: int, reply: WebhookReply) -> float:
     first = min(FIRST * 2 ** min(attempts - 1, 32), LONGEST)
     wait = Backoff(first, LONGEST, jitter=JITTER).next()
     return max(wait, min(reply.retry_after or 0.0, LONGEST))
-
-
-async def first_event(store: Store, row: Row, since: int) -> int:
-    """Return the number of the last event of a log that is older than `since` (ms), or that it
-    shares with its parent."""
-    floor = 0 if row.parent is None else row.parent.at
-    async with aclosing(store.read(row.key, reverse=True, log=row.log, inline=False)) as events:
-        async for event in events:
-            if event.at < since or event.seq <= floor:
-                return event.seq
-    return floor

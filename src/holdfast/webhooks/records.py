@@ -8,12 +8,14 @@ each log that it follows, a thread has the position up to which it was delivered
 from __future__ import annotations
 
 from collections.abc import AsyncIterable
+from contextlib import aclosing
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import InvalidValue
+from ..environment import wall_clock
+from ..errors import HeadMoved, InvalidValue
 from ..log import events as ev
 from ..log.catalog import Row
 from ..log.codec import typed
@@ -146,3 +148,50 @@ def position(row: Row | None) -> int | None:
     """Return the number of the event up to which a log was delivered; None if it has no
     position."""
     return None if row is None else row.counts.get("delivered")
+
+
+async def last(store: Store, row: Row) -> ev.Payload | None:
+    """Return the payload of the last event of a log."""
+    async for event in store.read(row.key, after=row.head - 1, log=row.log):
+        return typed(event)
+    return None
+
+
+async def first_event(store: Store, row: Row, since: int) -> int:
+    """Return the number of the last event of a log that is older than `since` (ms), or that it
+    shares with its parent."""
+    floor = 0 if row.parent is None else row.parent.at
+    async with aclosing(store.read(row.key, reverse=True, log=row.log, inline=False)) as events:
+        async for event in events:
+            if event.at < since or event.seq <= floor:
+                return event.seq
+    return floor
+
+
+async def move_back(
+    store: Store, tenant: str, endpoint: WebhookEndpoint, about: Row, after: int, actor: str | None
+) -> None:
+    """Set the position of an endpoint in the log `about` back to event `after`, and mark the log as
+    due. A position that is before this event stays, since the events after it were not
+    delivered."""
+    key = key_of(tenant, endpoint.id, about.log)
+    while True:
+        row = await store.row(key)
+        if (known := position(row)) is None:
+            known = await first_event(store, about, endpoint.since)
+        moved = ev.SurfaceDelivered(
+            session=about.session,
+            thread=about.thread,
+            log=about.log,
+            seq=min(after, known),
+            due=wall_clock(),
+        )
+        events = [event_of(moved, actor)]
+        if row is None:
+            events.insert(0, event_of(ev.ThreadCreated(agent=endpoint.id), actor))
+        try:
+            head = 0 if row is None else row.head
+            await store.append(key, events, expected=head, create=row is None)
+            return
+        except HeadMoved:  # a delivery, or another call, was faster
+            continue
