@@ -99,7 +99,10 @@ def _is_address(text: str) -> bool:
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Parse the networks that an operator allows, such as `10.0.0.0/8`. Raises `InvalidValue`."""
+    """Parse the networks that an operator allows, such as `10.0.0.0/8`. Raises `InvalidValue`.
+
+    See [webhooks](../webhooks.md).
+    """
     found: list[Network] = []
     for text in [texts] if isinstance(texts, str) else texts:
         try:

@@ -18,7 +18,10 @@ LEAST, MOST, USUAL = 24, 64, 32  # bytes of a secret
 
 
 def new_secret() -> str:
-    """Return a new random secret."""
+    """Return a new random secret.
+
+    See [webhooks](../webhooks.md).
+    """
     return PREFIX + base64.b64encode(current().token_bytes(USUAL)).decode()
 
 
@@ -42,7 +45,10 @@ def key_of(secret: str) -> bytes:
 
 
 def signature(secrets: Iterable[str], id: str, timestamp: int, body: bytes) -> str:
-    """Return the value of the header `webhook-signature`: one signature for each secret."""
+    """Return the value of the header `webhook-signature`: one signature for each secret.
+
+    See [webhooks](../webhooks.md).
+    """
     signed = f"{id}.{timestamp}.".encode() + body
     made = (hmac.new(key_of(secret), signed, hashlib.sha256).digest() for secret in secrets)
     return " ".join(f"v1,{base64.b64encode(one).decode()}" for one in made)
