@@ -31,6 +31,7 @@ events state transcript
 stores
 store
 sessions
+webhooks
 models
 harness
 sync
@@ -244,7 +245,7 @@ holdfast.adapters.pydantic_ai
 holdfast.bundle.harn holdfast.client holdfast.client.sync holdfast.errors holdfast.events
 holdfast.harness.sandbox
 holdfast.harness.tools holdfast.models holdfast.redact holdfast.server holdfast.state holdfast.sync
-holdfast.testing holdfast.web
+holdfast.testing holdfast.web holdfast.webhooks
 """
 
 

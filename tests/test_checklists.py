@@ -59,7 +59,11 @@ CHANGE_NO_STATE = {
     "session.timed",
     "session.touched",
     "surface.attached",
+    "surface.delivered",
     "surface.detached",
+    "surface.failed",
+    "surface.hooked",
+    "surface.unhooked",
     "thread.renamed",
     "run.charged",
     "run.warned",
@@ -99,6 +103,7 @@ grant.revoked task.changed context.built context.removed timer.set timer.cleared
 timer.fired timer.planned checkpoint.made checkpoint.dropped timer.scheduled timer.unscheduled
 timer.paused timer.ticked
 run.charged run.warned
+surface.hooked surface.unhooked surface.delivered surface.failed
 """
 
 # Texts of events that bundles keep as they are, because they are ids or names and not content.
@@ -134,6 +139,10 @@ session.resumed.reason session.suspended.reason session.timed.reason session.tou
 state.changed.drop surface.attached.reason surface.detached.reason thread.rewound.first
 timer.scheduled.text timer.set.text tool.probed.reason
 run.warned.budget run.warned.measure
+surface.hooked.agents surface.hooked.kinds surface.hooked.labels surface.hooked.reason
+surface.hooked.secret surface.hooked.url surface.unhooked.reason surface.delivered.log
+surface.delivered.session surface.delivered.thread surface.failed.error surface.failed.log
+surface.failed.session surface.failed.thread
 """
 
 # Content that an encrypted store keeps in clear text, because lists and queries go by it.
@@ -147,7 +156,7 @@ surface.attached.detail surface.detached.address thread.rewound.window
 # Fields of a display that only `reduce` uses.
 FOR_REDUCE = {"said", "open", "modes", "default", "state"}
 
-# Scopes of routes that change nothing; `bundles` is for reading and for writing them.
+# Scopes of routes that change nothing; `bundles` and `webhooks` are for reading and for writing.
 READING = {"sessions:read", "files:read"}
 
 # The stores that are opened with the options of their URL as arguments.
@@ -386,7 +395,7 @@ def test_every_route_has_a_row_with_its_method() -> None:
 def test_every_route_has_a_scope_that_fits_its_method() -> None:
     for handler in ROUTES:
         scope, (method,) = handler.opt.get("scope"), handler.http_methods
-        if scope not in (None, "bundles"):
+        if scope not in (None, "bundles", "webhooks"):
             assert (scope in READING) == (method == "GET"), f"{handler.operation_id}: {scope}"
 
 

@@ -75,6 +75,12 @@ keys create ann
 keys list
 keys rotate KEY
 keys revoke KEY
+webhooks add https://127.0.0.1/hook --kind run.*
+webhooks list
+webhooks test KEY
+webhooks redeliver KEY --since 2h
+webhooks rotate KEY
+webhooks remove KEY
 copy customer-43 --to sqlite:copy.db
 copy customer-43 --to sqlite:copy.db --move
 unseal customer-43 --reason r --yes
@@ -104,7 +110,7 @@ delete customer-43 --yes
 purge
 show nobody
 """
-ELSEWHERE = {"chat", "console", "mcp", "resume", "serve", "token", "demo"}
+ELSEWHERE = {"chat", "console", "mcp", "resume", "serve", "token", "demo", "webhooks run"}
 
 
 DATA = ("before", "counts", "metadata", "redaction", "removed", "usage")  # whose keys are no fields
@@ -150,7 +156,7 @@ def test_the_keys_of_json_output_stay_as_they_are(place: Path, cli: Cli) -> None
         ended = cli(*shlex.split(line.replace("KEY", made)), "--json")
         text = ended.out or ended.err
         first: Any = json.loads(text.splitlines()[0]) if text else None
-        if line.startswith("keys create"):
+        if line.startswith(("keys create", "webhooks add")):
             made = first["id"]
         found[line] = {"code": ended.code, "lines": "many" * (text.count("\n") > 1)}
         found[line]["keys"] = keys(first)

@@ -7,6 +7,7 @@ import configparser
 import hashlib
 import hmac
 import json
+import os
 import re
 import shutil
 import signal
@@ -20,7 +21,8 @@ import httpx
 import pytest
 
 from holdfast import connect
-from holdfast.log.events import Event, Key
+from holdfast.log.events import Event, Key, NewEvent
+from holdfast.webhooks import Deliverer, HttpSender, Webhooks, networks
 from tests.examples.serving import PATIENCE, served
 from tests.servers.process import free_port
 
@@ -193,3 +195,32 @@ def test_the_unit_starts_a_program_that_exists() -> None:
     assert unit["Service"]["KillSignal"] == "SIGTERM"
     built = (EXAMPLES / "deploy/worker.Containerfile").read_text()
     assert f"COPY {program} ." in built
+
+
+async def test_a_receiver_of_webhooks_takes_what_is_genuine_once(folder: Path) -> None:
+    port = free_port()
+    async with connect("memory:") as store, asyncio.timeout(PATIENCE):
+        hooks, sender = Webhooks(store), HttpSender(networks(["127.0.0.0/8"]))
+        made = await hooks.add(f"http://127.0.0.1:{port}/", kinds=["message.received"])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "webhook_receiver.py"),
+            cwd=folder,
+            env={**os.environ, "WEBHOOK_SECRET": made.secret, "PORT": str(port)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            while (await hooks.test(made.endpoint.id, sender)).status != 204:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            said = [NewEvent.of("message.received", {"text": "hello"})]
+            await store.append(Key("main", "c42", "main"), said, create=True)
+            async with Deliverer(store, sender=sender, poll=0.02):
+                assert process.stdout is not None
+                lines = [await process.stdout.readline() for _ in range(2)]
+            assert lines == [b"webhook.test None None\n", b"message.received c42 1\n"]
+            await hooks.rotate(made.endpoint.id, grace=0)
+            assert (await hooks.test(made.endpoint.id, sender)).status == 401
+        finally:
+            process.kill()
+            await process.wait()
+            await sender.aclose()

@@ -257,6 +257,21 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     (ev.TimerTicked(name="t", due=9, next=60_009), ()),
     (ev.RunCharged(usage={"tokens": 3}), (ACTIVE, Op("add", "usage", "tokens", 3))),
     (ev.RunWarned(budget="user/day", measure="tokens"), (ACTIVE,)),
+    (ev.SurfaceHooked(url="u", due=9), (ACTIVE, Op("set", "due", value=9))),
+    (ev.SurfaceUnhooked(), (ACTIVE,)),
+    (
+        ev.SurfaceDelivered(looked=7, seq=3),
+        (
+            ACTIVE,
+            Op("put", "counts", "looked", 7),
+            Op("put", "counts", "delivered", 3),
+            Op("set", "due", value=None),
+        ),
+    ),
+    (
+        ev.SurfaceFailed(seq=3, due=9, dead=True),
+        (ACTIVE, Op("set", "due", value=9), Op("put", "counts", "delivered", 3)),
+    ),
     (ev.ToolFinished(call="c"), (ACTIVE,)),
     (
         ev.PendingOpened(id="p", what="plan"),

@@ -25,6 +25,7 @@ from ..log.events import Event, Key, Scope
 from ..stores.copy import check_place, seal, unseal
 from ..stores.measure import MeasuredLog, closing, measured, placed, prefix, survey, threads_of
 from ..stores.port import Store
+from ..webhooks.records import TENANT as WEBHOOKS
 from .archive import PIECE, Bundle, WrittenBundle, save
 from .blob_renames import renamed
 from .format import BUNDLE_LIMITS, Blob, Purpose, Section, Thread, line_of
@@ -226,6 +227,12 @@ def origin_of(session: Origin) -> tuple[Store, Scope]:
     else:
         store, scope = session._core.host.store, session.key.scope
     check_key(scope)
+    if scope.tenant.startswith(WEBHOOKS):
+        raise InvalidValue(
+            field="session",
+            problem="is a webhook endpoint, whose log has its secrets",
+            remedy="add the endpoint again where you need it",
+        )
     return store, scope
 
 

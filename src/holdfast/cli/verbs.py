@@ -144,6 +144,26 @@ holdfast keys rotate Ab3dEf6hIj9k --grace 1h
             "rotate": "Replace a key's secret and print the new key once.",
         },
     ),
+    "webhooks": (
+        RUNNING,
+        """Manage webhook endpoints, which get events of sessions over HTTP, and deliver to them.
+
+```
+holdfast webhooks add https://example.com/hooks --kind run.finished
+holdfast webhooks list
+holdfast webhooks run
+```
+""",
+        {
+            "add": "Add an endpoint and print its secret once.",
+            "list_": "List the endpoints of the tenant, newest first, without their secrets.",
+            "test_": "Send a test delivery now and show what the receiver answered.",
+            "redeliver": "Deliver dead letters again, or all events of a session or since a time.",
+            "rotate": "Add a new secret to an endpoint and print it once.",
+            "remove": "Remove an endpoint with its secrets and positions.",
+            "run": "Deliver to the endpoints of the tenant until Ctrl-C.",
+        },
+    ),
     "bundle": (
         UPKEEP,
         """Check, inspect, compare, replay and convert bundle files. No store is needed.

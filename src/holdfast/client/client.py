@@ -25,6 +25,7 @@ from .session import Session
 from .streams import Stream
 from .transport import Patience, Query, Transport, part
 from .uploads import files_of, source_of
+from .webhooks import WebhookEndpoints
 
 STORE = {"kind", "options"}
 
@@ -93,6 +94,7 @@ class Client:
         self._transport = Transport(urls, key, patience=patience or Patience(), http=http)
         self.bundles = Bundles(self._transport)
         self.people = People(self._transport)
+        self.webhooks = WebhookEndpoints(self._transport)
         self._about = _checked(about)
 
     def __repr__(self) -> str:

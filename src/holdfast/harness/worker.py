@@ -13,6 +13,7 @@ from ..errors import HarnessClosed, InvalidValue
 from ..log.codec import LIMITS, check_name
 from ..stores import connect
 from ..stores.port import Store
+from ..webhooks import Deliverer, networks
 from .agents.agent import Agent
 from .agents.sources import ToolSource, gather, release
 from .agents.subagents import family
@@ -35,8 +36,10 @@ class Worker:
     `tenants` are names, or "all" for every tenant with due sessions in the store. Each `poll`
     seconds, the worker asks the store once which tenants have due sessions, however many tenants
     there are. `parallel_recovery` limits the sessions that it drives at a time, over all tenants.
-    Sessions that were idle for `idle` seconds are closed; nothing is lost. All other settings are
-    those of `Harness`. Any number of workers may use one store: a session has one driver at a time.
+    Sessions that were idle for `idle` seconds are closed; nothing is lost. With `webhooks`, the
+    worker also delivers to the webhook endpoints of its tenants; only those in `webhook_networks`
+    may have private addresses. All other settings are those of `Harness`. Any number of workers may
+    use one store: a session has one driver at a time.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class Worker:
         store: str | Store = "memory:",
         poll: float = POLL,
         idle: float = IDLE,
+        webhooks: bool = False,
+        webhook_networks: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         self.tenants = _checked(tenants)
@@ -63,6 +68,9 @@ class Worker:
         self._first = Harness(agent, store=store, **settings)  # reports everything that is invalid
         self.agent, self._source, self._settings = agent, store, settings
         self._poll, self._idle = float(poll), float(idle)
+        networks(webhook_networks)  # reports what is invalid
+        self._webhooks, self._networks = webhooks, webhook_networks
+        self._deliverer: Deliverer | None = None
         self._store: Store | None = None
         self._sources: list[ToolSource] = []
         self._harnesses: dict[str, TenantHarness] = {}
@@ -103,6 +111,13 @@ class Worker:
                         await store.aclose()
                     raise
                 self._store = store
+                if self._webhooks:
+                    self._deliverer = Deliverer(
+                        store,
+                        tenants=self.tenants,
+                        networks=self._networks,
+                        redactor=self._first._logs.redactor,
+                    ).start()
                 if self._settings.get("recovery") != "leave":
                     self._looking = asyncio.create_task(self._look_always(), name="look for work")
         return self
@@ -189,6 +204,8 @@ class Worker:
             self._closed = True
         if self._looking is not None:
             await ended(self._looking)
+        if self._deliverer is not None:
+            await self._deliverer.aclose()
         harnesses = [self._first, *self._harnesses.values()]
         closing = [harness.aclose(grace) for harness in harnesses]
         failures = await asyncio.gather(*closing, return_exceptions=True)

@@ -43,6 +43,7 @@ from .routes import (
     sessions,
     surfaces,
     threads,
+    webhooks,
 )
 from .service import Service
 from .settings import Settings
@@ -62,6 +63,7 @@ MODULES = (
     surfaces,
     people,
     budgets,
+    webhooks,
     bundles,
     files,
     ai_sdk,

@@ -113,6 +113,7 @@ class ServePlan(Struct, frozen=True, kw_only=True):
             store=self.store,
             auth=auth,
             tenants=[tenant],
+            webhooks=False,
         )
 
     def admit(self, settings: Settings) -> LocalToken | None:

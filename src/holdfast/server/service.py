@@ -31,6 +31,7 @@ from .streams.backpressure import OpenStreams
 from .streams.list_changes import ListChanges
 from .streams.outbox import Outbox
 from .uploads.agents import UploadedAgents
+from .webhook_delivery import WebhookDelivery
 
 LOGGER = logging.getLogger("holdfast.server")
 LOOK = 5.0  # seconds between two searches for runs of uploaded agents
@@ -80,6 +81,8 @@ class Service:
         self._elsewhere: set[tuple[str, str]] = set()  # tenants and stores that are not served yet
         self._sweeping: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
+        allowed, deliver = [*settings.webhook_networks], settings.webhooks
+        self.webhook_delivery = WebhookDelivery(allowed, settings.redactor, deliver=deliver)
         self.uploads = UploadedAgents(
             self.engines, settings.by_name(), settings.tools, settings.harden
         )
@@ -101,6 +104,7 @@ class Service:
             tenants |= {*await ApiKeys(store).tenants()}
         for tenant in sorted(tenants):
             await self.serve(tenant)
+        self.webhook_delivery.start(store)
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep(), name="sweep")
         if self._taking is None and (self.loaders or len(self.places.order) > 1):
@@ -132,6 +136,7 @@ class Service:
         for task in (self._sweeping, self._taking):
             if task is not None:
                 await ended(task)
+        await self.webhook_delivery.aclose()
         await self.writing.aclose()
         await asyncio.gather(*self._background, return_exceptions=True)
         grace = self.settings.grace if grace is None else grace

@@ -27,6 +27,7 @@ from ..models.scripted import offline
 from ..redact import Redactor
 from ..stores.registry import Builder, StoreRegistry
 from ..values.options import RunLimits
+from ..webhooks import networks
 from . import settings_tables as tabled
 from . import settings_values
 from .auth.audit import FileAudit, LogAudit, Sink
@@ -84,6 +85,9 @@ class Settings:
     these are the models that the agent, its modes, its sub-agents and the harness use. `run_limits`
     are the limits of each run, which clients cannot exceed.
 
+    `webhooks` says whether the server delivers to webhook endpoints, and `webhook_networks` which
+    private networks they may be in.
+
     See [the server](../server.md).
     """
 
@@ -108,6 +112,8 @@ class Settings:
     run_limits: RunLimits | None = None
     redactor: Redactor = field(default_factory=Redactor)
     harness: Mapping[str, Any] = field(default_factory=dict)
+    webhooks: bool = True
+    webhook_networks: Sequence[str] = ()
     store: InitVar[Any] = None  # str | None, checked here
 
     def __post_init__(self, store: Any) -> None:
@@ -208,10 +214,11 @@ class Settings:
             yield from _tried(self.engine)
 
     def _list_faults(self) -> Iterator[str]:
-        for name in ("tenants", "origins", "envs", "models"):
+        for name in ("tenants", "origins", "envs", "models", "webhook_networks"):
             if isinstance(getattr(self, name), str):
                 yield f"{name} must be {settings_values.TEXTS.words}, got a string"
                 return
+        yield from _tried(functools.partial(networks, self.webhook_networks))
         for ref in self.models or ():
             if (wrong := _wrong_model(ref)) is not None:
                 yield f"models: {ref!r} {wrong}"

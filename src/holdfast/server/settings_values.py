@@ -74,6 +74,8 @@ SERVER = {
     "tenants": TEXTS,
     "tools": TEXTS,
     "two_person": FLAG,
+    "webhook_networks": TEXTS,
+    "webhooks": FLAG,
 }
 RUN_LIMITS = {"steps": WHOLE, "tokens": WHOLE, "cost": NUMBER, "seconds": SECONDS}
 HARNESS = {

@@ -84,6 +84,7 @@ from .streams import (
     ListResync,
     Resync,
 )
+from .webhooks import AddWebhook, RedeliverWebhook, RotateWebhook, WebhookList
 
 __all__ = [
     "CAUGHT_UP",
@@ -99,6 +100,7 @@ __all__ = [
     "TROUBLE",
     "Abort",
     "Accepted",
+    "AddWebhook",
     "Answer",
     "Approve",
     "Asks",
@@ -150,6 +152,7 @@ __all__ = [
     "PendingPage",
     "PermissionsShown",
     "Readiness",
+    "RedeliverWebhook",
     "RenameThread",
     "Reorder",
     "ReplaceState",
@@ -157,6 +160,7 @@ __all__ = [
     "Resync",
     "Rewind",
     "Rewound",
+    "RotateWebhook",
     "RowPage",
     "ScheduleRemoved",
     "SchedulesShown",
@@ -174,6 +178,7 @@ __all__ = [
     "UsageShown",
     "UsageTable",
     "Verified",
+    "WebhookList",
     "Written",
     "cursor",
     "error_of",

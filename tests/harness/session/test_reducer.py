@@ -76,6 +76,10 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
     "metadata.changed": ({"set": {"a": 1}}, set()),
     "surface.attached": ({"surface": "web", "address": "1"}, set()),
     "surface.detached": ({"surface": "web", "address": "1"}, set()),
+    "surface.hooked": ({"url": "https://example.com/"}, set()),
+    "surface.unhooked": ({}, set()),
+    "surface.delivered": ({"log": "l", "seq": 1}, set()),
+    "surface.failed": ({"log": "l", "seq": 1}, set()),
     "message.received": ({"text": "more"}, {"queued"}),
     "message.completed": (
         {"text": "Well.", "calls": [{"id": "d", "name": "look"}], "usage": {"input_tokens": 3}},

@@ -44,6 +44,9 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "pending.opened": ("id", "what", "call", "assignee", "expires", "risk", "approvals"),
     "pending.settled": ("id", "outcome"),
     "run.charged": ("usage",),
+    "surface.hooked": ("due",),
+    "surface.delivered": ("seq", "due", "looked"),
+    "surface.failed": ("seq", "due", "dead"),
 }
 
 # The text field that is encrypted separately, and its name in the row, by kind.

@@ -195,6 +195,18 @@ def _run_charged(event: Event, p: ev.RunCharged, ops: list[Op]) -> None:
     ops += [Op("add", "usage", name, n) for name, n in p.usage.items()]
 
 
+def _surface_delivered(event: Event, p: ev.SurfaceDelivered, ops: list[Op]) -> None:
+    if p.looked is not None:
+        ops.append(Op("put", "counts", "looked", p.looked))
+    ops += (Op("put", "counts", "delivered", p.seq), Op("set", "due", value=p.due))
+
+
+def _surface_failed(event: Event, p: ev.SurfaceFailed, ops: list[Op]) -> None:
+    ops.append(Op("set", "due", value=p.due))
+    if p.dead:
+        ops.append(Op("put", "counts", "delivered", p.seq))
+
+
 _CHANGES: dict[str, Change] = {
     "session.created": _session_created,
     "session.touched": _always(_TOUCH),
@@ -238,4 +250,7 @@ _CHANGES: dict[str, Change] = {
     "timer.unscheduled": _wanted,
     "timer.paused": _wanted,
     "run.charged": _run_charged,
+    "surface.hooked": _sets("due"),
+    "surface.delivered": _surface_delivered,
+    "surface.failed": _surface_failed,
 }

@@ -81,6 +81,7 @@ from .timer_payloads import (
     TimerTicked,
     TimerUnscheduled,
 )
+from .webhook_payloads import SurfaceDelivered, SurfaceFailed, SurfaceHooked, SurfaceUnhooked
 
 __all__ = [
     "ADAPTER_NAMESPACES",
@@ -142,7 +143,11 @@ __all__ = [
     "SessionTouched",
     "StateChanged",
     "SurfaceAttached",
+    "SurfaceDelivered",
     "SurfaceDetached",
+    "SurfaceFailed",
+    "SurfaceHooked",
+    "SurfaceUnhooked",
     "Task",
     "TaskChanged",
     "ThreadCreated",

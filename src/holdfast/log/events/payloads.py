@@ -43,6 +43,7 @@ from .timer_payloads import (
     TimerTicked,
     TimerUnscheduled,
 )
+from .webhook_payloads import SurfaceDelivered, SurfaceFailed, SurfaceHooked, SurfaceUnhooked
 
 
 class Call(Payload, frozen=True, kw_only=True):
@@ -577,4 +578,8 @@ KINDS: dict[str, type[Payload]] = {
     "timer.ticked": TimerTicked,
     "run.charged": RunCharged,
     "run.warned": RunWarned,
+    "surface.hooked": SurfaceHooked,
+    "surface.unhooked": SurfaceUnhooked,
+    "surface.delivered": SurfaceDelivered,
+    "surface.failed": SurfaceFailed,
 }

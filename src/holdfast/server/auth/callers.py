@@ -23,6 +23,7 @@ SCOPES = (
     "files:write",
     "people:erase",
     "bundles",
+    "webhooks",
     "admin",
 )
 # The default scopes of a key: its own sessions, without deciding pending items.

@@ -1,0 +1,1 @@
+"""Webhooks: endpoints, deliveries over real HTTP, and what hostile receivers try."""
