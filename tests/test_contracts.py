@@ -18,7 +18,7 @@ import pytest
 
 import holdfast
 from holdfast import NewEvent, Sessions, key
-from tests.contract.test_stores import url_of
+from tests import servers
 from tests.contracts import CONTRACTS, KEPT, SERVERS
 
 # Import paths that are shown to users, or that they write into settings.
@@ -59,11 +59,11 @@ def test_an_import_that_is_shown_works(module: str) -> None:
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_names_in_a_database_stay_as_they_are(kind: str, tmp_path: Path) -> None:
-    async with url_of(kind, tmp_path) as url:
-        async with holdfast.connect(url) as store:
-            await store.append(key("s"), [NewEvent.of("session.created", {})], create=True)
-            await Sessions(store).search("word")  # this creates the collections of the index
-        found = await SERVERS[kind](url)
+    url = servers.url(kind, tmp_path)  # a fresh database
+    async with holdfast.connect(url) as store:
+        await store.append(key("s"), [NewEvent.of("session.created", {})], create=True)
+        await Sessions(store).search("word")  # this creates the collections of the index
+    found = await SERVERS[kind](url)
     if os.environ.get("HOLDFAST_CONTRACTS") == "write":
         whole = {**kept(), kind: found}
         KEPT.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
