@@ -17,7 +17,7 @@ from ...cancellation import forget, outcomes
 from ...errors import HoldfastError, InvalidValue, LogDamaged, ToolError, ToolMissing
 from ...log import events as ev
 from ...log.codec import typed
-from ...log.events import NewEvent
+from ...log.events import NewEvent, ids
 from ...log.state import FINAL, OpenCall
 from ..faults import classify
 from ..tools import BadArguments, CallAnswer, Park, Tool, ToolResult
@@ -28,6 +28,7 @@ from ..tools.values import clean
 from .budgets import read_again
 from .cancellation import GRACE
 from .decide import may_start_again
+from .delegation import stop
 from .driver import Driving, model_called, step_after
 from .hooks import run_hooks
 from .large_results import shortened
@@ -294,9 +295,15 @@ async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult
 
 async def _park(driving: Driving, ready: Ready, park: Park) -> None:
     """Open the pending item with which a call waits for an answer. Has no effect if the item has an
-    id of its own and was answered before it was opened."""
+    id of its own and was answered before it was opened. If the call is cancelled first, a sub-agent
+    that it started is stopped."""
     try:
         await _asks(driving, ready, park)
+    except asyncio.CancelledError:
+        going = driving.failure is None and not driving.stopping  # otherwise the next driver asks
+        if going and park.id is not None and ids.is_child(park.id):
+            await stop(driving, [ids.child_call(park.id)])
+        raise
     except (InvalidValue, TypeError) as error:  # the log cannot hold the question
         await kept(driving, ready, _failed(driving, ready.tool, error))
 

@@ -404,7 +404,7 @@ def prompt(outcome: SimulationOutcome) -> Iterator[str]:
     """Check that while no fault is active, logs get a driver and timers fire without delay."""
     busy = outcome.scenario.slots < MANY  # a log may wait until a process has a free slot
     for key, walk in walked(outcome).items():
-        most = QUIET if outcome.strikes or busy or _upgraded(outcome.payloads[key]) else CALM
+        most = QUIET if outcome.strikes or busy or any(map(_upgraded, outcome.logs[key])) else CALM
         for event, until in walk.needs:
             late = until is None or until > event.at + most * 1000
             if late and _quiet(outcome, event.at / 1000 - EPOCH):
@@ -422,11 +422,9 @@ def prompt(outcome: SimulationOutcome) -> Iterator[str]:
                 yield f"{_name(key)}: timer {timer.id} fired {delay} ms late"
 
 
-def _upgraded(log: Log) -> bool:
-    """Return whether a run calls a tool that only one version has. A process of another version
-    that records a decision about it leaves the run to others."""
-    said = (payload for _, payload in log if isinstance(payload, ev.MessageCompleted))
-    return any(call.name.startswith("added") for payload in said for call in payload.calls)
+def _upgraded(event: Event) -> bool:
+    """Return whether an event calls a tool of one version, to which others leave the run."""
+    return event.kind == "message.completed" and b'"name":"added' in bytes(event.data)
 
 
 def _busy(log: Log, at: int) -> bool:
@@ -448,8 +446,7 @@ def lost(outcome: SimulationOutcome) -> Iterator[str]:
         driver, last, crashes = "", 0, 0
         upgraded = False  # the run calls a tool that only one version has
         for event, payload in log:
-            if isinstance(payload, ev.MessageCompleted):
-                upgraded |= any(call.name.startswith("added") for call in payload.calls)
+            upgraded |= _upgraded(event)
             if isinstance(payload, (ev.MessageCompleted, ev.RunWaiting, ev.RunStarted)):
                 crashes = 0
             if isinstance(payload, ev.RunResumed) and payload.reason == "driver_lost":
