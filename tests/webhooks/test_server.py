@@ -96,15 +96,15 @@ async def test_a_repeated_request_adds_one_endpoint_and_returns_its_secret() -> 
 
 async def test_a_worker_delivers_for_its_tenants(tmp_path: Path) -> None:
     agent = Agent("clerk", instructions="Help.")
-    models = {"default_model": ScriptedModel(["Good day."])}
+    model = ScriptedModel(["Good day."])
     async with holdfast.connect("memory:") as store, receiving() as receiver:
         await Webhooks(store).add(receiver.url, kinds=["message.received"])
         await say(store, "a", "1")
         hooks: dict[str, Any] = {"webhooks": True, "webhook_networks": LOOPBACK}
-        async with Worker(agent, tenants=["main"], store=store, **hooks, **models):
+        async with Worker(agent, tenants=["main"], store=store, default_model=model, **hooks):
             await receiver.until(lambda it: len(it.accepted) == 1)
         with pytest.raises(InvalidValue):
-            Worker(agent, tenants="all", webhook_networks=["10.0.0.1/8"], **models)
+            Worker(agent, tenants="all", webhook_networks=["10.0.0.1/8"], default_model=model)
 
 
 async def test_the_secrets_of_an_endpoint_cannot_be_exported() -> None:

@@ -301,7 +301,9 @@ def _filters(**given: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, values in given.items():
         if isinstance(values, str):
-            raise InvalidValue(field=name, problem="is a str", remedy="pass a list of names")
+            raise InvalidValue(
+                field=name, problem="is one text", remedy="pass several names, or one in a list"
+            )
         found[name] = [*dict.fromkeys(values)]
         if len(found[name]) > MOST:
             raise InvalidValue(
