@@ -49,6 +49,7 @@ def test_schedules_are_set_listed_paused_resumed_and_removed(url: str, cli: Cli)
         (("--cron", "0 0 30 2 *"), "--cron is '0 0 30 2 *'"),
         (("--every", "59s"), "--every is 59"),
         (("--cron", "0 9 * * *", "--timezone", "../etc/passwd"), "--timezone is '../etc/passwd'"),
+        (("--every", "1h", "--missed", "all"), "add --overlap queue"),
         ((), "--cron cannot be combined with every, and one of them is required"),
     ],
 )

@@ -237,6 +237,7 @@ PROGRAMS = {
     "harness/tools/jsonschema.py": ["declare it as f(arguments) or f(arguments, context)"],
     "harness/tools/signature.py": ["create the tool from a bound method: tool(thing.method)"],
     "sessions/posting.py": ["pass a str"],
+    "sessions/schedules.py": ["pass a str"],
     "stores/__init__.py": ["pass a str such as sqlite:PATH"],
     "stores/checked.py": ["pass a str"],
     "stores/rules.py": ["pass a str"],

@@ -34,6 +34,7 @@ HINTS: dict[type[HoldfastError], str] = {
 }
 # Remedies that the library gives to programs, and their equivalents on the command line.
 REMEDIES = {
+    "pass overlap='queue'": "add --overlap queue",
     "import it with purpose='read', or replay it": "--read-only imports it for reading, "
     "`holdfast bundle replay` replays it",
     "export it with purpose='copy' or 'move', or import it with purpose='read'": "export it with "

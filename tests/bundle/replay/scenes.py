@@ -12,12 +12,14 @@ from holdfast.errors import ModelRateLimited, ToolError
 from holdfast.events import Key, Scope
 from holdfast.harness.agents.config import ANSWER
 from holdfast.harness.builtins import ask_user, submit_plan
+from holdfast.harness.session.schedules import OpenLog
 from holdfast.harness.session.session import Session, core_of
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Step
-from holdfast.state import OPEN_CALLS
-from holdfast.store import Store
+from holdfast.sessions.schedules import Schedules
+from holdfast.state import OPEN_CALLS, State
+from holdfast.store import Store, wall_clock
 
 SCOPE = Scope("main", "s")
 KEY = Key("main", "s", "main")
@@ -532,6 +534,27 @@ async def timed(store: Store) -> Agent:
         await session.timers.set("Much later.", seconds=1000)
         await session.send("Hi.")
     return agent
+
+
+@scene
+async def schedules(store: Store) -> Agent:
+    agent = shop(tools=[])
+    model = ScriptedModel(["Yes."], per_turn=True)
+    async with Harness(agent, default_model=model, store=store) as harness:
+        session = await harness.get_or_create("s")
+        before = Schedules(OpenLog(core_of(session)), clock=lambda: wall_clock() - 150_000)
+        await before.set("all", message="Look.", every=60, missed="all", overlap="queue")
+        await before.set("once", message="Look.", every=60)
+        await session.schedules.set("daily", message="Look.", cron="0 9 * * *")
+        await until(lambda: not _due(core_of(session).live.state))
+        await session.wait()
+        await session.schedules.pause("all")
+        await session.send("Hi.")
+    return agent
+
+
+def _due(state: State) -> bool:
+    return min(at or 0 for at in state.ticking.values()) <= wall_clock() or bool(state.queue)
 
 
 @scene

@@ -8,10 +8,9 @@ from typing import Any
 from msgspec import Struct
 
 from ...harness import core_of
-from ...harness.session.schedules import OpenLog
 from ...log import events as ev
 from ...log.events import Event
-from ...sessions.schedules import Schedules
+from ...sessions.schedules import Schedules, StoredLog
 from .outcome import SimulationOutcome
 
 EVERY = 60.0  # seconds, the least interval
@@ -30,7 +29,8 @@ async def change(session: Any, name: str, text: str, pick: int, now: int) -> Non
         await turn(known[0].name)
     else:
         first = now + 1_500 - pick % 4 * int(EVERY * 1000)
-        schedules = Schedules(OpenLog(core_of(session)), clock=lambda: first - int(EVERY * 1000))
+        log = StoredLog(core_of(session).live.store, session.key)
+        schedules = Schedules(log, clock=lambda: first - int(EVERY * 1000))
         missed, overlap = POLICIES[pick // 4 % len(POLICIES)]
         await schedules.set(name, message=text, every=EVERY, missed=missed, overlap=overlap)
 
