@@ -58,6 +58,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.testing.simulation import judges, simulation
 from holdfast.testing.simulation.faults import InjectedFault
 from holdfast.testing.simulation.scenario import Scenario, Step, draw
+from holdfast.values import budgets
 
 folding = importlib.import_module("holdfast.log.state.fold")  # `fold` is also a function there
 
@@ -649,7 +650,7 @@ def forget_charges() -> Iterator[None]:
 
 @mutation("a model call is counted each time that its message is read")
 def charge_twice() -> Iterator[None]:
-    charge_of = meter.charge_of
+    charge_of = budgets.charge_of
     count = iter(range(10**9))
 
     def anew(source: str, usage: dict[str, int]) -> Any:

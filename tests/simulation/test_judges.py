@@ -205,7 +205,6 @@ GAP = [event for event in made(PLAIN) if event.seq != 3]
 
 GOOD: dict[str, SimulationOutcome] = {
     "a budget that one call uses up": budgeted(10),
-    "a call in the second after that": budgeted(10, called(step=2, at=at(100))),
     "an answer": outcome(*PLAIN, told=[told("post", seq=2), told("send", "done", run=RUN)]),
     "a call": outcome(*DONE, effects=[CHARGED]),
     "a crash": outcome(*LOST, effects=[CHARGED], strikes=[CRASH]),

@@ -12,6 +12,7 @@ from . import mutations
 SAMPLE = (  # each is found within a few schedules
     *("no_dedup", "take_live_lease", "skip_probes", "forget_intent", "call_twice", "no_fence"),
     *("never_release", "lose_wakeups", "acknowledge_early"),
+    *("forget_charges", "charge_twice", "ignore_budgets"),
 )
 SCHEDULES = 15
 
