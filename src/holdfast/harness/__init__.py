@@ -37,7 +37,17 @@ if TYPE_CHECKING:
         RedactingFilter,
         logging_configured,
     )
-    from .tools import Park, Tool, ToolContext, ToolResult, tool
+    from .tools import (
+        DontKnow,
+        Happened,
+        NotHappened,
+        Park,
+        ProbeAnswer,
+        Tool,
+        ToolContext,
+        ToolResult,
+        tool,
+    )
     from .worker import Worker
     from .workers.signals import on_shutdown
 
@@ -68,7 +78,7 @@ _MODULES = {
     ".session.session": "Session core_of",
     ".session.subagents": "thread_of_item",
     ".telemetry.logs": "LOGGER LineFormatter LogConfig RedactingFilter logging_configured",
-    ".tools": "Park Tool ToolContext ToolResult tool",
+    ".tools": "DontKnow Happened NotHappened Park ProbeAnswer Tool ToolContext ToolResult tool",
     ".worker": "Worker",
     ".workers.signals": "on_shutdown",
 }
@@ -85,7 +95,9 @@ __all__ = [
     "Attempts",
     "Context",
     "Divergence",
+    "DontKnow",
     "ErrorPolicy",
+    "Happened",
     "Harness",
     "History",
     "Hook",
@@ -97,8 +109,10 @@ __all__ = [
     "MessageStream",
     "Mode",
     "NoSandbox",
+    "NotHappened",
     "Park",
     "Place",
+    "ProbeAnswer",
     "Ran",
     "Reading",
     "Recording",

@@ -20,6 +20,7 @@ from holdfast.testing.faults import Die, FaultyStore
 from ..crash.scene import ENDED, Effects
 
 LOOK = 0.02
+REPORT = "".join(f"line {n}\n" for n in range(9_000))
 ASKED, ANSWER = "Pay twice.", "Both are paid."
 RESULTS = {"pay": "paid 5", "mail": "mailed ann"}
 
@@ -45,13 +46,19 @@ def agent(effects: Effects) -> Agent:
         effects.add("mail", context.key)
         return f"mailed {to}"
 
-    return Agent("Shop", instructions="Pay.", tools=[pay, mail])
+    @tool(repeat_safe=True)
+    async def report() -> str:
+        """Report, at length."""
+        return REPORT
+
+    return Agent("Shop", instructions="Pay.", tools=[pay, mail, report])
 
 
 def model() -> ScriptedModel:
-    first = Say("First.", calls=[Use("pay", cents=5)])
+    calls = [Use("pay", cents=5), Use("mail", to="ann"), Use("report")]
+    said = zip(("First.", "Then.", "Last."), calls, strict=True)
     return ScriptedModel.by_input(
-        {ASKED: [first, Say("Then.", calls=[Use("mail", to="ann")]), ANSWER]}
+        {ASKED: [*(Say(text, calls=[use]) for text, use in said), ANSWER]}
     )
 
 

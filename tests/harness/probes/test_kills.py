@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Event, Store, connect
+from holdfast import BlobRef, Event, Store, connect
 from holdfast.bundle import replay
 from holdfast.errors import AlreadyDecided
 from holdfast.harness.live.decisions import settle_pending
@@ -22,12 +22,13 @@ from tests.crash.places import url
 
 from ..crash.nursery import Child, Nursery
 from ..crash.scene import ENDED, Effects, doubled, illegal, said
-from .story import ANSWER, ASKED, LOOK, RESULTS, agent, place
+from .story import ANSWER, ASKED, LOOK, REPORT, RESULTS, agent, place
 
 WHOLE = [
     ("user", ASKED, []),
     ("assistant", "First.", [("pay", {"cents": 5}, "ok", "paid 5")]),
     ("assistant", "Then.", [("mail", {"to": "ann"}, "ok", "mailed ann")]),
+    ("assistant", "Last.", [("report", {}, "ok", None)]),  # the whole result is a blob
     ("assistant", ANSWER, []),
 ]
 EVERY = {"sqlite": 1, "postgres": 3}  # each place, or one of three
@@ -79,7 +80,7 @@ class _Kills:
         await child.died()
         self.outcome.counts["kills"] += not child.words
         left = await self._log(store, tenant)
-        lost = {id for id, one in fold(left).calls.items() if one.status == "started"}
+        lost = {id for id, one in fold(left).calls.items() if one.probe == "due"}
         sent = any(event.kind == "message.received" for event in left)
         child = self.child(tenant, send=not sent)
         await self._answered(store, tenant, lambda: child.alive)
@@ -118,6 +119,12 @@ class _Kills:
         outcome.equal(external, unknown, f"{when}: asked without need")
         approvals = [one for one in asked if one["what"] == "approval"]
         outcome.equal(len(approvals), 1, f"{when}: approvals")
+        stored = [
+            one for e in events if e.kind == "tool.finished" for one in e.json().get("stored", [])
+        ]
+        refs = [BlobRef(one["sha256"], one["size"]) for one in stored]
+        whole = [(await store.get_blob(place(tenant).scope, ref)).decode() for ref in refs]
+        outcome.equal(whole, [REPORT], f"{when}: the stored result")
         for known in (None, agent(Effects(Path("none")))):
             replayed = await replay((store, place(tenant).scope), known)
             outcome.equal(replayed.first, None, f"{when}: replayed with {known}")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, BlobNotFound, BlobRef, Harness, InvalidValue, ToolContext, connect, tool
-from holdfast.bundle import replay
+from holdfast.bundle import export_bundle, replay
 from holdfast.harness.tools import Happened, ToolResult
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import FromTools, FromUser, ModelCall, Text
@@ -231,6 +231,28 @@ async def restarted(place: str) -> None:
     async with Harness(reader(), default_model=script, store=place) as harness:
         await harness.send("s", "well?")
     print(prompt(script.calls[-1]))
+
+
+async def test_a_bundle_has_the_whole_result_redacted_like_the_log() -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+    text = WORDS[:30_000] + f"token={secret}\n" + WORDS[:30_000]
+    async with connect("memory:") as store:
+        async with Harness(reader(text), default_model=model(), store=store) as harness:
+            session = await harness.get_or_create("s")
+            await session.send("go")
+        scope = session.key.scope
+        local = await export_bundle((store, scope), "local")
+        (about,) = only(local.events("main"), "tool.finished")[0]["stored"]
+        assert local.blob(about["sha256"]).decode() == text
+        bundle = await export_bundle((store, scope), attachments=True)
+        (shown,) = only(bundle.events("main"), "tool.finished")[0]["stored"]
+        assert secret not in (redacted := bundle.blob(shown["sha256"]).decode())
+        assert redacted.startswith(WORDS[:30_000])
+        # Other bundles have no attachments, unless they are asked for.
+        without = await export_bundle((store, scope))
+        (missing,) = only(without.events("main"), "tool.finished")[0]["stored"]
+        with pytest.raises(BlobNotFound):
+            without.blob(missing["sha256"])
 
 
 async def test_a_conversation_with_stored_results_is_replayed() -> None:

@@ -95,7 +95,9 @@ async def hand_over(driving: Driving) -> None:
     """Record that the run waits and is due now, so that another driver can resume it
     immediately."""
     while driving.mine and driving.state.active is not None:
-        payload = ev.RunWaiting(due=driving.now(), reason="handover")
+        # Due by the clock of the store, if the clock of this process is ahead.
+        due = min(driving.now(), driving.state.driven)
+        payload = ev.RunWaiting(due=due, reason="handover")
         events = [*interrupted(driving, "handover", shown=False)]
         events.append(driving.event("run.waiting", payload))
         if await driving.write(*events, expected=driving.state.head):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from .budget_payloads import RunCharged, RunWarned
+from .probe_payloads import ToolProbed
 from .session_payloads import (
     LabelAdded,
     LabelRemoved,
@@ -481,19 +482,6 @@ class CheckpointDropped(Payload, frozen=True, kw_only=True):
     """
 
     id: str
-
-
-class ToolProbed(Payload, frozen=True, kw_only=True):
-    """A tool's probe was asked whether a call whose outcome was lost took effect. If it
-    `happened`, `tool.finished` with the result follows in the same append. If it did not, the call
-    starts again. `reason` says why the outcome is still `unknown`.
-
-    Kind and fields: [events](../formats/log.md#kinds).
-    """
-
-    call: str
-    outcome: Literal["happened", "not_happened", "unknown"]
-    reason: str | None = None
 
 
 # Reserved namespaces of event kinds, which programs must not use for their own kinds. The list

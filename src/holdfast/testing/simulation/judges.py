@@ -12,7 +12,6 @@ from typing import Any
 from ...errors import HoldfastError
 from ...log import events as ev
 from ...log.events import Event, Key, ids
-from .effects import Effect
 from .judge_budget import budget
 from .log_walk import BOUNDS, walked
 from .loop import EPOCH
@@ -255,7 +254,7 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
                 again[payload.call] += slow  # the lost driver may still act after the probe
     count: Counter[str] = Counter()
     for effect in outcome.effects:
-        if effect.session not in known or _was_deleted(outcome, effect):
+        if effect.session not in known or outcome.was_deleted(effect):
             continue
         count[effect.call] += not effect.repeatable
         if effect.call not in started:
@@ -270,16 +269,6 @@ def effects(outcome: SimulationOutcome) -> Iterator[str]:
         acts = names.get(call) in ACTING and names.get(call) in ours and call not in said
         if how == "ok" and acts and not count[call]:
             yield f"{where}: {names[call]} {call} is logged as done, but never took effect"
-
-
-def _was_deleted(outcome: SimulationOutcome, effect: Effect) -> bool:
-    """Return whether users deleted the thread in which an effect happened (even if it was created
-    again later), or whether the thread is missing from a session whose threads users deleted.
-    """
-    if f"{effect.session}/{effect.thread}" in outcome.deleted:
-        return True
-    there = any(k.session == effect.session and k.thread == effect.thread for k in outcome.logs)
-    return not there and any(name.startswith(f"{effect.session}/") for name in outcome.deleted)
 
 
 def decided(outcome: SimulationOutcome) -> Iterator[str]:

@@ -63,6 +63,15 @@ class SimulationOutcome(Struct, dict=True):
     def events(self) -> int:
         return sum(len(log) for log in self.logs.values())
 
+    def was_deleted(self, effect: Effect) -> bool:
+        """Return whether users deleted the thread in which an effect happened (even if it was
+        created again later), or whether the thread is missing from a session whose threads users
+        deleted."""
+        if f"{effect.session}/{effect.thread}" in self.deleted:
+            return True
+        there = any(k.session == effect.session and k.thread == effect.thread for k in self.logs)
+        return not there and any(name.startswith(f"{effect.session}/") for name in self.deleted)
+
     @cached_property
     def payloads(self) -> dict[Key, list[tuple[Event, Any]]]:
         """The events of each log with their payloads. The payload of an unknown kind is None."""

@@ -15,8 +15,19 @@ from typing import Any, cast
 
 from ... import environment
 from ...errors import ModelError, ModelUnavailable
-from ...harness import Agent, Mode, Park, SubAgent, ToolContext, hook, tool
-from ...harness.tools import DontKnow, Happened, NotHappened, ProbeAnswer
+from ...harness import (
+    Agent,
+    DontKnow,
+    Happened,
+    Mode,
+    NotHappened,
+    Park,
+    ProbeAnswer,
+    SubAgent,
+    ToolContext,
+    hook,
+    tool,
+)
 from ...models.port import (
     CallChunk,
     Chunk,
