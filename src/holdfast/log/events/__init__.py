@@ -43,9 +43,9 @@ from .payloads import (
     TaskChanged,
     ToolFinished,
     ToolNested,
-    ToolProbed,
     ToolStarted,
 )
+from .probe_payloads import ToolProbed
 from .session_payloads import (
     LabelAdded,
     LabelRemoved,
