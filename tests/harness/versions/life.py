@@ -31,9 +31,7 @@ async def live(told: Told) -> dict[str, Any]:
     plan = [Die(method="append", call=told.call, after=told.after)] if told.call else []
     async with connect(told.url) as inner:
         store = FaultyStore(inner, plan)
-        async with served(
-            told.agent, store, tenant=told.tenant, versions=told.versions
-        ) as harness:
+        async with served(told.agent, store, tenant=told.tenant, versions=told.versions) as harness:
             if told.text:
                 session = await harness.get_or_create(SESSION)
                 await session.send(told.text, key="first")

@@ -43,8 +43,12 @@ AGENTS = {"old": desk(), "new": desk(instructions="Help politely.")}
 
 
 def model() -> ScriptedModel:
-    looks = [Say(calls=[Use("look", item="a")]), Say(calls=[Use("look", item="b")]), "There."]
-    refunds = [Say(calls=[Use("refund", order="42")]), "You have it back."]
+    looks: list[str | Say] = [
+        Say(calls=[Use("look", item="a")]),
+        Say(calls=[Use("look", item="b")]),
+        "There.",
+    ]
+    refunds: list[str | Say] = [Say(calls=[Use("refund", order="42")]), "You have it back."]
     return ScriptedModel.by_input({"Look": looks, "Refund": refunds, ".": "Good day."})
 
 

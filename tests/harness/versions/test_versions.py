@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Mode, Store, SubAgent, connect, key, tool
+from holdfast import LogConfig, Mode, Store, SubAgent, connect, key, tool
 from holdfast.events import NewEvent, RunResumed, RunStarted
 from holdfast.sessions.undriven import undriven
 from holdfast.testing.samples import read_all
 from tests.crash.children import ROOT
 
-from .scene import AGENTS, SESSION, desk, look, refund, row_when, served
+from .scene import AGENTS, LOOK, PATIENCE, SESSION, desk, look, refund, row_when, served
 
 KNOWN = "e3e6b999f7032b9f"  # the version of `desk()` on every Python, in every process
 
@@ -61,7 +61,12 @@ def test_the_version_is_the_same_everywhere() -> None:
         {"model": "scripted/other"},
         {"initial_mode": "brief"},
         {"modes": [Mode("plain"), Mode("brief", instructions="Be very brief.", steps=3)]},
-        {"modes": [Mode("plain", approval="ask"), Mode("brief", instructions="Be brief.", steps=3)]},
+        {
+            "modes": [
+                Mode("plain", approval="ask"),
+                Mode("brief", instructions="Be brief.", steps=3),
+            ]
+        },
         {"output_type": int},
         {"subagents": []},
         {"subagents": [clerk(instructions="Do it well.")]},
@@ -128,8 +133,8 @@ async def test_a_run_without_a_version_is_continued(store: Store) -> None:
     await store.append(key(SESSION), events, create=True)
     async with served("new", store, versions="pin"):
         await row_when(store, "main", lambda row: row.run == "done")
-    events = await read_all(store, key(SESSION))
-    reasons = [e.payload(RunResumed).reason for e in events if e.kind == "run.resumed"]
+    log = await read_all(store, key(SESSION))
+    reasons = [e.payload(RunResumed).reason for e in log if e.kind == "run.resumed"]
     assert reasons == ["driver_lost"]
 
 
@@ -138,17 +143,15 @@ async def test_the_change_is_told(store: Store) -> None:
     async with served("old", store) as old:
         await (await old.get_or_create(SESSION)).post("Refund", key="r")
         await row_when(store, "main", lambda row: row.run == "waiting" and bool(row.pending))
-    from holdfast import LogConfig
-
     logging = LogConfig(level="warning", sinks=[records.append], propagate=False)
     for policy, said in (("pin", "run_pinned"), ("warn", "agent_changed")):
         async with served("new", store, versions=policy, logging=logging) as new:
             session = await new.get_or_create(SESSION)
             for item in await session.pending():
                 await session.approve(item.id)
-            async with asyncio.timeout(30):
-                while not records:
-                    await asyncio.sleep(0.02)
+            async with asyncio.timeout(PATIENCE):
+                while not records:  # noqa: ASYNC110 - a sink has no event
+                    await asyncio.sleep(LOOK)
             if policy == "warn":
                 await row_when(store, "main", lambda row: row.run == "done")
         assert [record["event"] for record in records] == [said]
