@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+
+from holdfast import NewEvent, connect, key
+from holdfast.events import RunStarted
 
 from .conftest import Cli
 
@@ -57,3 +61,24 @@ def test_a_wrong_url_is_a_problem_and_gives_no_secret_away(cli: Cli, url: str) -
     ended = cli("doctor", "--store", url)
     assert ended.code == 1
     assert "secret" not in ended.out + ended.err
+
+
+def test_a_run_that_no_process_drives_is_listed_with_its_version(tmp_path: Path, cli: Cli) -> None:
+    url = f"sqlite:{tmp_path}/left.db"
+    started = RunStarted(driver="gone", inputs=[2], version="3aea6881a35f184b")
+    events = [
+        NewEvent.of("session.created", {"agent": "desk"}),
+        NewEvent.of("message.received", {"text": "Look"}),
+        NewEvent.of("run.started", started, run="r1"),
+    ]
+
+    async def left() -> None:
+        async with connect(url) as store:
+            await store.append(key("s"), events, create=True)
+
+    asyncio.run(left())
+    ended = cli("doctor", "--store", url)
+    assert ended.code == 0
+    assert "s main: waits for a process with desk version 3aea6881a35f184b" in ended.out
+    (run,) = cli("doctor", "--store", url, "--json").json["store"]["undriven"]
+    assert (run["session"], run["run"], run["version"]) == ("s", "r1", started.version)

@@ -69,6 +69,7 @@ def served(*steps: Any, **settings: Any) -> Harness:
         *(("store", bad) for bad in (5, None)),
         *(("price", bad) for bad in (5, "free")),
         *(("budgets", bad) for bad in (None, "user", [{"scope": "user", "tokens": 5}], 5)),
+        *(("versions", bad) for bad in ("x", None, 1)),
         *(("trace", bad) for bad in ("x", 5)),
         *(("providers", bad) for bad in (5, "openai")),
         *(("fallback_models", bad) for bad in (5, "openai/gpt-5.1", [5])),

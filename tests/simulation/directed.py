@@ -222,6 +222,25 @@ def upgraded(scenario: Scenario) -> Scenario:
     return _struck(scenario, [*steps, *voters], ("restart",), (0.3, 1.4), versions=versions)
 
 
+def pinned(scenario: Scenario) -> Scenario:
+    """A rolling upgrade in which each run is left to the version that started it."""
+    struck = upgraded(scenario)
+    programs = ("slow", "refund", "note+slow", "changed", "subnote+charge", "hang", "charge/note")
+    more = [
+        replace(step, at=step.at + 0.4, tag=f"x{n}")
+        for n, step in enumerate(_sends(scenario, programs, 1.5, 10))
+    ]
+    stops = _beside(more, ("abort", "interrupt", "post", "approve"), (0.5, 2.5))
+    stops = [replace(step, tag=f"y{n}") for n, step in enumerate(stops)]
+    crashes = [replace(f, at=f.at + 0.7, kind="crash") for f in struck.faults[::3]]
+    return replace(
+        struck,
+        pin=True,
+        steps=_ordered([*struck.steps, *more, *stops]),
+        faults=_ordered([*struck.faults, *crashes]),
+    )
+
+
 def shuffled(scenario: Scenario) -> Scenario:
     """Queues that users change while the runs before them end."""
     steps = _sends(scenario, ("", "note", "charge"), 0.25, 24)
@@ -254,5 +273,5 @@ def rare(scenario: Scenario) -> Scenario:
 
 DIRECTED: tuple[Callable[[Scenario], Scenario], ...] = (
     *(older_store, silent, erased, lost_mail, denied, failing, crossed, handed_over),
-    *(shuffled, summed_up, taken_over, too_new, upgraded),
+    *(shuffled, summed_up, taken_over, too_new, upgraded, pinned),
 )

@@ -201,10 +201,25 @@ def budgeted(tokens: int | None, *later: Line) -> SimulationOutcome:
     return outcome(logs=logs, scenario=scenario, seconds=30.0)
 
 
+def of_two_versions(*later: Line) -> SimulationOutcome:
+    """A run of version `old` whose driver crashed, and that is to be left to this version."""
+    begun = ev.RunStarted(driver=DRIVER, inputs=[2], version="old")
+    lines = (CREATED, received(), line("run.started", begun, run=RUN), *later)
+    scenario = Scenario(seed="1", steps=(Step(0.0, "send", tag="m0"),), pin=True)
+    versions = {"p0.0": "old", "p0.1": "old", "p1.0": "new"}
+    return outcome(*lines, scenario=scenario, versions=versions, strikes=[CRASH])
+
+
 GAP = [event for event in made(PLAIN) if event.seq != 3]
 
 GOOD: dict[str, SimulationOutcome] = {
     "a budget that one call uses up": budgeted(10),
+    "a run that its version continues": of_two_versions(
+        resumed(driver="p0.1:c", at=at(600)), called(), said(), ended()
+    ),
+    "a run of another version that is aborted": of_two_versions(
+        line("abort.requested", ev.AbortRequested()), resumed(at=at(600)), ended("aborted")
+    ),
     "an answer": outcome(*PLAIN, told=[told("post", seq=2), told("send", "done", run=RUN)]),
     "a call": outcome(*DONE, effects=[CHARGED]),
     "a crash": outcome(*LOST, effects=[CHARGED], strikes=[CRASH]),
@@ -361,6 +376,7 @@ BAD: dict[str, tuple[str, SimulationOutcome]] = {
     "a timer that is late": (
         "prompt", outcome(CREATED, TIMER, RANG, ("timer.fired", FIRED[1], {"at": at(90)}))
     ),
+    "a run that another version continues": ("pinned", of_two_versions(resumed(at=at(600)))),
     "usage that was counted wrongly": ("budget", budgeted(15)),
     "usage that was never counted": ("budget", budgeted(None)),
     "a call long after the budget was used up": (

@@ -10,12 +10,13 @@ from unittest.mock import patch
 
 import pytest
 
+from holdfast.harness.agents.config import Config
 from holdfast.stores import rules
 from holdfast.testing.simulation import draw, run, simulate, smallest, story
 from holdfast.testing.simulation.loop import Runaway, Scheduler, new_loop
 from holdfast.testing.simulation.scenario import Level, Scenario
 
-from .directed import DIRECTED
+from .directed import DIRECTED, pinned
 
 FIXED, FRESH = 40, 15  # schedules of each level; `scripts/soak` and `scripts/simulate` play more
 
@@ -43,6 +44,12 @@ def test_directed_schedule_passes_every_judge(change: Callable[[Scenario], Scena
     outcome = simulate(change(draw("1", "full")))
     assert outcome.problems == [], story(outcome)
     assert outcome.calls > 10
+
+
+def test_a_pinned_run_that_another_version_continues_is_reported() -> None:
+    with patch.object(Config, "pinned", lambda *_: False):
+        outcome = simulate(pinned(draw("1", "full")))
+    assert any(problem.startswith("pinned: ") for problem in outcome.problems)
 
 
 def test_the_same_seed_gives_the_same_outcome() -> None:

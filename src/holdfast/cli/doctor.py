@@ -17,6 +17,7 @@ from rich.text import Text
 from .. import local_token
 from ..errors import HoldfastError
 from ..log.events import Scope, new_id
+from ..sessions.undriven import UndrivenRun, undriven
 from ..stores import connect
 from ..stores.migrations import schema_of
 from ..stores.port import Store, StoreInfo
@@ -30,7 +31,8 @@ from .vault import problems as key_problems
 
 
 class StoreReport(Struct, kw_only=True):
-    """The results of checking a store. A field is None if it could not be determined."""
+    """The results of checking a store. A field is None if it could not be determined. `undriven`
+    lists the runs that wait for a process that drives them."""
 
     url: str
     exists: bool | None = None
@@ -38,6 +40,7 @@ class StoreReport(Struct, kw_only=True):
     writable: bool | None = None
     info: StoreInfo | None = None
     problems: list[str] = []
+    undriven: list[UndrivenRun] = []
 
 
 class TokenReport(Struct, kw_only=True):
@@ -63,9 +66,10 @@ def doctor(*, common: Common = DEFAULTS) -> int:
     ```
 
     Prints versions, and the kind, durability and limits of the store. Opens the store and writes a
-    test record, which it removes again; it does not create a store. Lists servers that have a local
-    token, without showing the token. The exit code is 1 if there is a problem. With `--json`,
-    prints one JSON object.
+    test record, which it removes again; it does not create a store. Lists runs that no process
+    drives, with the version of the agent that started them, and servers that have a local token,
+    without showing the token. The exit code is 1 if there is a problem. With `--json`, prints one
+    JSON object.
     """
     store = examine(common.url, common.tenant)
     tokens = TokensReport(wrong=local_token.faults())
@@ -121,6 +125,8 @@ async def _try(url: str, tenant: str, finding: StoreReport) -> None:
         finding.opens = True
         finding.info = store.info()
         finding.problems += await key_problems(store, tenant)
+        if not finding.problems:
+            finding.undriven = await undriven(store, tenant)
         await _write(store, tenant)
         finding.writable = True
 
@@ -149,6 +155,10 @@ def _lines(store: StoreReport, tokens: TokensReport, problems: list[str]) -> Ite
             yield fact(name, "yes" if answer else "no")
     if store.info is not None:
         yield from (fact(name, str(value)) for name, value in _about(store.info))
+    for run in store.undriven:
+        version = f" version {run.version}" if run.version else ""
+        place = f"{run.session} {run.thread}"
+        yield fact("undriven", plain(f"{place}: waits for a process with {run.agent}{version}"))
     for token in tokens.found:
         runs = "running" if token.served else "not running"
         yield fact("token", f"port {token.port}, {token.store}, {runs}")

@@ -96,6 +96,7 @@ class Harness:
         budgets: Sequence[Budget] = (),
         trace: bool | None = None,
         result_limit: int | None = LIMIT,
+        versions: Literal["float", "warn", "pin"] = "float",
         storage: str | Store | None = None,
     ) -> None:
         if storage is not None:  # the name of `store` before 0.2

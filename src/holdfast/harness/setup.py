@@ -46,6 +46,7 @@ def prepare(given: Mapping[str, Any]) -> dict[str, Any]:
         "summarise": given["summarise"],
         "result_limit": given["result_limit"],
         "budgets": tuple(given["budgets"]),
+        "versions": given["versions"],
     }
 
 

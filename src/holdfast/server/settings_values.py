@@ -90,6 +90,7 @@ HARNESS = {
     "summarise": TEXT,
     "trace": FLAG,
     "ttl": SECONDS,
+    "versions": TEXT,
     "window_tokens": WHOLE,
     "window_turns": WHOLE,
 }

@@ -55,6 +55,7 @@ _OWN: dict[tuple[type[ev.Payload], str], What] = {
     (ev.MessageInterrupted, "reason"): "name",
     (ev.RunWaiting, "reason"): "name",
     (ev.RunStarted, "driver"): "driver",
+    (ev.RunStarted, "version"): "hash",
     (ev.RunResumed, "driver"): "driver",
     (ev.GrantGiven, "driver"): "driver",
     (ev.ToolStarted, "by"): "person",

@@ -6,6 +6,7 @@ store, a sandbox and resources.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -282,6 +283,14 @@ class Agent:
             "state": self.initial_state(),
         }
 
+    @cached_property
+    def version(self) -> str:
+        """A hash of what the agent declares: instructions, tools, modes, contexts, models, hooks,
+        the answer type and sub-agents. Of functions, only the names count. The same declaration has
+        the same version in every process."""
+        known = msgspec.json.encode(_versioned(self), order="sorted")
+        return hashlib.sha256(known).hexdigest()[:16]
+
 
 def slug(label: str) -> str:
     """Convert a label to a key: `My Agent`, `myAgent` and `my_agent` become `my-agent`."""
@@ -418,6 +427,52 @@ def _mode_manifest(agent: Agent, mode: Mode) -> dict[str, Any]:
         "contexts": [item.name for item in agent.contexts_in(mode)],
         **({} if mode.transitions is None else {"transitions": list(mode.transitions)}),
     }
+
+
+def _versioned(agent: Agent) -> dict[str, Any]:
+    """Return what the version of an agent depends on. The fields are listed one by one, so that a
+    field that a later release of Holdfast adds does not change every version."""
+    answer = agent.output_type
+    return {
+        "instructions": _said(agent.instructions),
+        "initial_mode": agent.first_mode,
+        "model": agent.model,
+        "modes": [_versioned_mode(agent, mode) for mode in agent.modes],
+        "contexts": [
+            [item.name, item.priority, item.role, item.required] for item in _all_contexts(agent)
+        ],
+        "hooks": sorted(item.kind for item in agent.hooks),
+        "output_type": answer if isinstance(answer, dict) else answer and _name(answer),
+        "subagents": [
+            [item.name, item.description, item.forked, item.steps, item.within(agent).version]
+            for item in agent.subagents
+        ],
+    }
+
+
+def _versioned_mode(agent: Agent, mode: Mode) -> dict[str, Any]:
+    tools = (item for item in (*agent.tools, *mode.tools) if isinstance(item, Tool))
+    return {
+        "name": mode.name,
+        "instructions": _said(mode.instructions),
+        "model": mode.model,
+        "approval": mode.approval,
+        "steps": mode.steps,
+        "transitions": mode.transitions and [*mode.transitions],
+        "after_plan": mode.after_plan,
+        "contexts": [item.name for item in agent.contexts_in(mode)],
+        "tools": sorted(
+            [
+                [item.fingerprint, item.name, item.description, item.manifest["approval"]]
+                for item in tools
+            ]
+        ),
+    }
+
+
+def _said(instructions: Instructions | None) -> str | None:
+    """Return instructions, or the name of the function that gives them."""
+    return _name(instructions) if callable(instructions) else instructions
 
 
 def _name(function: Callable[..., Any]) -> str:

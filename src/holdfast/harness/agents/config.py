@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from ...environment import wall_clock
 from ...errors import InvalidValue, ToolMissing
@@ -57,6 +57,7 @@ class Config:
     summarise: Callable[..., Any] | str | None = None
     result_limit: int | None = None
     budgets: tuple[Budget, ...] = ()
+    versions: Literal["float", "warn", "pin"] = "float"
     offered: Collection[str] | None = None
     clock: Callable[[Key], int] = lambda key: wall_clock()  # the time of a log, in ms
 
@@ -69,6 +70,17 @@ class Config:
         if agent is None:
             raise ToolMissing(session=key.session, agent=state.sub.agent, tool=DELEGATION)
         return replace(self, agent=agent)
+
+    def another(self, state: State) -> bool:
+        """Return whether another version of the agent started the active run. A run that does not
+        know its version may be of any."""
+        run = state.active
+        return run is not None and run.version not in (None, self.agent.version)
+
+    def pinned(self, state: State) -> bool:
+        """Return whether the active run is left to processes with another version of the agent. Any
+        version may end a run that is being aborted."""
+        return self.versions == "pin" and state.abort is None and self.another(state)
 
     @property
     def named(self) -> frozenset[str]:

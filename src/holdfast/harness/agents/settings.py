@@ -187,6 +187,7 @@ _TESTS: dict[str, Test] = {
         lambda value: _is_list(value) and all(isinstance(one, Budget) for one in value),
         "is {value}: pass a list of Budget(...)",
     ),
+    "versions": _one_of("float", "warn", "pin"),
     "fallback_models": _rule(
         lambda value: _is_list(value) and all(isinstance(ref, str) for ref in value),
         "is {value}: pass a list of provider/model",

@@ -66,6 +66,7 @@ class Driving(Stoppable):
         self.hold = Hold(config, live, lease, log, self.lost)
         self.invoke = invoke  # calls one tool from another
         self.took: str | None = None  # the run that is driven here
+        self.left = False  # whether the run is left to another version of the agent
         self.uncut: str | None = None  # the run that cannot be compacted any further
         self.judged: set[str] = set()  # calls that this driver has checked
         self.blobs: dict[str, bytes] = {}

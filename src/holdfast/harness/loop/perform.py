@@ -77,6 +77,10 @@ async def take_up(driving: Driving) -> None:
     again."""
     head = driving.state.head  # the state that the decision was based on; it may grow meanwhile
     reason = "answered" if driving.run.status == "waiting" else "driver_lost"
+    if driving.config.versions == "warn" and driving.config.another(driving.state):
+        reason = "version"
+        before, now = driving.run.version, driving.config.agent.version
+        driving.log.warning("agent_changed", category="run", before=before, now=now)
     events = [
         driving.event(
             "message.interrupted",

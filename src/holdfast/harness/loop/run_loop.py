@@ -13,10 +13,11 @@ from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDama
 from ...log.events import Key
 from ...stores.port import Lease
 from ..agents.config import Config
+from ..agents.meter import BudgetCheck
 from ..agents.runtime import HarnessRuntime
 from ..faults import classify
 from ..live.log import Live
-from .budgets import charge_again, charge_start, read_usage
+from .budgets import bounds_with, charge_again, charge_start, read_usage
 from .decide import decide
 from .driver import Driving, budget_check
 from .hooks import catch_up, run_hooks
@@ -26,6 +27,8 @@ from .perform import hand_over, perform, take_turns, take_up
 from .run_start import FirstMessage, StartedRun, start_driving, start_run
 from .steps import BESIDE, Finish, Idle
 from .tool_call import check_tools
+
+PINNED = -1  # the run waits for a process with the version of the agent that started it
 
 
 async def drive(
@@ -37,7 +40,8 @@ async def drive(
     first: FirstMessage | None = None,
 ) -> int:
     """Drive a log until it waits or is done. Returns 0, or, if another driver holds the lease, how
-    long that lease still lasts (ms). With `first`, write this message and start its run in one
+    long that lease still lasts (ms), or `PINNED` if another version of the agent must resume the
+    run. With `first`, write this message and start its run in one
     step; if that is not possible, do nothing."""
     log = config.log.bind(session=live.key.session, thread=live.key.thread)
     check = budget_check(runtime, live, shared)
@@ -46,6 +50,8 @@ async def drive(
     started = None if first is None else await start_run(config, live, log, first, check)
     if first is not None and started is None:
         return 0
+    if started is None and _left_to_others(config, live, check):
+        return PINNED
     try:
         lease = await acquire(config, live, log) if started is None else started.lease
     except LeaseHeld as held:
@@ -64,7 +70,16 @@ async def drive(
         with contextlib.suppress(HoldfastError):  # so that another driver can try at once
             await driving.hold.release()
         raise
-    return 0
+    return PINNED if driving.left else 0
+
+
+def _left_to_others(config: Config, live: Live, check: BudgetCheck | None) -> bool:
+    """Return whether the next step belongs to another version of the agent. Then this process does
+    not even take the lease, so that it is free for those that have this version."""
+    if not config.pinned(live.state):
+        return False
+    now = config.clock(live.key)
+    return not isinstance(decide(live.state, bounds_with(check, config, now), now), BESIDE)
 
 
 async def _continue(driving: Driving, started: StartedRun) -> None:
@@ -103,6 +118,9 @@ async def _steps(driving: Driving) -> None:
             if await driving.hold.release_if_idle():
                 return
         elif not isinstance(step, BESIDE) and not driving.mine:
+            if driving.config.pinned(driving.state):  # since the lease was acquired
+                driving.left = True
+                break
             check_tools(driving)
             await take_up(driving)
         else:

@@ -76,6 +76,7 @@ def start_events(
         limits=limits,
         output=step.input if message.output is not None else None,
         chain=before.chain + 1 if sent and before is not None else 0,
+        version=config.agent.version,
     )
     events = [NewEvent.of("run.started", started, run=run, id=run)]
     if not step.full:

@@ -19,7 +19,7 @@ from ..agents.subagents import family
 from ..live.log import Live
 from ..live.open_logs import OpenLogs
 from ..loop.driver import Driving
-from ..loop.run_loop import drive
+from ..loop.run_loop import PINNED, drive
 from ..loop.run_start import AcceptedMessage, FirstMessage
 from .recovery import DueLogs, Slots
 
@@ -203,6 +203,9 @@ class Drivers:
                 )
                 if not self._held[key]:
                     break
+                if self._held[key] == PINNED:
+                    self._leave(live)
+                    return
                 if self._closed or not _left(live.state):
                     break
                 await asyncio.sleep(SOON)  # the previous driver is about to release the lease
@@ -221,6 +224,16 @@ class Drivers:
         finally:
             if first is not None:
                 first.settle(None)
+
+    def _leave(self, live: Live) -> None:
+        """Leave a run to processes with the version of the agent that started it, until the log
+        grows. Callers continue to wait for it."""
+        key, run = live.key, live.state.run
+        self._held.pop(key)
+        if not self._work.is_stuck(key, live.log, live.state.head):
+            self._work.stuck(key, live.log, live.state.head)
+            log = self._config.log.bind(session=key.session, thread=key.thread)
+            log.warning("run_pinned", category="run", version=run.version if run else None)
 
     def _driven(self, live: Live) -> None:
         self._tasks.pop(live.key, None)

@@ -113,7 +113,7 @@ class RunStarted(Payload, frozen=True, kw_only=True):
     """A run was started. `driver` is the id of the driver; the other fields are options of the
     message that started the run. `output` is the number of the message that defines the format of
     the answer. If runs start each other by sending messages, `chain` is the number of runs before
-    this one.
+    this one. `version` is the version of the agent.
 
     Kind and fields: [events](../formats/log.md#kinds).
     """
@@ -124,6 +124,7 @@ class RunStarted(Payload, frozen=True, kw_only=True):
     model: str | None = None
     limits: dict[str, float] = {}
     output: int | None = None
+    version: str | None = None
 
 
 class RunResumed(Payload, frozen=True, kw_only=True):

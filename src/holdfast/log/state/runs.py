@@ -99,6 +99,7 @@ def _run_started(work: StateDraft, event: Event, p: ev.RunStarted | None) -> Non
         limits=p.limits,
         output=p.output,
         chain=p.chain,
+        version=p.version,
     )
     work.abort = work.excess = None
     work.driven_by(p.driver)

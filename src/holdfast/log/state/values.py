@@ -38,7 +38,8 @@ class Run(Struct, frozen=True, omit_defaults=True):
     the number and time of its start, `steps` counts model calls, `crashes` counts drivers lost
     since the last successful step. `spent` is the time in ms for which it was driven before
     `since`, the time when it was last resumed; the time that a lost driver spent after its last
-    event is unknown and not counted. `answered` means that its last message has no calls.
+    event is unknown and not counted. `answered` means that its last message has no calls. `version`
+    is the version of the agent that started it.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -60,6 +61,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     output: int | None = None
     chain: int = 0
     code: str | None = None
+    version: str | None = None
 
     @property
     def open(self) -> bool:

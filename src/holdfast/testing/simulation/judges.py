@@ -13,6 +13,7 @@ from ...errors import HoldfastError
 from ...log import events as ev
 from ...log.events import Event, Key, ids
 from .judge_budget import budget
+from .judge_versions import pinned
 from .log_walk import BOUNDS, walked
 from .loop import EPOCH
 from .outcome import SimulationOutcome
@@ -392,6 +393,8 @@ def cuts(outcome: SimulationOutcome) -> Iterator[str]:
 
 def prompt(outcome: SimulationOutcome) -> Iterator[str]:
     """Check that while no fault is active, logs get a driver and timers fire without delay."""
+    if outcome.scenario.pin:
+        return  # a run waits until a process that has its version finds it
     busy = outcome.scenario.slots < MANY  # a log may wait until a process has a free slot
     for key, walk in walked(outcome).items():
         most = QUIET if outcome.strikes or busy or any(map(_upgraded, outcome.logs[key])) else CALM
@@ -489,6 +492,7 @@ JUDGES: dict[str, Judge] = {
     "probed": probed,
     "schedules": fires_once,
     "budget": budget,
+    "pinned": pinned,
 }
 
 

@@ -58,6 +58,7 @@ class SimulationOutcome(Struct, dict=True):
     tools: list[Tool]  # of the agents
     seconds: float  # of virtual time
     calls: int  # of the store
+    versions: dict[str, str] = {}  # the version of the agent that each process served
 
     @property
     def events(self) -> int:

@@ -90,6 +90,7 @@ class Scenario(Struct, frozen=True):
     ] = ()  # the version of the agent that each place starts with (default: 0)
     lease_with_append: bool = True  # whether the store can take and release leases with appends
     budget: int | None = None  # tokens that all sessions together may use
+    pin: bool = False  # whether runs are left to the version of the agent that started them
 
     @property
     def ends(self) -> float:

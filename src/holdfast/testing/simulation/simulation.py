@@ -49,6 +49,7 @@ class Simulation:
         self.users = Users(self.cluster, self.fault, self.deleted)
         self.problems: list[str] = []
         self.gone: dict[str, None] = {}  # sessions that users deleted
+        self.versions: dict[str, str] = {}  # of the agents, by process
         self._versions = [*scenario.versions, *[0] * scenario.processes][: scenario.processes]
 
     def fault(self, error: BaseException) -> None:
@@ -67,9 +68,11 @@ class Simulation:
 
     async def _serve(self, process: SimulatedProcess) -> None:
         scenario = self.scenario
+        agent = self.agents[self._versions[process.place] % len(self.agents)]
+        self.versions[process.name] = agent.version
         while True:
             harness = Harness(
-                self.agents[self._versions[process.place] % len(self.agents)],
+                agent,
                 default_model=self._model(),
                 providers=[ProgramModel(OTHER_MODEL)],
                 window_turns=self.scenario.turns,
@@ -83,6 +86,7 @@ class Simulation:
                 price=price,
                 budgets=_budgets(scenario),
                 trace=False,
+                versions="pin" if scenario.pin else "float",
             )
             try:
                 await harness.start()
@@ -178,8 +182,10 @@ class Simulation:
         scheduler.run(lambda: False, scenario.ends)
         self.cluster.faults.clear()
         self._correct_clocks()
-        if self._versions and all(version % 2 for version in self._versions):
-            # Restart one process with the older version: open calls may need its own tool.
+        kinds = {version % 2 for version in self._versions}
+        if kinds == {1} or (kinds == {0} and scenario.pin):
+            # Restart one process with the other version: open calls may need its own tool, and
+            # pinned runs need all versions.
             process = self.cluster.places[0]
             if process.dead or process.server is None:
                 self._versions[0] += 1  # it is about to start again
@@ -250,6 +256,7 @@ class Simulation:
             tools=[each for agent in self.agents for each in agent.tools],
             seconds=self.cluster.scheduler.now,
             calls=self.cluster.network.calls,
+            versions=self.versions,
         )
 
 
