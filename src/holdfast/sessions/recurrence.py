@@ -12,12 +12,14 @@ import itertools
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidValue
 from ..log import events as ev
 from ..stores import needing
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo  # imported when used: it reads the build settings of Python
 
 MINUTE = 60_000  # ms: the least interval
 LONGEST = 100 * 366 * 24 * 60 * MINUTE  # ms: the greatest interval
@@ -148,6 +150,8 @@ def time_zone(name: Any) -> ZoneInfo:
 
 @functools.lru_cache(maxsize=256)
 def _loaded(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - not before a schedule has a time zone
+
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:

@@ -37,6 +37,7 @@ TABLE = {
     "limit_steps": ("run", "warn", False, False),
     "limit_tokens": ("run", "warn", False, False),
     "limit_cost": ("run", "warn", False, False),
+    "limit_budget": ("run", "warn", False, False),
     "limit_time": ("run", "warn", False, False),
     "limit_size": ("run", "warn", False, False),
     "no_output": ("run", "error", False, False),

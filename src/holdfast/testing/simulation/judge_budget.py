@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...log import events as ev
+from ...log.codec import is_erased
 from ...log.events import USAGE_TENANT, Event, Key, ids
 from ...values.budgets import EXTRA, counted, source_of
 from .loop import EPOCH
@@ -31,10 +32,12 @@ def budget(outcome: SimulationOutcome) -> Iterator[str]:
                     charges[event.id] = payload.usage
     sources = {ids.charge_id(source): (at, usage) for source, (at, usage) in used.items()}
     found = {ids.charge_id(source): usage for source, (_, usage) in known.items()}
+    logs = outcome.payloads.values()  # of an erased message, only the charge says what it used
+    erased = {ids.charge_id(e.id) for log in logs for e, _ in log if is_erased(e)}
     for id, usage in charges.items():
         if any(name.startswith(EXTRA) for name in usage) or (outcome.deleted and id not in found):
             continue
-        if found.get(id) != usage:
+        if found.get(id) != usage and id not in erased:
             yield f"{id} counts {usage}, the logs say {found.get(id)}"
     calm = max((strike.end for strike in outcome.strikes if strike.end < 1e9), default=0.0)
     for id, (at, _) in sources.items():
