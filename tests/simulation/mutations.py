@@ -825,7 +825,7 @@ def lose_repeated_wakeups() -> Iterator[None]:
 @mutation("the search for due logs finds none")
 def blind_search() -> Iterator[None]:
     async def none(self: Any, room: int, busy: Any) -> Any:
-        return [], False
+        return recovery.Found([], False)
 
     with patch.object(recovery.DueLogs, "due", none):
         yield
@@ -835,7 +835,7 @@ def blind_search() -> Iterator[None]:
 def keep_slots() -> Iterator[None]:
     init = recovery.Slots.__init__
 
-    def one(self: Any, most: int) -> None:
+    def one(self: Any, *_: Any) -> None:
         init(self, 1)
 
     with (
