@@ -87,6 +87,7 @@ class Worker:
         self._harnesses: dict[str, TenantHarness] = {}
         self._evicted = 0.0  # when idle sessions were closed
         self._looking: asyncio.Task[None] | None = None
+        self._filling: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._closed = False
 
@@ -129,6 +130,7 @@ class Worker:
                     ).start()
                 if self._settings.get("recovery") != "leave":
                     self._looking = asyncio.create_task(self._look_always(), name="look for work")
+                    self._filling = asyncio.create_task(self._fill(), name="fill free slots")
         return self
 
     async def run(self) -> None:
@@ -206,8 +208,7 @@ class Worker:
             if self._closed:
                 return
             self._closed = True
-        if self._looking is not None:
-            await ended(self._looking)
+        await ended(*(task for task in (self._looking, self._filling) if task is not None))
         if self._deliverer is not None:
             await self._deliverer.aclose()
         harnesses = [self._first, *self._harnesses.values()]
@@ -236,6 +237,17 @@ class Worker:
                     except Exception as error:  # log any error, and search again
                         log.warning("look_failed", category="storage", error=error)
                 await asyncio.sleep(self._poll)
+
+    async def _fill(self) -> None:
+        """Give slots that become free to the tenants that wait for them."""
+        while True:
+            tenant = await self._slots.next()
+            try:
+                with cancellable():
+                    await sessions_of(await self.harness(tenant)).drivers.sweep()
+            except Exception as error:  # the next search finds what is still due
+                self._slots.settle(tenant, more=False)
+                self._first._logs.log.warning("look_failed", category="storage", error=error)
 
     async def _evict(self) -> None:
         """Close idle sessions, from time to time."""

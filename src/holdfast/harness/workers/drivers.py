@@ -56,7 +56,6 @@ class Drivers:
         self._slots = slots or Slots(config.recovering)
         self._work = DueLogs(runtime.store, tenant, [*family(config.agent)], self._slots)
         self._hurry = asyncio.Event()  # more logs are due than the last search took up
-        self._one = asyncio.Lock()  # one search at a time
         self._nudges: set[asyncio.Task[None]] = set()
         self._alarms = Alarms(self._due)
         self._held: dict[Key, int] = {}  # leases of other drivers: ms left
@@ -132,12 +131,12 @@ class Drivers:
         number of concurrent drivers is limited; the other logs follow as soon as slots are free."""
         self._work.begin()
         self._free_waiting()
-        await self._sweep()
+        await self.sweep()
 
-    async def _sweep(self) -> None:
+    async def sweep(self) -> None:
         """Start drivers for as many logs as there are free slots. If there may be more logs, search
         again as soon as slots are free."""
-        async with self._one:
+        async with self._slots.one:
             more = True
             if room := self._slots.deal(self._tenant):
                 more = blocked = False
@@ -289,7 +288,7 @@ class Drivers:
             await self._room()
             try:
                 with cancellable():
-                    await self._sweep()
+                    await self.sweep()
             except Exception as error:  # log any error, and search again
                 self._config.log.warning("look_failed", category="storage", error=error)
 

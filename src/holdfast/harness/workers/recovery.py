@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ...environment import wall_clock
-from ...log.catalog import Query, is_due
+from ...log.catalog import Query, Row, is_due
 from ...log.codec import LIMITS
 from ...log.events import Key
 from ...stores.port import Store
@@ -118,12 +118,13 @@ class DueLogs:
             for user in self._users:
                 if user not in by_user or len(chosen) == room:
                     continue
-                where = self._next(by_user[user], left)
-                if where is None:
+                first = self._next(by_user[user], left)
+                if first is None:
                     del by_user[user]
-                elif await self._still(where):
-                    left[self._profiles[where].agent] -= 1
-                    chosen.append(where)
+                elif await self._still(first):
+                    if (agent := self._profiles[first].agent) in left:
+                        left[agent] -= 1
+                    chosen.append(first)
                     self._users.served(user)
         return chosen
 
@@ -140,7 +141,10 @@ class DueLogs:
         new = [where for where in wheres if where not in known]
         mains = {Key(where.tenant, where.session, "main") for where in new}
         keys = [*dict.fromkeys([*new, *mains])]
-        rows = dict(zip(keys, await self._store.rows(keys), strict=True)) if keys else {}
+        rows: dict[Key, Row | None] = {}
+        for start in range(0, len(keys), LIMITS.page):
+            page = keys[start : start + LIMITS.page]
+            rows |= zip(page, await self._store.rows(page), strict=True)
         for where in new:
             row, main = rows[where], rows[Key(where.tenant, where.session, "main")]
             agent = "" if row is None else row.agent or ""

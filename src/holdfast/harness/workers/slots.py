@@ -59,13 +59,14 @@ class Slots:
         self._sessions: dict[str, Counter[str]] = {}  # by tenant: session, and its threads
         self._agents: Counter[str] = Counter()
         self._turns = Turns[str]()  # tenants with due logs
-        self._dealt: dict[str, int] = {}  # slots that a tenant may take now
         self._blocked: set[str] = set()  # tenants that wait for a slot of their own or of an agent
+        self._given = False  # a slot was freed since slots were dealt
         self._freed = asyncio.Event()
+        self.one = asyncio.Lock()  # one tenant takes its slots at a time
 
     @property
     def free(self) -> int:
-        return self._most - len(self._taken) - sum(self._dealt.values())
+        return self._most - len(self._taken)
 
     @property
     def limits_agents(self) -> bool:
@@ -74,22 +75,22 @@ class Slots:
     def join(self, tenants: Iterable[str]) -> list[str]:
         """Let tenants with due logs wait for slots. Returns all that wait, in their order."""
         self._turns.join(*tenants)
+        self._freed.set()
         return [*self._turns]
 
     def deal(self, tenant: str) -> int:
-        """Return how many logs the tenant may take up now, and keep these slots for it until it
-        calls `settle`."""
+        """Return how many logs the tenant may take up now. If there are any, it is behind all other
+        tenants from then on. Call `settle` afterwards."""
         self.join([tenant])
+        self._given = False
         if count := self._share(tenant):
-            self._dealt[tenant] = count
             self._turns.served(tenant)
         return count
 
     def settle(self, tenant: str, *, more: bool, blocked: bool = False) -> None:
-        """Give back the slots that the tenant did not take. `more` says that it has more due logs,
-        `blocked` that they need another slot to be free first."""
-        self._dealt.pop(tenant, None)
-        if blocked:
+        """Record whether a tenant has more due logs, and whether they need another slot of an agent
+        to be free first."""
+        if blocked and not self._given:
             self._blocked.add(tenant)
         if not more:
             self._turns.leave(tenant)
@@ -105,8 +106,6 @@ class Slots:
         self._taken[where] = agent
         self._agents[agent] += 1
         self._sessions.setdefault(where.tenant, Counter())[where.session] += 1
-        if left := self._dealt.get(where.tenant, 0):
-            self._dealt[where.tenant] = left - 1
         if self._room(where.tenant) <= 0:
             self._blocked.add(where.tenant)
 
@@ -123,6 +122,7 @@ class Slots:
             if not sessions:
                 del self._sessions[where.tenant]
         self._blocked = {tenant for tenant in self._blocked if self._room(tenant) <= 0}
+        self._given = True
         self._freed.set()
 
     def __iter__(self) -> Iterator[Key]:
@@ -131,6 +131,16 @@ class Slots:
     async def wait_for_some(self, tenant: str) -> None:
         """Wait until at least a quarter of the slots is free, and the tenant would get one."""
         while self.free < max(1, self._most // FREE) or not self._share(tenant):
+            self._freed.clear()
+            await self._freed.wait()
+
+    async def next(self) -> str:
+        """Wait until at least a quarter of the slots is free, and return the next tenant."""
+        while True:
+            if self.free >= max(1, self._most // FREE):
+                for tenant in self._turns:
+                    if self._share(tenant):
+                        return tenant
             self._freed.clear()
             await self._freed.wait()
 
