@@ -55,13 +55,14 @@ async def delay(place: str, many: int) -> float:
         for start in range(0, len(waiting), TOGETHER):
             some = waiting[start : start + TOGETHER]
             await asyncio.gather(*(post(tenant, f"s{n}") for tenant, n in some))
-        settings = {"default_model": model, "parallel_recovery": SLOTS}
-        async with Worker(agent, tenants="all", store=store, **settings):
+        async with Worker(
+            agent, tenants="all", store=store, default_model=model, parallel_recovery=SLOTS
+        ):
             await model.begun.wait()
-            start = time.perf_counter()
+            posted = time.perf_counter()
             await post("small", FIRST)
             await model.first.wait()
-            return time.perf_counter() - start
+            return time.perf_counter() - posted
 
 
 def fairness(settings: Settings) -> Result:

@@ -15,7 +15,7 @@ from holdfast.models.port import Chunk, EndChunk, FromUser, ModelCall, TextChunk
 from holdfast.models.scripted import text_of
 from tests.contract.test_stores import url_of
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 MANY = {"memory": 2_000, "sqlite": 150, "postgres": 150}
 SLOTS = 4
 BATCH = SLOTS // 4  # a worker searches again when a quarter of the slots is free
