@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from .adapters import adapter_adk, adapter_langgraph, adapter_openai
 from .browsing import console
 from .budgets import harness_budgets
+from .fairness import fairness
 from .finding import find
 from .finding_shared import find_mongodb, find_postgres
 from .harness import harness_late, harness_recovery, harness_turn
@@ -71,6 +72,7 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "harness-late": harness_late,
     "harness-recovery": harness_recovery,
     "schedules": schedules,
+    "fairness": fairness,
     "harness-budgets": harness_budgets,
     "harness-streams": harness_streams,
     "harness-bytes": harness_bytes,

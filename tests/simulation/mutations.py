@@ -49,7 +49,7 @@ from holdfast.harness.loop import (
 )
 from holdfast.harness.session import base
 from holdfast.harness.tools import Happened, NotHappened
-from holdfast.harness.workers import drivers, recovery
+from holdfast.harness.workers import drivers, recovery, slots
 from holdfast.log import events as ev
 from holdfast.log.events import Event, NewEvent, ids, new_id
 from holdfast.log.state import State
@@ -825,7 +825,7 @@ def lose_repeated_wakeups() -> Iterator[None]:
 @mutation("the search for due logs finds none")
 def blind_search() -> Iterator[None]:
     async def none(self: Any, room: int, busy: Any) -> Any:
-        return [], False
+        return recovery.Found([], False)
 
     with patch.object(recovery.DueLogs, "due", none):
         yield
@@ -833,14 +833,14 @@ def blind_search() -> Iterator[None]:
 
 @mutation("a process that can recover one log at a time never frees its slot")
 def keep_slots() -> Iterator[None]:
-    init = recovery.Slots.__init__
+    init = slots.Slots.__init__
 
-    def one(self: Any, most: int) -> None:
+    def one(self: Any, *_: Any) -> None:
         init(self, 1)
 
     with (
-        patch.object(recovery.Slots, "__init__", one),
-        patch.object(recovery.Slots, "give", lambda *_: None),
+        patch.object(slots.Slots, "__init__", one),
+        patch.object(slots.Slots, "give", lambda *_: None),
     ):
         yield
 

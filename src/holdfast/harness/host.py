@@ -49,8 +49,8 @@ from .session_eviction import evict
 from .setup import prepare
 from .telemetry.logs import LogConfig, Logs
 from .tools.stored_results import LIMIT
-from .workers.recovery import Slots
 from .workers.signals import ending, on_shutdown
+from .workers.slots import Slots
 
 __all__ = ["GRACE", "TTL", "Harness"]
 
@@ -496,12 +496,10 @@ class TenantHarness(Harness):
     """The harness of one of the tenants of a `Worker`, which searches for due sessions and handles
     signals for all of them."""
 
-    def share(self, slots: Slots | None) -> Slots:
-        """Share the recovery slots `slots` with the other tenants of a worker. Without `slots`, new
-        slots are created. Returns the slots."""
+    def share(self, slots: Slots) -> None:
+        """Share the slots of recovered sessions with the other tenants of a worker."""
         self._recovery = "leave"
-        self._slots = slots or Slots(self._settings["recovering"])
-        return self._slots
+        self._slots = slots
 
     def _handle_signals(self) -> None:
         pass

@@ -30,7 +30,7 @@ from .session.base import SessionCore
 from .session.session import Session
 from .session.threads import check_deletable, end_run
 from .workers.drivers import Drivers, handed_over
-from .workers.recovery import Slots
+from .workers.slots import Slots
 
 GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
 

@@ -15,12 +15,13 @@ from ..stores import connect
 from ..stores.port import Store
 from ..webhooks import Deliverer, networks
 from .agents.agent import Agent
+from .agents.config import RECOVERING
 from .agents.sources import ToolSource, gather, release
 from .agents.subagents import family
 from .host import GRACE, IDLE, Harness, TenantHarness, sessions_of
 from .live.inputs import check_seconds
-from .workers.recovery import Slots
 from .workers.signals import ENDS, ending, on_shutdown
+from .workers.slots import Slots
 
 POLL = 1.0  # seconds between two searches for due sessions
 RESERVED = "~"  # tenants with this prefix belong to the server
@@ -35,7 +36,9 @@ class Worker:
 
     `tenants` are names, or "all" for every tenant with due sessions in the store. Each `poll`
     seconds, the worker asks the store once which tenants have due sessions, however many tenants
-    there are. `parallel_recovery` limits the sessions that it drives at a time, over all tenants.
+    there are. `parallel_recovery` limits the sessions that it drives at a time, over all tenants;
+    `tenant_limit` limits those of one tenant, `agent_limit` those of one agent. Tenants take turns,
+    and within a tenant its users, so that nobody waits for all due sessions of another.
     Sessions that were idle for `idle` seconds are closed; nothing is lost. With `webhooks`, the
     worker also delivers to the webhook endpoints of its tenants; only those in `webhook_networks`
     may have private addresses. All other settings are those of `Harness`. Any number of workers may
@@ -52,6 +55,8 @@ class Worker:
         idle: float = IDLE,
         webhooks: bool = False,
         webhook_networks: Sequence[str] = (),
+        tenant_limit: int | None = None,
+        agent_limit: int | None = None,
         **settings: Any,
     ) -> None:
         self.tenants = _checked(tenants)
@@ -65,7 +70,13 @@ class Worker:
             raise InvalidValue(
                 field="tenant", problem="is not a setting of a worker", remedy=remedy
             )
+        for name, limit in (("tenant_limit", tenant_limit), ("agent_limit", agent_limit)):
+            if limit is not None and (type(limit) is not int or limit < 1):
+                problem, remedy = f"is {limit!r}", "pass a whole number from 1 on, or None"
+                raise InvalidValue(field=name, problem=problem, remedy=remedy)
         self._first = Harness(agent, store=store, **settings)  # reports everything that is invalid
+        recovering = settings.get("parallel_recovery", RECOVERING)
+        self._slots = Slots(recovering, tenant_limit, agent_limit)
         self.agent, self._source, self._settings = agent, store, settings
         self._poll, self._idle = float(poll), float(idle)
         networks(webhook_networks)  # reports what is invalid
@@ -74,10 +85,9 @@ class Worker:
         self._store: Store | None = None
         self._sources: list[ToolSource] = []
         self._harnesses: dict[str, TenantHarness] = {}
-        self._slots: Slots | None = None
         self._evicted = 0.0  # when idle sessions were closed
-        self._turn = ""  # the tenant with which the last search began
         self._looking: asyncio.Task[None] | None = None
+        self._filling: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._closed = False
 
@@ -120,6 +130,7 @@ class Worker:
                     ).start()
                 if self._settings.get("recovery") != "leave":
                     self._looking = asyncio.create_task(self._look_always(), name="look for work")
+                    self._filling = asyncio.create_task(self._fill(), name="fill free slots")
         return self
 
     async def run(self) -> None:
@@ -154,7 +165,7 @@ class Worker:
             known = TenantHarness(
                 self.agent, **{**self._settings, "store": self._store, "tenant": tenant}
             )
-            self._slots = known.share(self._slots)
+            known.share(self._slots)
             self._harnesses[tenant] = known
         return await known.start()
 
@@ -163,11 +174,13 @@ class Worker:
         seconds. If a tenant fails, the others are served, and then the first error is raised."""
         await self.start()
         failures: list[Exception] = []
-        for tenant in self._in_turn(await self._due()):
+        due = set(await self._due())
+        for tenant in [each for each in self._slots.join(sorted(due)) if each in due]:
             try:
                 with cancellable():
                     await sessions_of(await self.harness(tenant)).drivers.look()
             except Exception as error:
+                self._slots.settle(tenant, more=False)
                 failures.append(error)
         if failures:
             raise failures[0]
@@ -183,13 +196,6 @@ class Worker:
                 return due
             after = found[-1]
 
-    def _in_turn(self, due: list[str]) -> list[str]:
-        """Return the tenants in the order in which they get free slots: each search begins with
-        the next tenant, so that one with many due sessions does not take the slots of all."""
-        later = [tenant for tenant in due if tenant > self._turn]
-        self._turn = later[0] if later else due[0] if due else ""
-        return later + due[: len(due) - len(later)]
-
     def end_subscriptions(self) -> None:
         """End the subscriptions of all tenants; see `Harness.end_subscriptions`."""
         for harness in [*self._harnesses.values()]:
@@ -202,8 +208,7 @@ class Worker:
             if self._closed:
                 return
             self._closed = True
-        if self._looking is not None:
-            await ended(self._looking)
+        await ended(*(task for task in (self._looking, self._filling) if task is not None))
         if self._deliverer is not None:
             await self._deliverer.aclose()
         harnesses = [self._first, *self._harnesses.values()]
@@ -232,6 +237,17 @@ class Worker:
                     except Exception as error:  # log any error, and search again
                         log.warning("look_failed", category="storage", error=error)
                 await asyncio.sleep(self._poll)
+
+    async def _fill(self) -> None:
+        """Give slots that become free to the tenants that wait for them."""
+        while True:
+            tenant = await self._slots.next()
+            try:
+                with cancellable():
+                    await sessions_of(await self.harness(tenant)).drivers.sweep()
+            except Exception as error:  # the next search finds what is still due
+                self._slots.settle(tenant, more=False)
+                self._first._logs.log.warning("look_failed", category="storage", error=error)
 
     async def _evict(self) -> None:
         """Close idle sessions, from time to time."""

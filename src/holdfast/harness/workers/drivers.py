@@ -21,7 +21,8 @@ from ..live.open_logs import OpenLogs
 from ..loop.driver import Driving
 from ..loop.run_loop import PINNED, drive
 from ..loop.run_start import AcceptedMessage, FirstMessage
-from .recovery import DueLogs, Slots
+from .recovery import DueLogs
+from .slots import Slots
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
 SOON, TRIES = (
@@ -52,10 +53,9 @@ class Drivers:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
         self._drives: dict[Key, Driving] = {}
-        self._work = DueLogs(runtime.store, tenant, [*family(config.agent)])
         self._slots = slots or Slots(config.recovering)
+        self._work = DueLogs(runtime.store, tenant, [*family(config.agent)], self._slots)
         self._hurry = asyncio.Event()  # more logs are due than the last search took up
-        self._one = asyncio.Lock()  # one search at a time
         self._nudges: set[asyncio.Task[None]] = set()
         self._alarms = Alarms(self._due)
         self._held: dict[Key, int] = {}  # leases of other drivers: ms left
@@ -131,17 +131,21 @@ class Drivers:
         number of concurrent drivers is limited; the other logs follow as soon as slots are free."""
         self._work.begin()
         self._free_waiting()
-        await self._sweep()
+        await self.sweep()
 
-    async def _sweep(self) -> None:
+    async def sweep(self) -> None:
         """Start drivers for as many logs as there are free slots. If there may be more logs, search
         again as soon as slots are free."""
-        async with self._one:
+        async with self._slots.one:
             more = True
-            if room := self._slots.free:
-                found, more = await self._work.due(room, self._tasks.keys())
-                for where in found:
-                    await self._take_up(where)
+            if room := self._slots.deal(self._tenant):
+                more = blocked = False
+                try:
+                    logs, more, blocked = await self._work.due(room, self._tasks.keys())
+                    for where in logs:
+                        await self._take_up(where)
+                finally:
+                    self._slots.settle(self._tenant, more=more, blocked=blocked)
         if more:
             self._hurry.set()
 
@@ -154,7 +158,7 @@ class Drivers:
             return
         self.wake(live)
         if where in self._tasks:
-            self._slots.take(where)
+            self._slots.take(where, (live.row and live.row.agent) or "")
 
     async def stop(self, wheres: Iterable[Key], grace: float) -> None:
         """Let drivers reach a safe point; after `grace` seconds, halt them. Other drivers can then
@@ -277,7 +281,7 @@ class Drivers:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.ttl / 2):
-                    await self._slots.wait_for_some()
+                    await self._slots.wait_for_some(self._tenant)
                     return
             self._free_waiting()
 
@@ -297,7 +301,7 @@ class Drivers:
             await self._room()
             try:
                 with cancellable():
-                    await self._sweep()
+                    await self.sweep()
             except Exception as error:  # log any error, and search again
                 self._config.log.warning("look_failed", category="storage", error=error)
 

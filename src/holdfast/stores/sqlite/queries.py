@@ -190,14 +190,32 @@ def due_tenants(
     """Return the names of the tenants, after the name `after`, with due logs of these agents."""
     if not agents:
         return []
-    now, marks = tx.clock(), ",".join("?" * len(agents))
-    found = tx.conn.execute(
-        "SELECT DISTINCT tenant FROM logs INDEXED BY logs_wake"
-        f" WHERE tenant > ? AND agent IN ({marks}) AND wake IS NOT NULL AND state = {LIVE}"
-        " AND (wake <= ? OR (active > ? AND wake < (active + 1) * 1000)) ORDER BY tenant LIMIT ?",
-        [after, *agents, now, catalog.ahead(now), limit],
-    )
+    found = tx.conn.execute(*due_tenants_sql(tx.clock(), agents, after, limit))
     return [tenant for (tenant,) in found]
+
+
+def due_tenants_sql(
+    now: int, agents: Sequence[str], after: str, limit: int
+) -> tuple[str, list[Any]]:
+    """Return the statement for tenants with due logs, as (SQL, values). It steps from tenant to
+    tenant, and looks up one due log of each, so that logs which wait for later cost nothing."""
+    following = (
+        "SELECT min(tenant) FROM logs INDEXED BY logs_wake WHERE wake IS NOT NULL AND tenant"
+    )
+    marks = ",".join("?" * len(agents))
+    logs = f"FROM logs AS l INDEXED BY logs_wake WHERE l.tenant = t.tenant AND agent IN ({marks})"
+    late = "wake > ? AND active > ? AND wake < (active + 1) * 1000"
+    ahead = catalog.ahead(now)
+    return (
+        f"WITH RECURSIVE t (tenant) AS ({following} > ? UNION ALL"
+        f" SELECT ({following} > t.tenant) FROM t WHERE t.tenant IS NOT NULL)"
+        " SELECT tenant FROM t WHERE tenant IS NOT NULL AND ("
+        f"EXISTS (SELECT 1 {logs} AND wake <= ? AND state = {LIVE})"
+        " OR (EXISTS (SELECT 1 FROM logs AS l INDEXED BY logs_active"
+        " WHERE l.tenant = t.tenant AND thread = 'main' AND active > ?)"
+        f" AND EXISTS (SELECT 1 {logs} AND {late} AND state = {LIVE}))) LIMIT ?",
+        [after, *agents, now, ahead, *agents, now, ahead, limit],
+    )
 
 
 def _was_ahead(conn: sqlite3.Connection, now: int, tenant: str) -> bool:
