@@ -111,7 +111,8 @@ KEPT_TEXTS = """
 abort.requested.run checkpoint.dropped.id checkpoint.made.id compaction.made.model context.added.id
 context.added.on context.built.mode context.removed.ids grant.given.category grant.given.tool
 grant.revoked.category grant.revoked.tool message.completed.model message.completed.reason
-message.interrupted.model message.interrupted.reason message.received.model mode.changed.left
+message.interrupted.model message.interrupted.reason message.received.model message.received.thread
+mode.changed.left
 mode.changed.mode model.called.model model.changed.mode model.changed.model pending.extended.id
 pending.opened.call pending.opened.id pending.settled.id pending.voted.id pending.warned.id
 progress.reported.call run.finished.code run.started.model run.waiting.reason

@@ -271,6 +271,18 @@ def rare(scenario: Scenario) -> Scenario:
     return replace(scenario, steps=(first, stop, *more), faults=_ordered([*faults, slow]))
 
 
+def detached(scenario: Scenario) -> Scenario:
+    """Sub-agents that nothing waits for, under the faults and the other actions that were drawn."""
+    programs = Random(f"{scenario.seed} detached")
+    steps = (
+        replace(step, program=programs.choice(("detcharge", "detask", "detnote+charge")))
+        if step.program
+        else step
+        for step in scenario.steps
+    )
+    return replace(scenario, steps=tuple(steps))
+
+
 DIRECTED: tuple[Callable[[Scenario], Scenario], ...] = (
     *(older_store, silent, erased, lost_mail, denied, failing, crossed, handed_over),
     *(shuffled, summed_up, taken_over, too_new, upgraded, pinned),

@@ -253,7 +253,22 @@ GOOD: dict[str, SimulationOutcome] = {
                            child=sub(started(2), called(), ABORT, ended("aborted"), REPORTED)),
 }  # fmt: skip
 
+
+def detached(*results: Line) -> SimulationOutcome:
+    """A detached sub-agent that has reported, and what its parent got."""
+    about = ev.ThreadCreated(
+        agent="simulated/clerk", parent="main", item="c1!sub", call="c1", detached=True
+    )
+    ended = line("thread.reported", ev.ThreadReported(item="c1!sub"))
+    logs = {MAIN: made((*PLAIN, *results)), CHILD: made((line("thread.created", about), ended))}
+    return outcome(logs=logs)
+
+
+RESULT = line("message.received", ev.MessageReceived(text="done", how="steer", thread="sub/c1"))
+
 BAD: dict[str, tuple[str, SimulationOutcome]] = {
+    "a result of a detached sub-agent that is lost": ("detached", detached()),
+    "a result of a detached sub-agent that comes twice": ("detached", detached(RESULT, RESULT)),
     "a rewind during a run": ("cuts", outcome(*PLAIN[:5], CLEARED, ended())),
     "a rewind with another window": ("cuts", outcome(*PLAIN, BACK)),
     "a message taken up after it was rewound away": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +17,8 @@ from holdfast.testing.simulation import draw, run, simulate, smallest, story
 from holdfast.testing.simulation.loop import Runaway, Scheduler, new_loop
 from holdfast.testing.simulation.scenario import Level, Scenario
 
-from .directed import DIRECTED, pinned
+from .directed import DIRECTED, detached, pinned
+from .mutations import MUTATIONS
 
 FIXED, FRESH = 40, 15  # schedules of each level; `scripts/soak` and `scripts/simulate` play more
 
@@ -37,6 +39,24 @@ def test_fresh_seeds_pass_every_judge(level: Level) -> None:
     first = time.time_ns() // 1_000_000 % 1_000_000_000
     report = run(map(str, range(first, first + FRESH)), level)
     assert report.failures == [], f"play one with: scripts/simulate --level {level} --seed SEED"
+
+
+@pytest.mark.parametrize("name", [None, "report_never"])
+def test_each_detached_sub_agent_reports_once(name: str | None) -> None:
+    """A few schedules; a judge finds it if none reports."""
+    problems: list[str] = []
+    reports = 0
+    for seed in range(6):
+        with MUTATIONS[name].apply() if name else nullcontext():
+            outcome = simulate(detached(draw(str(seed))))
+        problems += outcome.problems
+        for log in outcome.payloads.values():
+            reports += sum(getattr(payload, "thread", None) is not None for _, payload in log)
+    if name is None:
+        assert problems == []
+        assert reports > 5
+    else:
+        assert any(problem.startswith("detached: ") for problem in problems)
 
 
 @pytest.mark.parametrize("change", DIRECTED, ids=lambda change: change.__name__)

@@ -109,11 +109,13 @@ class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SubagentShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sub-agent that a call of the run has started or will start."""
+    """A sub-agent that a call of the run has started or will start. The call of one that is
+    `detached` has an outcome while the sub-agent still works."""
 
     agent: str | None = None
     thread: str | None = None
     status: ToolStatus = "proposed"
+    detached: bool = False
 
 
 class ScheduleShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -364,6 +366,9 @@ def _tool_finished(display: Display, event: Event, p: ev.ToolFinished | None) ->
     result = p.content if p.result is None else p.result
     error = None if p.outcome == "ok" else p.error or p.content or p.code
     shown: dict[str, Any] = {"status": ENDED[p.outcome], "result": result, "error": error}
+    call = display.tools.get(p.call)
+    if call is not None and call.name == SUBAGENT and isinstance(p.metadata.get("thread"), str):
+        shown["thread"] = p.metadata["thread"]
     return _with_call(display, p.call, over=True, stored=p.stored, **shown)
 
 
@@ -486,8 +491,11 @@ def _schedules(state: State) -> dict[str, ScheduleShown]:
 
 
 def _subagent(shown: ToolShown) -> SubagentShown:
-    agent = shown.arguments.get("agent") if isinstance(shown.arguments, dict) else None
-    return SubagentShown(agent=agent, thread=shown.thread, status=shown.status)
+    given = shown.arguments if isinstance(shown.arguments, dict) else {}
+    detached = given.get("detached") is True and shown.thread is not None
+    return SubagentShown(
+        agent=given.get("agent"), thread=shown.thread, status=shown.status, detached=detached
+    )
 
 
 class LiveDisplay:

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import Harness
 from holdfast.events import KINDS, Event, NewEvent
-from holdfast.harness.loop.delegation import thread_of
+from holdfast.harness.loop.detached import thread_of
 from holdfast.log.state import fold
 from holdfast.models import ScriptedModel
 from holdfast.state import ENTRIES, OPERATIONS

@@ -19,11 +19,18 @@ from holdfast.models.scripted import Say, ScriptedModel
 from holdfast.stores.measure import threads_of
 
 from ... import forks
+from ...crash import places
 from ..kernel.scene import PATIENCE, Slow
 from .scene import ASKING, child, hand, kinds, lead, outcome, plays, scout, sent, told
-from .worker import Told, agent, harness
+from .worker import Told, agent, harness, settled
 
 AT_ONCE = 3
+
+
+def place(kind: str, folder: Path) -> str:
+    """The URL of a store of its own."""
+    folder.mkdir()
+    return places.url(kind, folder)
 
 
 async def work(**told: Any) -> tuple[int, dict[str, int]]:
@@ -95,6 +102,49 @@ async def test_kill_it_after_any_write_and_it_ends_the_same(tmp_path: Path, fork
         assert found == expected, f"killed after {method} {call}"
 
     await asyncio.gather(*(killed(*point) for point in points))
+
+
+EVERY = {"sqlite": 1, "postgres": 4}  # each append, or one of some
+
+
+@pytest.mark.parametrize("kind", EVERY)
+async def test_a_detached_one_reports_once_after_a_kill_at_any_write(
+    tmp_path: Path, kind: str
+) -> None:
+    code, calls = await work(url=place(kind, tmp_path / "whole"), detached=True)
+    assert code == 0
+    points = range(1, calls["append"] + 1, EVERY[kind])
+    assert len(points) > 2
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def killed(call: int) -> None:
+        url = place(kind, tmp_path / str(call))
+        async with turns:
+            await work(url=url, detached=True, method="append", call=call)
+            async with (
+                harness(url, agent(forked=False, detached=True)) as host,
+                asyncio.timeout(PATIENCE),
+            ):
+                session = await host.get_or_create("s")
+                await session.post("Go.", key="the one")
+                await session.wait()
+                [one] = await session.subagents.list()
+                await told(await session.subagents.open(one.thread))
+                await settled(session)
+                [one] = await session.subagents.list()
+                events = await session.events()
+        said = [event.json() for event in events if event.kind == "message.received"]
+        assert [each.get("thread") for each in said] == [None, one.thread], f"killed at {call}"
+        assert said[1]["text"].endswith("The sky is blue.")
+        assert (one.agent, one.status) == ("scout", "done")
+        ends = [
+            event.json().get("status", "done") for event in events if event.kind == "run.finished"
+        ]
+        assert ends in (["done"], ["done", "done"])
+        last = [event.json() for event in events if event.kind == "message.completed"][-1]
+        assert last["text"] == "I know now."
+
+    await asyncio.gather(*(killed(call) for call in points))
 
 
 async def test_a_call_of_a_lost_sub_agent_is_asked_about_at_the_parent(tmp_path: Path) -> None:

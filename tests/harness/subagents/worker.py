@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from holdfast import Agent, Harness, SubAgent, connect, tool
 from holdfast.events import key
+from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.testing.faults import Die, FaultyStore
@@ -27,36 +28,41 @@ LOOK = 0.02
 
 
 class Told(Struct):
-    """The store; whether the sub-agent is a fork; where to die: after the `call`-th call of
-    `method`, or in the tool of the sub-agent."""
+    """The store; whether the sub-agent is a fork, or detached; where to die: after the `call`-th
+    call of `method`, or in the tool of the sub-agent."""
 
     url: str
     forked: bool = False
     method: str = ""
     call: int = 0
     in_tool: bool = False
+    detached: bool = False
 
 
-def agent(*, forked: bool) -> Agent:
+def agent(*, forked: bool, detached: bool = False) -> Agent:
     @tool(repeat_safe=True)
     async def look(what: str) -> str:
         """Look at something."""
         return f"{what} is blue"
 
-    sub = SubAgent("scout", "finds", instructions="Scout.", tools=["look"], forked=forked)
+    how: dict[str, Any] = {"forked": forked, "detached": detached}
+    sub = SubAgent("scout", "finds", instructions="Scout.", tools=["look"], **how)
     return Agent("Lead", instructions="Lead.", tools=[look], subagents=[sub])
 
 
-def model() -> ScriptedModel:
+def model(*, detached: bool = False) -> ScriptedModel:
     used = {"input_tokens": 1}
+    task: dict[str, Any] = {"agent": "scout", "task": "Find it."}
+    call = Use("subagent", **task, **({"detached": True} if detached else {}))
     return ScriptedModel.by_input(
         {
+            "Sub-agent": Say("I know now."),
             "Find it.": [
                 Say(calls=[Use("look", what="sky")], usage=used),
                 Say("The sky is blue.", usage=used),
             ],
             "Go.": [
-                Say(calls=[Use("subagent", agent="scout", task="Find it.")], usage=used),
+                Say(calls=[call], usage=used),
                 Say("All is well.", usage=used),
             ],
         }
@@ -65,7 +71,8 @@ def model() -> ScriptedModel:
 
 def harness(store: Any, served: Agent, **settings: Any) -> Harness:
     quiet = LogConfig(level="silent")
-    return Harness(served, default_model=model(), store=store, ttl=TTL, logging=quiet, **settings)
+    script = model(detached=any(sub.detached for sub in served.subagents))
+    return Harness(served, default_model=script, store=store, ttl=TTL, logging=quiet, **settings)
 
 
 def deadly(url: str) -> Agent:
@@ -84,10 +91,17 @@ def deadly(url: str) -> Agent:
     return replace(agent(forked=False), tools=[look])
 
 
+async def settled(session: Session) -> None:
+    """Wait until the parent has read what its sub-agents have reported."""
+    await core_of(session).catch_up()
+    live = core_of(session).live
+    await live.until(lambda: live.state.active is None and not live.state.queue)
+
+
 async def live(told: Told) -> dict[str, int]:
     logging.getLogger("holdfast").setLevel(logging.CRITICAL)
     plan = [Die(method=told.method, call=told.call, after=True)] if told.method else []
-    served = deadly(told.url) if told.in_tool else agent(forked=told.forked)
+    served = deadly(told.url) if told.in_tool else agent(forked=told.forked, detached=told.detached)
     async with connect(told.url) as inner:
         store = FaultyStore(inner, plan)
         async with harness(store, served) as host:
@@ -97,6 +111,8 @@ async def live(told: Told) -> dict[str, int]:
             for each in await session.subagents.list():
                 thread = await session.subagents.open(each.thread)
                 await was_told(thread)
+            if told.detached:
+                await settled(session)
         return dict(store.calls)
 
 

@@ -19,6 +19,10 @@ from .agent import DELEGATION, Agent, Instructions, Mode, faults
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 NO_TASKS = ("task_write", "task_update", "task_complete", "task_check")
+DETACHED = (
+    "    detached: Whether to continue without waiting for the result, which arrives later as a "
+    "message. Only for: {}.\n"
+)
 REFUSED = "This cannot be done by a forked sub-agent. Do the task yourself, with the other tools."
 
 
@@ -29,7 +33,8 @@ class SubAgent:
     It runs `agent`, or a new agent with `instructions`. `tools` are names of the parent's tools
     that it may use, and tools of its own, which take precedence; it sees no other tools. `model` is
     its model, `steps` the maximum number of model calls for a task. With `forked`, it is a copy of
-    its parent instead, with all the parent's instructions and tools.
+    its parent instead, with all the parent's instructions and tools. With `detached`, the parent's
+    model may choose not to wait for it; its result is then a message to the parent.
 
     See [sub-agents](../subagents.md).
     """
@@ -42,6 +47,7 @@ class SubAgent:
     model: str | None = None
     forked: bool = False
     steps: int | None = None
+    detached: bool = False
 
     def faults(self, parent: Agent) -> Iterator[str]:
         """Yield every problem with the declaration of this sub-agent."""
@@ -208,7 +214,13 @@ class Delegating(Protocol):
     """A tool context with the method that the delegation tool calls."""
 
     async def delegate(
-        self, name: str, task: str, *, model: str | None, forked: bool | None
+        self,
+        name: str,
+        task: str,
+        *,
+        model: str | None,
+        forked: bool | None,
+        detached: bool = False,
     ) -> ToolResult: ...
 
 
@@ -219,22 +231,36 @@ def _delegation(subagents: Sequence[SubAgent]) -> Tool:
         context: ToolContext,
         model: str | None = None,
         forked: bool | None = None,
+        detached: bool = False,
     ) -> ToolResult:
         if not isinstance(context, Delegating):
             raise ToolError(problem="sub-agents can be called only in a session")
-        return await context.delegate(agent, task, model=model, forked=forked)
+        how: dict[str, Any] = {"model": model, "forked": forked, "detached": detached}
+        return await context.delegate(agent, task, **how)
 
+    async def attached(
+        agent: str,
+        task: str,
+        context: ToolContext,
+        model: str | None = None,
+        forked: bool | None = None,
+    ) -> ToolResult:
+        return await subagent(agent, task, context, model, forked)
+
+    may_detach = [item.name for item in subagents if item.detached]
+    function: Callable[..., Any] = subagent if may_detach else attached
     names = tuple(item.name for item in subagents)
-    subagent.__annotations__ = {
+    function.__annotations__ = {
         "agent": Literal[names],
         "task": str,
         "context": ToolContext,
         "model": str | None,
         "forked": bool | None,
+        **({"detached": bool} if may_detach else {}),
         "return": ToolResult,
     }
     listed = "\n".join(f"- {item.name}: {item.description}" for item in subagents)
-    subagent.__doc__ = f"""Delegate a task to another agent and get its result.
+    function.__doc__ = f"""Delegate a task to another agent and get its result.
 
 It sees only what you tell it, unless it is forked. Several may work at once. Agents:
 {listed}
@@ -245,7 +271,9 @@ Args:
     model: The model to use instead of the agent's default.
     forked: Whether the agent gets a copy of this conversation.
 """
-    return tool(subagent, name=DELEGATION, repeat_safe=True, category="agents", risk="safe")
+    if may_detach:
+        function.__doc__ = f"{function.__doc__}{DETACHED.format(', '.join(may_detach))}"
+    return tool(function, name=DELEGATION, repeat_safe=True, category="agents", risk="safe")
 
 
 def delegation_result(answer: CallAnswer) -> ToolResult:

@@ -154,7 +154,7 @@ def _asking(state: State) -> Step:
     instead = tuple(
         id for id in asked if not ids.is_child(id)
     )  # a working sub-agent is not superseded
-    if instead and any(q.how == "steer" for q in state.queue):
+    if instead and any(q.how == "steer" and not q.report for q in state.queue):
         return Supersede(instead)
     due = next_due(state)
     if state.run is None or state.run.status != "waiting":

@@ -3,7 +3,8 @@ exchange. Every step can be repeated after a crash, since ids are derived from t
 
 A call that delegates a task creates the thread of the sub-agent, and waits as a pending item. The
 end of the sub-agent's run is the answer to that item. The answer stays due until the sub-agent's
-log records that it was delivered.
+log records that it was delivered. A detached sub-agent reports with a message instead; see
+`detached`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from ...values.watch import MessageWatch
 from ..agents.agent import DELEGATION
 from ..agents.config import check_offered
 from ..agents.subagents import SubAgent
+from ..tools import ToolResult
 from ..tools.values import Park
 from .decide import next_due
+from .detached import check_detachable, check_room, result_message, started, thread_of
 from .driver import Driving
 from .steps import Report
 
@@ -34,16 +37,6 @@ FORKED = (
     "then report the result: only your last message is passed on. You cannot delegate tasks or "
     "change the list of tasks.]"
 )
-
-
-def thread_of(call: str) -> str:
-    """Return the name of the sub-agent thread that a call starts."""
-    return f"sub/{call}"
-
-
-def is_delegated(key: Key) -> bool:
-    """Return whether a log is the thread of a sub-agent."""
-    return key.thread.startswith(thread_of(""))
 
 
 def child_of(item: str) -> str | None:
@@ -75,16 +68,20 @@ async def begin(
     *,
     model: str | None,
     forked: bool | None,
-) -> Park:
+    detached: bool,
+) -> Park | ToolResult:
     """Create the thread of a sub-agent, unless it already exists. Returns the pending item with
-    which the call waits for the sub-agent."""
+    which the call waits for the sub-agent, or the result of the call if the sub-agent is
+    `detached`."""
+    if detached:
+        check_detachable(driving.live.key, sub)
     if not task.strip():
         raise ToolError(problem="the task is empty")
     copy = sub.forked if forked is None else forked
     if not copy and sub.agent is None and sub.instructions is None:
         raise ToolError(problem=f"sub-agent {sub.name!r} has no instructions: use forked=True")
     ref = _model(driving, sub, model, copy)
-    making = asyncio.ensure_future(_make(driving, call, sub, task, ref, copy))
+    making = asyncio.ensure_future(_make(driving, call, sub, task, ref, copy, detached))
     making.add_done_callback(forget)
     try:
         await asyncio.shield(making)
@@ -95,6 +92,8 @@ async def begin(
         raise
     thread = thread_of(call)
     driving.runtime.nudge(_key(driving, thread))
+    if detached:
+        return started(sub.name, thread)
     return Park(
         f"{sub.name}: {task}"[:TITLE],
         what="external",
@@ -123,7 +122,31 @@ def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) ->
 
 
 async def _make(
-    driving: Driving, call: str, sub: SubAgent, task: str, model: str | None, forked: bool
+    driving: Driving,
+    call: str,
+    sub: SubAgent,
+    task: str,
+    model: str | None,
+    forked: bool,
+    detached: bool,
+) -> None:
+    if detached:
+        async with driving.turn:  # so that calls of one message are counted one by one
+            await check_room(driving.live.store, _key(driving, thread_of(call)))
+            await _create(driving, call, sub, task, model, forked, detached=True)
+    else:
+        await _create(driving, call, sub, task, model, forked)
+
+
+async def _create(
+    driving: Driving,
+    call: str,
+    sub: SubAgent,
+    task: str,
+    model: str | None,
+    forked: bool,
+    *,
+    detached: bool = False,
 ) -> None:
     config, live, thread = driving.config, driving.live, thread_of(call)
     where = _key(driving, thread)
@@ -134,6 +157,7 @@ async def _make(
         "item": ids.child_item(call),
         "call": call,
         "approval": config.mode(driving.state).approval,
+        "detached": detached,
     }
     message = ev.MessageReceived(
         text=f"{FORKED}\n\n{task}" if forked else task,
@@ -203,16 +227,19 @@ async def stop_all(driving: Driving) -> None:
 
 
 async def report(driving: Driving, step: Report) -> None:
-    """Answer the call that started this thread with the result of the run. Then record in the log
-    of this thread that the call was answered."""
+    """Answer the call that started this thread with the result of the run; if it is detached, send
+    the result to the parent. Then record in the log of this thread that this was done."""
     sub = driving.state.sub
     assert sub is not None
     assert sub.item is not None
     parent = _key(driving, sub.parent)
-    payload = ev.PendingSettled(id=sub.item, outcome="answered", answer=await _outcome(driving))
-    event = NewEvent.of(
-        "pending.settled", payload, id=ids.settle_id(sub.item), actor=driving.config.agent.key
-    )
+    answer, actor = await _outcome(driving), driving.config.agent.key
+    if sub.detached:
+        row = driving.live.row
+        event = result_message(sub.item, answer, actor, title=row.title if row else None)
+    else:
+        payload = ev.PendingSettled(id=sub.item, outcome="answered", answer=answer)
+        event = NewEvent.of("pending.settled", payload, id=ids.settle_id(sub.item), actor=actor)
     with contextlib.suppress(SessionNotFound):  # the parent was deleted
         await driving.live.store.append(parent, [event])
     done = ev.ThreadReported(item=sub.item, due=_due(driving))

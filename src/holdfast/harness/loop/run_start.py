@@ -19,7 +19,7 @@ from ..live.log_loader import payload_of
 from ..telemetry.logs import BoundLog
 from .budgets import bounds_with
 from .decide import decide
-from .delegation import is_delegated
+from .detached import is_delegated
 from .driver import Driving
 from .lease import while_unavailable
 from .steps import Start

@@ -15,6 +15,7 @@ from ..sandbox.port import Place, Ran, Reason
 from ..tools import CallAnswer, Tool, ToolResult
 from ..tools.allowance import Allowance
 from ..tools.tasks import summary
+from ..tools.values import Park
 from .delegation import begin, stop
 from .driver import Driving
 from .effects import Effects
@@ -73,10 +74,16 @@ class Acting(Effects):
         return self._depth
 
     async def delegate(
-        self, name: str, task: str, *, model: str | None = None, forked: bool | None = None
+        self,
+        name: str,
+        task: str,
+        *,
+        model: str | None = None,
+        forked: bool | None = None,
+        detached: bool = False,
     ) -> ToolResult:
         """Delegate a task to a sub-agent. The call waits until the sub-agent has finished, and then
-        returns its result."""
+        returns its result. If it is `detached`, the call returns at once."""
         if self.answer is not None:
             if self.answer.outcome != "answered":
                 await stop(self._driving, [self.call])
@@ -86,7 +93,11 @@ class Acting(Effects):
         sub = next((item for item in self.agent.subagents if item.name == name), None)
         if sub is None:
             raise ToolError(problem=f"sub-agent {name!r} does not exist")
-        raise await begin(self._acts(), self.call, sub, task, model=model, forked=forked)
+        how: dict[str, Any] = {"model": model, "forked": forked, "detached": detached}
+        begun = await begin(self._acts(), self.call, sub, task, **how)
+        if isinstance(begun, Park):
+            raise begun
+        return begun
 
     @property
     def tasks(self) -> tuple[ev.Task, ...]:

@@ -84,11 +84,12 @@ class ReplayStore(MemoryStore):
 
     async def _child_of(self, track: Track, event: Event) -> None:
         """Replay the log of a sub-agent before its answer is supplied to its parent."""
-        payload = typed(event)
-        if self.child is None or not isinstance(payload, ev.PendingSettled):
-            return
-        if ids.is_child(payload.id):
+        payload, thread = typed(event), None
+        if isinstance(payload, ev.PendingSettled) and ids.is_child(payload.id):
             thread = f"sub/{ids.child_call(payload.id)}"
+        elif isinstance(payload, ev.MessageReceived):
+            thread = payload.thread
+        if self.child is not None and thread is not None:
             await self.child(Key(track.key.tenant, track.key.session, thread), track.key)
 
     async def _play(self, track: Track, *, create: bool = False) -> None:

@@ -15,10 +15,10 @@ from ...log.codec import check_choice, check_name, typed
 from ...log.events import Event, NewEvent, ids, new_id
 from ...log.state import ENTRIES
 from ..live.inputs import check_text, message_id
+from ..loop.detached import MARK
 from .base import SessionPart
 
 NAME = 128  # bytes of the source, of the kind, and of the subject (`about`)
-MARK = "notification"  # the metadata key of an event that carries a notice
 Priority: TypeAlias = Literal["low", "medium", "high", "urgent"]
 Route: TypeAlias = Literal["steer", "queue", "mention", "drop"]
 Status: TypeAlias = Literal["pending", "delivered", "replaced", "dropped"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -21,6 +22,7 @@ from ...values.watch import delegates
 from ..live.decisions import was
 from ..live.log import Live
 from ..loop.delegation import child_of, chosen, subagent_model_key
+from ..loop.detached import working
 from .base import SessionCore
 
 Asks: TypeAlias = list[Ask]
@@ -98,10 +100,17 @@ class Subagents(Generic[S]):
         )
         await core.append(NewEvent.of("metadata.changed", payload), live=core.shared)
 
+    async def detached(self) -> builtins.list[str]:
+        """Return the threads of the detached sub-agents of this thread that have not finished."""
+        rows = working(await threads_of(self._live.store, self._live.key.scope))
+        mine = self._live.key.thread
+        return [row.thread for row in rows if row.parent is not None and row.parent.thread == mine]
+
     async def asks(self) -> Asks:
         """Return the pending items of the working sub-agents, including their own sub-agents."""
         found: Asks = []
-        for thread in self.working:
+        may_detach = any(item.detached for item in self._core.config.agent.subagents)
+        for thread in [*self.working, *(await self.detached() if may_detach else ())]:
             with contextlib.suppress(SessionNotFound):
                 found.extend(await (await self.open(thread)).pending())
         return found
@@ -174,6 +183,8 @@ async def thread_of_item(store: Store, key: Key, item: str | None) -> tuple[Key,
     thread `key` and its sub-agents. If `item` is None, the only pending item is used. Raises
     `NotPending` unless there is exactly one."""
     rows = await _down(store, key)
+    if item is None or not any(item in row.pending for row in rows):
+        rows += await _detached(store, key, {row.thread for row in rows})
     open = [(row.key, id) for row in rows for id in row.pending if not ids.is_child(id)]
     if item is None:
         if len(open) == 1:
@@ -186,6 +197,16 @@ async def thread_of_item(store: Store, key: Key, item: str | None) -> tuple[Key,
         if await was(store, row.key, item):
             return row.key, item
     return key, item
+
+
+async def _detached(store: Store, key: Key, threads: set[str]) -> list[Row]:
+    """Return the rows of the detached sub-agents that work for these threads, and of their
+    sub-agents."""
+    found: list[Row] = []
+    for row in working(await threads_of(store, key.scope)):
+        if row.parent is not None and row.parent.thread in threads:
+            found.extend(await _down(store, row.key))
+    return found
 
 
 async def _down(store: Store, key: Key) -> list[Row]:

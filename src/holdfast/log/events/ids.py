@@ -29,6 +29,7 @@ DERIVED = (
     "budget",
     "warned",
     "asked",
+    "detached",
 )
 
 
@@ -174,3 +175,8 @@ def warned_id(run: str | None, budget: str, measure: str) -> str:
 def asked_id(item: str) -> str:
     """Return the id of the event that asks an operator to extend a budget."""
     return f"asked:{item}"
+
+
+def detached_id(item: str) -> str:
+    """Return the id of the message with the result of a detached sub-agent."""
+    return f"detached:{item}"

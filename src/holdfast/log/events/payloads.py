@@ -65,7 +65,8 @@ class Call(Payload, frozen=True, kw_only=True):
 class MessageReceived(Payload, frozen=True, kw_only=True):
     """A message was received. `how` is the effect on an active run: the message waits for its end,
     joins it at the next safe point, or ends it. The other fields are options for the run that the
-    message starts; `output` is the name and JSON Schema of the answer.
+    message starts; `output` is the name and JSON Schema of the answer. `thread` is the thread of
+    the detached sub-agent whose result the message is.
 
     Kind and fields: [events](../formats/log.md#kinds).
     """
@@ -77,6 +78,7 @@ class MessageReceived(Payload, frozen=True, kw_only=True):
     model: str | None = None
     limits: dict[str, float] = {}
     output: dict[str, Any] | None = None
+    thread: str | None = None
 
 
 class MessageCompleted(Payload, frozen=True, kw_only=True):

@@ -134,8 +134,9 @@ class SessionAdopted(Payload, frozen=True, kw_only=True):
 
 class ThreadCreated(Payload, frozen=True, kw_only=True):
     """A thread was created. If `item` is set, the thread belongs to a sub-agent: `call` in the
-    parent's log waits for it with that pending item. `approval` is the parent's setting for tools
-    at that time.
+    parent's log waits for it with that pending item. If it is `detached`, nothing waits for it, and
+    its result is a message to the parent. `approval` is the parent's setting for tools at that
+    time.
 
     Kind and fields: [events](../formats/log.md#kinds).
     """
@@ -146,11 +147,12 @@ class ThreadCreated(Payload, frozen=True, kw_only=True):
     item: str | None = None
     call: str | None = None
     approval: Literal["auto", "ask", "deny", "tool"] = "tool"
+    detached: bool = False
 
 
 class ThreadForked(Payload, frozen=True, kw_only=True):
-    """A thread was forked from another thread. `item`, `call` and `approval` have the same meaning
-    as in `ThreadCreated`.
+    """A thread was forked from another thread. `item`, `call`, `approval` and `detached` have the
+    same meaning as in `ThreadCreated`.
 
     Kind and fields: [events](../formats/log.md#kinds).
     """
@@ -162,10 +164,12 @@ class ThreadForked(Payload, frozen=True, kw_only=True):
     item: str | None = None
     call: str | None = None
     approval: Literal["auto", "ask", "deny", "tool"] = "tool"
+    detached: bool = False
 
 
 class ThreadReported(Payload, frozen=True, kw_only=True):
-    """The result of a sub-agent was written to its parent's log, as the answer to `item`.
+    """The result of a sub-agent was written to its parent's log: as the answer to `item`, or as a
+    message if the sub-agent is detached.
 
     Kind and fields: [events](../formats/log.md#kinds).
     """

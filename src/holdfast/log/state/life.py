@@ -29,7 +29,8 @@ def _session_adopted(work: StateDraft, event: Event, p: ev.SessionAdopted | None
 
 def _thread_created(work: StateDraft, event: Event, p: ev.ThreadCreated) -> None:
     if p.item is not None and p.agent is not None:
-        work.sub = Sub(p.agent, p.parent or "main", p.item, approval=p.approval)
+        parent = p.parent or "main"
+        work.sub = Sub(p.agent, parent, p.item, approval=p.approval, detached=p.detached)
 
 
 def _thread_reported(work: StateDraft, event: Event, p: ev.ThreadReported | None) -> None:
@@ -40,7 +41,8 @@ def _thread_reported(work: StateDraft, event: Event, p: ev.ThreadReported | None
 
 def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) -> None:
     if p is not None and p.item is not None and p.agent is not None:
-        work.sub = Sub(p.agent, p.parent, p.item, forked=True, approval=p.approval)
+        how: dict[str, Any] = {"approval": p.approval, "detached": p.detached}
+        work.sub = Sub(p.agent, p.parent, p.item, forked=True, **how)
     elif work.sub is not None:
         work.sub = replace(work.sub, item=None)
     # As in the row of a fork: open items and counts of the parent are not inherited.

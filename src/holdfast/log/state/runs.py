@@ -37,7 +37,7 @@ def _message_received(work: StateDraft, event: Event, p: ev.MessageReceived | No
     if p is None:
         return
     work.read(event)
-    queued = QueuedInput(event.seq, p.how, run=event.run)
+    queued = QueuedInput(event.seq, p.how, run=event.run, report=p.thread is not None)
     first = p.how == "interrupt"
     work.queue = (queued, *work.queue) if first else (*work.queue, queued)
     if first and work.run is not None and work.run.open:

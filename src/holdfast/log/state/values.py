@@ -122,7 +122,7 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
 
 class QueuedInput(Struct, frozen=True, omit_defaults=True):
     """A queued message that no run has handled yet; `text` is the event that changed its text,
-    `run` the run that sent it.
+    `run` the run that sent it. A `report` is the result of a detached sub-agent.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -131,6 +131,7 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
     how: Literal["queue", "steer", "interrupt"] = "queue"
     text: int | None = None
     run: str | None = None
+    report: bool = False
 
 
 class Shown(Struct, frozen=True, omit_defaults=True):
@@ -170,7 +171,8 @@ class Grants(Struct, frozen=True, omit_defaults=True):
 class Sub(Struct, frozen=True, omit_defaults=True):
     """The link from a sub-agent's thread to its parent: `item` in the log of thread `parent` waits
     for its result until it has `reported`. A fork of such a thread has no link, because no parent
-    waits for it. `forked` means that the thread began as a copy of its parent.
+    waits for it. `forked` means that the thread began as a copy of its parent, `detached` that its
+    result is a message to the parent, where nothing waits for it.
 
     See [state and transcript](../the-log.md#state-and-transcript).
     """
@@ -181,6 +183,7 @@ class Sub(Struct, frozen=True, omit_defaults=True):
     forked: bool = False
     approval: Literal["auto", "ask", "deny", "tool"] = "tool"
     reported: bool = False
+    detached: bool = False
 
 
 class Timer(Struct, frozen=True):

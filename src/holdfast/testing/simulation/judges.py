@@ -474,6 +474,22 @@ def _gone(outcome: SimulationOutcome, driver: str, last: int, until: int) -> boo
     return missed > 1
 
 
+def reported(outcome: SimulationOutcome) -> Iterator[str]:
+    """Check that the result of each detached sub-agent is in the log of its parent, once."""
+    for key, log in outcome.payloads.items():
+        if not log or not isinstance(log[0][1], (ev.ThreadCreated, ev.ThreadForked)):
+            continue
+        first = log[0][1]
+        parent = Key(key.tenant, key.session, first.parent or "main")
+        if not first.detached or parent not in outcome.payloads:
+            continue
+        told = [p for _, p in outcome.payloads[parent] if isinstance(p, ev.MessageReceived)]
+        times = sum(payload.thread == key.thread for payload in told)
+        ended = any(event.kind == "thread.reported" for event, _ in log)
+        if times != ended:
+            yield f"{_name(key)}: has ended: {ended}; its result is in the log {times} times"
+
+
 JUDGES: dict[str, Judge] = {
     "dense": dense,
     "accepted": accepted,
@@ -493,6 +509,7 @@ JUDGES: dict[str, Judge] = {
     "schedules": fires_once,
     "budget": budget,
     "pinned": pinned,
+    "detached": reported,
 }
 
 

@@ -46,6 +46,7 @@ MODEL, OTHER_MODEL = "simulated/model", "simulated/other"
 ODD = 13  # a number of input tokens for which the price cannot be computed
 MOST_SUMMARY = 4 << 20  # characters of a summary that a harness accepts
 LONG = 60  # answers with at least this many characters are streamed slowly
+DELEGATED = ("sub", "det")  # prefixes of tools that a sub-agent calls; `det`: a detached one
 CROWDS = {"many": "note", "crowd": "refund"}
 MESSAGE = re.compile(r"#(\S+) ?([\w+/]*)")
 
@@ -359,7 +360,7 @@ def make_agent(version: int = 1) -> Agent:
         return f"version {version}"
 
     tools = ["note", "charge", "refund", "hang", "ask", "remember"]
-    clerk = SubAgent("clerk", "does a task", instructions="Do it.", tools=tools)
+    clerk = SubAgent("clerk", "does a task", instructions="Do it.", tools=tools, detached=True)
     return Agent(
         "simulated",
         instructions="Follow the program in the message.",
@@ -445,10 +446,11 @@ def tag_of(call: ModelCall) -> int:
 
 
 def _tool(name: str) -> str:
-    return "subagent" if name.startswith("sub") else name
+    return "subagent" if name[:3] in DELEGATED else name
 
 
 def _arguments(name: str) -> tuple[str, dict[str, Any]]:
-    if name.startswith("sub"):
-        return "subagent", {"agent": "clerk", "task": f"#{name} {name.removeprefix('sub')}"}
+    if name[:3] in DELEGATED:
+        how = {"detached": True} if name.startswith("det") else {}
+        return "subagent", {"agent": "clerk", "task": f"#{name} {name[3:]}", **how}
     return name, {"n": 1}
