@@ -231,6 +231,7 @@ PROGRAMS = {
     "harness/telemetry/logs.py": ["pass a list"],
     "harness/tools/definition.py": ["pass a number above 0, or None", ", or None"],
     "harness/worker.py": [  # no verb makes a `Worker`
+        "pass a whole number from 1 on, or None",
         "pass tenants=[...], or use Harness for a single tenant",
         'pass a list of names, or "all"',
     ],
