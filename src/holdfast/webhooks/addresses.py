@@ -118,7 +118,7 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 def is_allowed(text: str, allowed: Iterable[Network] = ()) -> bool:
     """Return whether an IP address is public, or in a network that the operator allows. An IPv6
-    address that contains an IPv4 address is checked as both."""
+    address that contains an IPv4 address is checked as that IPv4 address."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
