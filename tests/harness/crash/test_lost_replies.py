@@ -36,7 +36,8 @@ async def test_no_lost_reply_to_an_append_waits_for_a_lease(kind: str, tmp_path:
                     store.plan[:] = [Fail(method="append", call=call, after=after)]
                     async with asyncio.timeout(PATIENCE):
                         assert (await session.send("go")).text == "three"
-                    await until(lambda: store.calls["append"] == 5)  # one is repeated
+                    await until(lambda: store.calls["append"] >= 5)  # one is repeated
+                    assert store.calls["append"] <= 6  # the message was written by itself
             found = await kinds(session)
             assert found.count("tool.finished") == found.count("run.finished") == 8
             assert "run.resumed" not in found

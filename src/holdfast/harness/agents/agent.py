@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -288,8 +289,12 @@ class Agent:
         """A hash of what the agent declares: instructions, tools, modes, contexts, models, hooks,
         the answer type and sub-agents. Of functions, only the names count. The same declaration has
         the same version in every process."""
-        known = msgspec.json.encode(_versioned(self), order="sorted")
-        return hashlib.sha256(known).hexdigest()[:16]
+        known = _versioned(self)
+        try:
+            text = msgspec.json.encode(known, order="sorted")
+        except UnicodeEncodeError:  # instructions with lone surrogates
+            text = json.dumps(known, sort_keys=True).encode()
+        return hashlib.sha256(text).hexdigest()[:16]
 
 
 def slug(label: str) -> str:
