@@ -21,6 +21,7 @@ from holdfast.stores.search import TextSearch, indexer, sqlite_entries, text_sea
 from holdfast.stores.search import sqlite as sqlite_index
 from holdfast.stores.search.sqlite import ERASES_AT_ONCE, SqliteTextIndex
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.changes import CHANGED
 from holdfast.testing.search_contract import find, places, said
 
 WORD = "zyzzyva"
@@ -420,3 +421,15 @@ async def test_a_prefix_of_too_many_words_finds_the_same(
         found = [places(await find(store, query, limit=30)) for query in queries]
         assert found == expected
         assert len(index_of(store)._broad) == 4
+
+
+async def test_a_search_reads_new_events_only(tmp_path: Path) -> None:
+    async with connect(f"sqlite:{tmp_path}/h.db"):
+        pass
+    link = sqlite3.connect(tmp_path / "h.db")
+    try:
+        plan = [row[3] for row in link.execute(f"EXPLAIN QUERY PLAN {CHANGED}", (1_000, 0))]
+    finally:
+        link.close()
+    assert "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)" in plan
+    assert not [step for step in plan if step.startswith("SCAN") and "events" in step]

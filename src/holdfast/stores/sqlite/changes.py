@@ -13,6 +13,12 @@ from ..sql.tables import LIVE, RESTORING
 from .log import row_of
 from .transaction import Transaction
 
+# NOT INDEXED: otherwise SQLite scans an index of all events to find the different logs.
+CHANGED = (
+    "SELECT l.id, l.doc FROM (SELECT DISTINCT log FROM events NOT INDEXED WHERE rid > ?) AS e"
+    " CROSS JOIN logs AS l ON l.id = e.log WHERE l.state = ?"
+)
+
 
 def changed_logs(tx: Transaction, mark: str | None) -> ChangedLogs:
     """Return the logs that changed since `mark`. Returns all logs if the mark is None or its event
@@ -36,10 +42,6 @@ def changed_logs(tx: Transaction, mark: str | None) -> ChangedLogs:
     if whole:
         records = conn.execute("SELECT id, doc FROM logs WHERE state = ?", (LIVE,)).fetchall()
     else:
-        records = conn.execute(
-            "SELECT id, doc FROM logs WHERE state = ?"
-            " AND id IN (SELECT DISTINCT log FROM events WHERE rid > ?)",
-            (LIVE, last),
-        ).fetchall()
+        records = conn.execute(CHANGED, (last, LIVE)).fetchall()
     rows = [row_of(conn, id, doc) for id, doc in records]
     return ChangedLogs(rows=rows, mark=f"{newest[0]} {newest[1]}" if newest else "", whole=whole)
