@@ -150,3 +150,22 @@ async def test_the_command_line_manages_endpoints_and_shows_dead_letters(
             await receiver.until(lambda it: it.places() == [("a", "main", 3)])
             assert (await run("webhooks", "test", made["id"], "--network", "127.0.0.0/8"))[0] == 0
             assert (await run("webhooks", "remove", made["id"]))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "noted"),
+    [("http://169.254.169.254/x", True), ("https://93.184.215.14/x", False)],
+)
+def test_the_command_line_says_that_an_address_is_not_public(
+    url: str, noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = f"sqlite:{tmp_path}/a.db"
+    asyncio.run(created(store))
+    capsys.readouterr()
+    assert main(["webhooks", "add", url, "--store", store]) == 0
+    assert ("fail without --network" in capsys.readouterr().err) is noted
+
+
+async def created(url: str) -> None:
+    async with holdfast.connect(url):
+        pass

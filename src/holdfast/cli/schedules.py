@@ -71,8 +71,9 @@ async def set_(
     holdfast schedules set customer-42 report --message "Report." --cron "0 9 * * 1-5"
     ```
 
-    Replaces the schedule with this name; the same schedule goes on unchanged. A worker or server
-    that serves the session's agent sends the messages. With `--json`, prints one JSON object.
+    Replaces the schedule with this name; setting the same schedule again changes nothing. A worker
+    or server that serves the session's agent sends the messages. With `--json`, prints one JSON
+    object.
 
     :param message: Text of the message.
     :param cron: Cron expression of five fields: minute, hour, day of month, month, day of week.
@@ -131,7 +132,7 @@ async def resume(
     actor: Actor = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Let a paused schedule go on, at its next time after now.
+    """Resume a paused schedule with its next time after now.
 
     ```
     holdfast schedules resume customer-42 report

@@ -124,7 +124,7 @@ holdfast schedules list customer-42
             "list_": "List the schedules of a session.",
             "set_": "Send a message to a session again and again.",
             "pause": "Stop a schedule until it is resumed.",
-            "resume": "Let a paused schedule go on, at its next time after now.",
+            "resume": "Resume a paused schedule with its next time after now.",
             "remove": "Remove a schedule. Messages that it has sent stay.",
         },
     ),

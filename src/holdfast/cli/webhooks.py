@@ -10,8 +10,10 @@ import msgspec
 from cyclopts import Parameter
 
 from ..environment import wall_clock
+from ..errors import InvalidValue
 from ..values.webhooks import NewWebhook
 from ..webhooks import Deliverer, HttpSender, Webhooks, networks
+from ..webhooks.addresses import check_literal
 from .options import DEFAULTS, Common, instant, seconds, user
 from .render import table_text
 
@@ -60,6 +62,10 @@ async def add(
             url, kinds=kind, agents=agent, labels=label, since=at, give_up=left
         )
     _show_new(common, made)
+    try:
+        check_literal(url)
+    except InvalidValue as error:
+        common.output().note(f"deliveries to it fail without --network: {error.problem}")
 
 
 async def list_(*, common: Common = DEFAULTS) -> None:

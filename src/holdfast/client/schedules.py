@@ -28,7 +28,7 @@ class SchedulesPart(RemotePart):
     ) -> Scheduled:
         """Send `message` at the times of a cron expression, by the clocks of `timezone` (default:
         UTC), or `every` so many seconds. Replaces the schedule with this name; the same schedule
-        goes on unchanged."""
+        is left unchanged."""
         body = wire.SetSchedule(
             message=message,
             cron=cron,
@@ -49,7 +49,7 @@ class SchedulesPart(RemotePart):
         return await self._place.call("POST", f"{_path(name)}/pause", Scheduled)
 
     async def resume(self, name: str) -> Scheduled:
-        """Let a paused schedule go on, at its next time after now."""
+        """Resume a paused schedule with its next time after now."""
         return await self._place.call("POST", f"{_path(name)}/resume", Scheduled)
 
     async def remove(self, name: str) -> bool:

@@ -98,7 +98,7 @@ class Schedules:
     ) -> Scheduled:
         """Send `message` at the times of a cron expression, by the clocks of `timezone` (default:
         UTC), or `every` so many seconds from now on. Replaces the schedule with this name; one that
-        is the same already goes on unchanged.
+        is the same already is left unchanged.
 
         `missed` says what happens with firings that no process made within a minute: `skip` them,
         send the message `once` for all of them, or for `all` of them. `overlap` says what happens
@@ -151,7 +151,7 @@ class Schedules:
         return await self._switch(name, True, actor)
 
     async def resume(self, name: str, *, actor: str | None = None) -> Scheduled:
-        """Let a paused schedule go on, at its next time after now."""
+        """Resume a paused schedule with its next time after now."""
         return await self._switch(name, False, actor)
 
     async def remove(self, name: str, *, actor: str | None = None) -> bool:

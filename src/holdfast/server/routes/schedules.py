@@ -63,7 +63,7 @@ async def pause(
 async def resume(
     ctx: Context, session_id: SessionId, name: Name, thread: Thread = "main"
 ) -> Scheduled:
-    """Let a paused schedule go on, at its next time after now."""
+    """Resume a paused schedule with its next time after now."""
     async with ctx.session(session_id, thread, current=True) as session:
         return await session.schedules.resume(name, actor=ctx.actor)
 

@@ -13,11 +13,11 @@ from ...errors import HoldfastError
 from ...log import events as ev
 from ...log.events import Event, Key, ids
 from .judge_budget import budget
+from .judge_probes import probed
 from .judge_versions import pinned
 from .log_walk import BOUNDS, walked
 from .loop import EPOCH
 from .outcome import SimulationOutcome
-from .probe_judge import probed
 from .schedules import fires_once
 
 Judge = Callable[[SimulationOutcome], Iterator[str]]
